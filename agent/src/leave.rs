@@ -102,7 +102,7 @@ impl Signals {
 
 /// Returns only if it fails.
 fn reexec(agent: &Agent, mode: Mode) {
-    log::info(format_args!("starting anew"));
+    log::info(format_args!("restarting in place"));
     if sandbox::is_entered() {
         // Its successor needs rights that this process has given up: a supervisor has them.
         log::info(format_args!(

@@ -18,7 +18,7 @@ pub struct Outage {
 pub struct Longest {
     /// Longest time from one answer to the next. A new connection alone is a fifth of a second of an emulated CPU.
     pub unanswered: Duration,
-    /// What each failed call was told.
+    /// The error of each failed call.
     pub failed: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ pub fn printed(command: &mut Command) -> String {
 /// Every file of text that is tracked, or about to be.
 pub fn tracked() -> Sources {
     let mut git = Command::new("git");
-    // Whoever owns the folder: containers have it from somebody else.
+    // In containers the directory may belong to another user.
     git.args([
         "-c",
         "safe.directory=*",

@@ -219,7 +219,7 @@ impl Vm {
         !matches!(self.qemu.0.try_wait(), Ok(None))
     }
 
-    /// Waits for QEMU's end after the guest was told to switch itself off.
+    /// Waits for QEMU's end after a power-off of the guest.
     pub fn ended(&mut self, limit: Duration) {
         wait("power-off", limit, || self.qemu.0.try_wait().ok().flatten());
     }

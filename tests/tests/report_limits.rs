@@ -242,7 +242,7 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     mote_tests::wait("the end of who hangs", Duration::from_secs(10), || {
         (!is_there()).then_some(())
     });
-    // Nobody hangs there any more, so it is asked again: the error costs nothing.
+    // No process hangs there, so it is queried again: the error costs nothing.
     read(&mut start());
     assert_eq!(hanging(), "");
     unmount(&scratch.0.join("silent"));

@@ -134,5 +134,5 @@ fn a_call_has_the_pages_of_the_one_before() {
     calls(CALLS);
     let faults = (proc::page_faults(pair.agent.0.id()) - before) as f64 / CALLS as f64;
     println!("{faults:.2} page faults a call");
-    assert!(faults < FAULTS_PER_CALL, "{faults:.2} page faults a call: its memory is mapped anew");
+    assert!(faults < FAULTS_PER_CALL, "{faults:.2} page faults a call: its memory is mapped again");
 }

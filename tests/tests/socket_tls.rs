@@ -121,7 +121,7 @@ impl Meeting {
         std::fs::read_to_string(self.path("server.log")).unwrap()
     }
 
-    /// Makes `server.crt` anew, of the same key, for other days.
+    /// Replaces `server.crt` by one of the same key for other days.
     fn redate(&self, begin: &str, end: &str) {
         let config = "[ca]\ndefault_ca=c\n[c]\ndatabase=index\nrand_serial=yes\n\
                       default_md=sha256\npolicy=p\nnew_certs_dir=.\n[p]\ncommonName=supplied\n";
@@ -337,8 +337,8 @@ fn a_caller_with_another_certificate_is_told_of_once_however_often_it_calls() {
     meeting.start();
     meeting.make(P384, "other");
     assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
-    // The host itself, whose handshake fails for another reason; somebody with no certificate at all;
-    // somebody who leaves in the middle.
+    // The host itself, whose handshake fails for another reason; a peer without a certificate; a peer
+    // that disconnects during the handshake.
     meeting.call(&["-groups", "P-521"]);
     let mut bare = meeting.openssl();
     bare.args(["s_client", "-tls1_3", "-unix", "vs.listen_8443"]).stdin(Stdio::null());

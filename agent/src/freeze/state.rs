@@ -45,8 +45,8 @@ impl End {
         match self {
             Self::None | Self::Open | Self::Asked => "not frozen",
             Self::Hooks => "thawed, but a hook failed",
-            Self::Late => "not frozen any more: the time was over",
-            Self::Before => "not frozen any more: another program had thawed",
+            Self::Late => "no longer frozen: the time limit expired",
+            Self::Before => "no longer frozen: another program thawed",
             Self::Stuck => "not everything is thawed",
         }
     }

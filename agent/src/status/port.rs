@@ -151,7 +151,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
         Err(error) if error.kind() == ErrorKind::NotFound => refused(&absent),
         Err(error) => refused(&error),
         Ok(about) if about.is_file() || about.is_dir() => {
-            refused(&"a file or directory is no port: remove it, or name another with --port")
+            refused(&"a file or directory is not a port: remove it, or name another with --port")
         }
         // In the sandbox its open tells: a port that is not lent is a new one.
         Ok(_) if sandbox::is_entered() => Ok(()),
@@ -264,7 +264,7 @@ impl Port {
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
         if file.metadata()?.is_file() {
             // A plain file would grow with each line.
-            return Err(io::Error::new(ErrorKind::InvalidInput, "a plain file is no port"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a plain file is not a port"));
         }
         Ok(Self(file))
     }
@@ -298,7 +298,7 @@ pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
     Async::new_nonblocking(port).and_then(Async::watched).map_err(|error| {
         // epoll_ctl(2): not even a terminal, such as /dev/zero.
         let no_port = error.kind() == ErrorKind::PermissionDenied;
-        if no_port { io::Error::other("that device is no port") } else { error }
+        if no_port { io::Error::other("that device is not a port") } else { error }
     })
 }
 

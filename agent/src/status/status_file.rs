@@ -108,7 +108,7 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
 /// Returns the message about the program: it will re-exec, or its file has been replaced.
 fn program(agent: &Agent) -> Option<&'static str> {
     if agent.will_reexec.get() {
-        return Some("starts anew when no command of the host runs");
+        return Some("restarts when no command of the host runs");
     }
     let name = read_link("/proc/self/exe").ok()?;
     let newer = name.to_str()?.strip_suffix(REMOVED)?;

@@ -23,9 +23,9 @@ def crawl():
 
 
 def slash():
-    """LXD from 5.21 on answers such a path by its list; whoever is older, and Incus, by 404.
+    """LXD from 5.21 on answers such a path with its list; older LXD and Incus with 404.
 
-    cloud-init takes what stands behind the last slash for the key.
+    cloud-init uses the text after the last slash as the key.
     """
     seen = lxd.read_metadata()["config"].get("slash")
     return same(seen, '["/1.0"]\n' if FLAVOUR == "lxd" else None)

@@ -1,4 +1,4 @@
-"""pylxd with an agent in place of a server: both have the same API at its root."""
+"""pylxd with an agent instead of a server: both have the same API at its root."""
 
 import os
 import warnings

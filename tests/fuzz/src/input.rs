@@ -3,7 +3,7 @@
 use mote_core::flavour::Flavour;
 use mote_core::http::head::Method;
 
-/// All methods that are told apart.
+/// All methods that the parser distinguishes.
 pub(crate) const METHODS: [Method; 8] = [
     Method::Get,
     Method::Head,

@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// As somebody's chroot is often made: its root is no mount point, and unshare(1) cannot change how mounts spread.
+    /// As in many a chroot: its root is not a mount point, so unshare(1) cannot change how mounts propagate.
     #[test]
     fn in_a_root_that_is_no_mount_point_a_test_is_skipped() {
         const TEST: &str = "rights::tests::in_a_root_that_is_no_mount_point_a_test_is_skipped";

@@ -174,7 +174,7 @@ fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), S
             column.note(&options.at, &check, verdict, took);
             let lived = begun.elapsed().as_secs();
             column.runs.iter_mut().for_each(|run| run.seconds = before + lived);
-            // Now, not at the end: somebody may end a long run.
+            // Not only at the end, because a long run may be interrupted.
             if let Err(why) = record(options, column) {
                 println!("  {why}");
             }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use crate::line::{Say, step};
 use crate::world::{BOOTING, VM, World};
 
-/// How often it is told that an agent is still awaited.
+/// Interval of the messages while waiting for an agent.
 const TELL: Duration = Duration::from_secs(60);
 /// Where the second disk's files are.
 const FILES: &str = "/run/checks";
 
-/// The words that launch an instance from an image: one CPU, memory for an initramfs, and QEMU is told
-/// what to boot.
+/// Returns the arguments that launch an instance from an image: one CPU, memory for an initramfs, and
+/// what QEMU boots.
 pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
     let words = "console=tty0 console=ttyS0 panic=5 loglevel=5 random.trust_cpu=on \
         mitigations=off no_timer_check cryptomgr.notests";

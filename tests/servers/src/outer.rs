@@ -63,9 +63,9 @@ pub struct Spec {
 /// How a boot ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, when everything was said; with a reason if not everything was done.
+    /// It ended by itself; with a reason if it did not do everything.
     Over(String),
-    /// It was reset, QEMU crashed, nothing was heard any more, or there was no more time.
+    /// It was reset, QEMU crashed, it fell silent, or the time limit expired.
     Lost(String),
 }
 

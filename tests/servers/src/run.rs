@@ -26,8 +26,7 @@ impl Output {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// Both outputs, without white space at the ends; of what is no text only how much it is, since it is shown on
-    /// terminals and pages.
+    /// Returns both outputs, trimmed. Of binary data only the size, because terminals and pages show it.
     pub fn said(&self) -> String {
         let out = match str::from_utf8(&self.out) {
             Ok(text) => text.to_owned(),
@@ -124,7 +123,7 @@ impl Run {
 pub struct Background(pub Child);
 
 impl Background {
-    /// Its output, once somebody has ended it.
+    /// Returns the output once another program has ended it.
     pub fn end(mut self, limit: Duration) -> Result<Output, String> {
         let out = collect(self.0.stdout.take());
         let status = wait(&mut self.0, limit).ok_or("a program in the background did not end")?;

@@ -76,7 +76,7 @@ impl Terminal {
         Ok((run::code(status), self.bytes))
     }
 
-    /// Kills the client, as somebody who closes the window does.
+    /// Kills the client, as closing the window does.
     pub fn kill(mut self) {
         let _gone = self.child.kill();
     }
@@ -95,7 +95,7 @@ impl Terminal {
         }
         let mut piece = [0; 65536];
         let Ok(count @ 1..) = rustix::io::read(&self.ours, &mut piece) else {
-            return false; // EIO: nobody has the other side any more
+            return false; // EIO: no process has the other side open
         };
         self.bytes += count;
         self.text += &String::from_utf8_lossy(&piece[..count]);

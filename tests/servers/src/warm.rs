@@ -35,7 +35,7 @@ pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
     Ok(From::Kept(kept))
 }
 
-/// Earlier ones are of no use any more.
+/// Removes earlier ones, which are no longer valid.
 fn forget(directory: &Path) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {

@@ -14,7 +14,7 @@ pub struct Page {
     /// Cells without a listed reason, and reasons without a cell.
     pub unexplained: Vec<String>,
     /// Cells of a Go agent that was too slow for the check, without a listed reason: on a busy machine one is starved,
-    /// which is no failure of mote's. What such an agent does is not known in this run.
+    /// which does not count against mote. The result of such an agent is unknown in this run.
     pub unknown: Vec<String>,
 }
 

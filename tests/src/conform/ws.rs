@@ -160,7 +160,7 @@ impl Ws {
             match self.message()? {
                 Message::Binary(bytes) => all.extend(bytes),
                 Message::Text(text) if text.is_empty() => return Ok(all),
-                Message::Text(_) => return Err("text that is no barrier".into()),
+                Message::Text(_) => return Err("text other than a barrier".into()),
                 Message::Close(code) => {
                     return Err(format!("closed with {code} without a barrier"));
                 }

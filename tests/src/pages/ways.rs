@@ -42,7 +42,7 @@ pub struct Row {
     pub bytes: u64,
     /// The agent's proportional set size once it is CONNECTED, in KiB.
     pub pss: u64,
-    /// Whether STOPPED reached the host when the guest was told to power off.
+    /// Whether STOPPED reached the host when the guest powered off.
     pub clean_stop: bool,
 }
 

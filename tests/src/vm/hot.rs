@@ -62,7 +62,7 @@ impl Vm {
         ]);
     }
 
-    /// Does something while QEMU is stopped: what the guest was told is written is in its disks' files.
+    /// Calls `work` while QEMU is stopped: the disks' files contain all writes that the guest knows to be complete.
     pub fn standing<T>(&self, work: impl FnOnce() -> T) -> T {
         // Not by QMP: at some `cont`, vhost-device-vsock 0.3.0 silently ends the thread that serves the guest.
         let qemu = self.qemu.0.id();
@@ -107,8 +107,8 @@ impl Vm {
         });
     }
 
-    /// Writes its state to a file, for `-incoming`, as a stateful stop does; it does not run any more. QEMU's vhost-user-vsock keeps it from
-    /// that while it is plugged in.
+    /// Stops the VM and writes its state to a file for `-incoming`, as a stateful stop does. QEMU cannot
+    /// do so while vhost-user-vsock is plugged in.
     pub fn save(&self, file: &Path) {
         let uri = format!("{{\"uri\":\"exec:cat >{}\"}}", file.display());
         self.order(&[format!("{{\"execute\":\"migrate\",\"arguments\":{uri}}}")]);

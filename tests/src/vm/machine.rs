@@ -13,10 +13,10 @@ const PC_ARCHITECTURE: &str = "x86_64";
 /// What a machine has not that a PC has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
-    /// The kernel is not told of devices that are plugged in, and lets go of none: Debian's for riscv64 is built without
-    /// `CONFIG_HOTPLUG_PCI`. The image's init is told instead: [`tell`].
+    /// The kernel detects no hot-plug: Debian's for riscv64 is built without `CONFIG_HOTPLUG_PCI`. [`tell`]
+    /// notifies the image's init instead.
     HotPlug,
-    /// QEMU does not tell that the guest has switched itself off: its riscv64 of version 7.2 just ends.
+    /// QEMU does not report a power-off of the guest: its riscv64 of version 7.2 just ends.
     PowerOff,
     /// QEMU has no SMBIOS for it.
     Smbios,

@@ -62,7 +62,7 @@ fn an_error_of_the_host_is_forgotten_once_it_is_there() {
     assert!(!boot.log().contains("lost host"), "it never had one: {}", boot.log());
     boot.host.ok(&["fault", NAME, "none"]);
     boot.logged(" CONNECTED");
-    // There is no port here, which is no news of the host's.
+    // The port is missing here, which says nothing about the host.
     let over = || !status(&boot)["last_error"].to_string().contains("answer");
     wait("the error to be forgotten", LIMIT, || over().then_some(()));
 }

@@ -1,5 +1,5 @@
-//! What the guest's policy leaves of commands, files and port-forward, asked for by the host. A changed one holds for
-//! the next act once the agent is told (SIGHUP), also while a command is open.
+//! Limits of the guest's policy on the host's commands, files and port-forward. A changed policy applies from
+//! the next request after SIGHUP, even while a command runs.
 
 use std::fs;
 use std::io::Read;
@@ -277,7 +277,7 @@ fn what_was_allowed_ends_with_the_policy_but_for_commands_that_run() {
     wire.rest().expect("the connection's end");
     let (_, shown) = boot.says(&["status"]);
     assert!(shown.contains("policy: denied: guestapi exec files"), "{shown}");
-    assert!(!boot.log().contains("starting anew"), "a command runs");
+    assert!(!boot.log().contains("restarting in place"), "a command runs");
 
     // One that is not understood denies everything, and it can be given back.
     boot.put("etc/mote-agent.yml", "features: {exce: true}\n");

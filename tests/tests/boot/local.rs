@@ -132,7 +132,7 @@ fn a_port_without_an_end_costs_little_and_is_named() {
         assert_eq!(terminate(&mut agent), Some(0));
     }
     boot.logged("serial line refused: bytes without an end");
-    boot.logged("cannot open /dev/zero: that device is no port");
+    boot.logged("cannot open /dev/zero: that device is not a port");
     let mut log = String::new();
     File::open(boot.scratch.0.join("agent.log")).unwrap().read_to_string(&mut log).unwrap();
     assert!(log.matches("bytes without an end").count() <= 4, "{log}");

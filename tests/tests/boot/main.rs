@@ -1,5 +1,5 @@
-//! The real binary at its start, in a directory instead of `/`: what it makes of the host's files,
-//! what the guest's policy allows, what it waits for, how it starts anew, what it says is wrong, and that no reader of its output can stop it.
+//! The real binary with a directory instead of `/`: the host's files, the guest's policy, start,
+//! restart in place, and `--check`. Readers of its output cannot stop it.
 
 mod by_itself;
 mod check;

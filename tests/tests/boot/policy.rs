@@ -44,7 +44,7 @@ fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything(
         agent = boot.start(&["--deny", "guestapi"]);
         boot.logged("STARTED");
         wait("exec", LIMIT, || exec(&boot).ok());
-        // Who asks is told by whom it is denied.
+        // The answer names who denies it.
         let (code, text) = boot.ask(&["ready"]);
         let why = "the guest's policy denies guestapi (denied: guestapi files ";
         assert!(code == Some(3) && text.contains(why), "{text}");

@@ -1,5 +1,5 @@
-//! An agent that goes on as another, with no word to the host: started anew by SIGHUP, or replaced by a second agent
-//! where an initramfs has started the first.
+//! An agent that hands over without a message to the host: to itself at SIGHUP, or to a second agent
+//! if an initramfs started the first.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -145,8 +145,8 @@ fn a_new_start_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
     );
     assert_eq!(boot.host.sh(&script).as_deref(), Ok("whole\n"));
     let said = fs::read_to_string(said).unwrap();
-    assert!(said.contains("program: starts anew when no command of the host runs\n"), "{said}");
-    assert!(!boot.log().contains("starting anew"), "the host may still ask for the result");
+    assert!(said.contains("program: restarts when no command of the host runs\n"), "{said}");
+    assert!(!boot.log().contains("restarting in place"), "the host may still ask for the result");
     assert_eq!(boot.host.exec(&["echo", "another"]).as_deref(), Ok("another\n"));
     connected(&boot, 2);
     assert_eq!(boot.host.exec(&["echo", "again"]).as_deref(), Ok("again\n"));
@@ -220,7 +220,7 @@ fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
 
 #[test]
 fn an_agent_of_an_initramfs_whose_run_was_mounted_over_makes_room_too() {
-    const TEST: &str = "anew::an_agent_of_an_initramfs_whose_run_was_mounted_over_makes_room_too";
+    const TEST: &str = "reexec::an_agent_of_an_initramfs_whose_run_was_mounted_over_makes_room_too";
     if !in_private_mounts(TEST) {
         return;
     }

@@ -1,5 +1,5 @@
-//! Processes that look like an agent and are none: of users, of containers, of root's own. None keeps an agent from
-//! starting, ends it when it starts anew, is signalled, or has descriptors copied.
+//! Processes of users, containers and root that look like an agent. None keeps an agent from starting
+//! or restarting, and the agent neither signals them nor copies their descriptors.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs::{self, File};
@@ -42,10 +42,10 @@ fn guest() -> Option<Boot> {
 }
 
 /// A process that has a `/run` of its own where the guest has one, and keeps a lock in there.
-fn stranger(boot: &Boot, who: &str, program: &str) -> Process {
-    let stranger = apart(boot, who, &format!("exec {}", keeper(boot)), program);
-    holds(&stranger, &boot.root("run/mote/lock"));
-    stranger
+fn impostor(boot: &Boot, who: &str, program: &str) -> Process {
+    let impostor = apart(boot, who, &format!("exec {}", keeper(boot)), program);
+    holds(&impostor, &boot.root("run/mote/lock"));
+    impostor
 }
 
 /// A process that has a `/run` of its own, and a script that it runs there; in that, [`keeper`] becomes `program`.
@@ -108,11 +108,11 @@ fn holds(process: &Process, lock: &Path) {
             locked.contains(&format!(" WRITE {pid} ")) && links.any(|link| link == lock)
         })
     };
-    wait("a stranger's lock", LIMIT, look);
+    wait("an impostor's lock", LIMIT, look);
 }
 
-/// That an agent starts beside the strangers, starts anew, and does nothing to them.
-fn unimpressed(boot: &Boot, strangers: &mut [Process]) {
+/// Checks that an agent starts and restarts next to these processes, and does not signal them.
+fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
     let begun = Instant::now();
     let mut agent = boot.start(&[]);
     connected(boot, 1);
@@ -126,16 +126,16 @@ fn unimpressed(boot: &Boot, strangers: &mut [Process]) {
     assert!(said.contains("no agent is running"), "{said}");
     assert!(!boot.log().contains("another mote-agent"), "{}", boot.log());
     assert!(!boot.log().contains("taking over"), "{}", boot.log());
-    for stranger in strangers {
-        assert!(stranger.0.try_wait().unwrap().is_none(), "it was signalled");
+    for impostor in impostors {
+        assert!(impostor.0.try_wait().unwrap().is_none(), "it was signalled");
     }
 }
 
 #[test]
 fn a_user_with_a_run_of_his_own_is_no_agent() {
     let Some(boot) = guest() else { return };
-    let mut strangers = [stranger(&boot, USER, "sleep 1000"), stranger(&boot, USER, &liar(&boot))];
-    unimpressed(&boot, &mut strangers);
+    let mut impostors = [impostor(&boot, USER, "sleep 1000"), impostor(&boot, USER, &liar(&boot))];
+    starts_beside(&boot, &mut impostors);
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn roots_agent_in_a_container_is_another_guests() {
     );
     let theirs = apart(&boot, CONTAINER, &format!("exec {program}"), "");
     holds(&theirs, &boot.root("run/mote/lock"));
-    let flocked = stranger(&boot, CONTAINER, &liar(&boot));
-    unimpressed(&boot, &mut [theirs, flocked]);
+    let flocked = impostor(&boot, CONTAINER, &liar(&boot));
+    starts_beside(&boot, &mut [theirs, flocked]);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_users_file_in_a_program_that_runs_as_root_is_no_agents_lock() {
     setuid.args(["-c", &format!("exec {}", keeper(&boot))]);
     let setuid = Process::start(keeps(&mut setuid, Path::new(&theirs), "sleep 1000"));
     holds(&setuid, &lock);
-    unimpressed(&boot, &mut [user, setuid]);
+    starts_beside(&boot, &mut [user, setuid]);
 }
 
 #[test]
@@ -182,14 +182,14 @@ fn nothing_of_a_strangers_is_opened_copied_or_closed() {
     let Some(boot) = guest() else { return };
     let place = boot.scratch.0.join("fuse");
     fs::create_dir(&place).unwrap();
-    // Dropped after the file system: what hangs on that lets nobody wait for its end.
+    // Dropped after the file system: nothing can wait for a process that hangs on it.
     let mut agent;
-    let mut stranger;
+    let mut impostor;
     let fuse = Fuse::mount(&place);
     let lock = boot.root("run/mote/lock");
     let opened = format!("exec 8<{} && exec {}", fuse.file().display(), keeper(&boot));
-    stranger = apart(&boot, USER, &opened, &liar(&boot));
-    holds(&stranger, &lock);
+    impostor = apart(&boot, USER, &opened, &liar(&boot));
+    holds(&impostor, &lock);
     fuse.fall_silent();
     agent = boot.start(&[]);
     connected(&boot, 1);
@@ -197,7 +197,7 @@ fn nothing_of_a_strangers_is_opened_copied_or_closed() {
     connected(&boot, 2);
     assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
     assert_eq!(fuse.read.try_iter().next(), None, "its server was asked");
-    assert!(stranger.0.try_wait().unwrap().is_none(), "it was signalled");
+    assert!(impostor.0.try_wait().unwrap().is_none(), "it was signalled");
 }
 
 #[test]

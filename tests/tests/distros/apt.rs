@@ -17,7 +17,7 @@ fn from_the_line_to_connected(release: &str) {
     let said = world.sh("cat /etc/debian_version; mote-agent --version; mote-agent status; apt-cache policy mote-agent");
     println!("{log}{said}CONNECTED {:?} after power-on", times.power_on);
     assert!(said.contains("state: CONNECTED\n"), "{said}");
-    // One version, whoever is asked.
+    // The package and the agent have the same version.
     let version = world.sh("dpkg-query -f '${Version}' -W mote-agent");
     let log = world.sh("journalctl -o cat -u mote-agent");
     for (text, form) in [

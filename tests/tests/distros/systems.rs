@@ -18,7 +18,7 @@ pub(crate) struct System {
     pub(crate) way: &'static str,
     /// Prints the agent's log, from where that system keeps it.
     pub(crate) log: &'static str,
-    /// Asks the service to start the agent anew.
+    /// Command that makes the service restart the agent in place.
     pub(crate) reload: &'static str,
 }
 
@@ -53,14 +53,14 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     }
     let pid = world.pid();
     world.sh(system.reload);
-    let anew = || {
+    let restarted = || {
         // It waits for the end of the host's commands, and until their results can no longer be asked for.
         std::thread::sleep(Duration::from_secs(7));
         let log = world.sh(system.log);
-        let (_, after) = log.split_once("starting anew")?;
+        let (_, after) = log.split_once("restarting in place")?;
         after.contains("CONNECTED 2:").then_some(())
     };
-    wait("a new start", BOOT, anew);
+    wait("a new start", BOOT, restarted);
     assert_eq!(world.pid(), pid, "the same process");
     (world, times, killed)
 }

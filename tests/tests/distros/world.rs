@@ -1,4 +1,4 @@
-//! A disk of `image/debian` that was told to boot, and its host.
+//! A VM with a disk of `image/debian`, and its host.
 
 use std::fs::File;
 use std::ops::Deref;

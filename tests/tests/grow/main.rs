@@ -212,7 +212,7 @@ fn a_btrfs_of_one_device_of_any_number_grows_and_one_of_two_does_not() {
     assert_eq!(code, Some(0), "{said}");
     assert!(size(&point) > NEW * 8 / 10);
     let (code, _) = first.grow(&[]);
-    assert_eq!(code, Some(1), "it is not mounted any more");
+    assert_eq!(code, Some(1), "it is no longer mounted");
     ok("umount", &point);
     first.points.clear();
 }

@@ -127,7 +127,7 @@ fn in_a_root_without_an_agent_the_first_goes_on() {
     world.sh("head -c 40000000 /dev/urandom >/ballast");
     let before = free(&world);
     come(&world);
-    let log = connected_after(&world, "starting anew");
+    let log = connected_after(&world, "restarting in place");
     assert!(log.contains("the initramfs is left: going on in the new root"), "{log}");
     assert_eq!(name(&world), "new");
     // Files, mounts, the socket and the reports are the new root's.

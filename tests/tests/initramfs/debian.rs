@@ -99,7 +99,7 @@ fn goes_on(tool: &'static str) {
     let _power_on = world.connected();
     waits(&world);
     come(&world);
-    world.until(&format!("[ -e /usr/bin/dpkg ] && grep -c 'starting anew' {LOG} && systemctl is-system-running --wait"));
+    world.until(&format!("[ -e /usr/bin/dpkg ] && grep -c 'restarting in place' {LOG} && systemctl is-system-running --wait"));
     assert_eq!(
         world.sh("cat /etc/hostname; [ ! -e /usr/sbin/mote-agent ] || echo agent"),
         "real\n"

@@ -63,12 +63,12 @@ impl World {
         self.host.ok(&["file", "push", file.to_str().expect("a path"), &format!("{NAME}{to}")]);
     }
 
-    /// That the host has heard of no end, from where it was told Ready to where the agent of another life has asked it. Who
-    /// is not called for 15 s then, as on a busy machine, says STOPPED and STARTED once (decisions §1).
+    /// Checks that the host saw no STOPPED between Ready and the first call of the next agent. An agent that the host
+    /// does not call for 15 s, as on a busy machine, sends STOPPED and STARTED once (decisions §1).
     pub(crate) fn assert_no_end(&self) {
         let log = self.host.log();
-        let (_, since) = log.split_once("PATCH /1.0 200").expect("Ready was told");
-        let (before, _) = since.split_once("GET /1.0 200").expect("a call of another life");
+        let (_, since) = log.split_once("PATCH /1.0 200").expect("Ready was reported");
+        let (before, _) = since.split_once("GET /1.0 200").expect("a call of the next agent");
         assert!(!before.contains("STOPPED"), "{log}");
     }
 

@@ -50,7 +50,7 @@ fn commands_of_the_host_switch_off_and_reboot() {
     }
 }
 
-/// An agent that was built without it is no init: it says so, and the kernel does not panic.
+/// An agent built without the feature refuses to be init, and the kernel does not panic.
 #[test]
 fn a_build_without_init_says_so_as_process_1() {
     let mut world = World::boot("without", "");

@@ -54,7 +54,7 @@ fn with_busybox_there_is_a_shell_and_nobody_stays_a_zombie() {
         (world.sh(zombies) == "0\n" && world.sh("pgrep -f 'sleep 0' | wc -l") == "0\n")
             .then_some(())
     });
-    // Its end is no panic, and is repaired. PID 1 has started it, so its parent is 1.
+    // Its end causes no panic, and PID 1, its parent, starts it again.
     let agent = "for s in /proc/[0-9]*/cmdline; do [ \"$(tr '\\0' ' ' <$s)\" = 'mote-agent ' ] && echo ${s//[^0-9]/}; done 2>/dev/null; true";
     let pid = world.sh(agent);
     assert!(pid.trim().parse::<u32>().is_ok_and(|pid| pid > 1), "{pid}");

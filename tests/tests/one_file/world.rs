@@ -11,7 +11,7 @@ use mote_tests::{tool, wait, world};
 /// From the guest's being told to end to QEMU's end: programs have 5 s, killed ones 2 s.
 pub(crate) const END: Duration = Duration::from_secs(40);
 
-/// Where an image is: `plain`, `busybox`, `without` (an agent that is no init), `go`.
+/// Where an image is: `plain`, `busybox`, `without` (an agent that is not init), `go`.
 pub(crate) fn image(name: &str) -> PathBuf {
     tool("MOTE_ONE_FILE", "target/one-file").join(name)
 }

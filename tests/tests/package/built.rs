@@ -75,8 +75,8 @@ fn make(name: &str, script: &str) -> PathBuf {
     to
 }
 
-/// A shell without what cargo tells a test of its package: build scripts would see another environment, and all would
-/// be built anew.
+/// A shell without the variables that cargo sets for a test: build scripts would see another environment and rebuild
+/// everything.
 fn shell() -> Command {
     let mut shell = Command::new("/bin/bash");
     let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");

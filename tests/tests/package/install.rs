@@ -33,7 +33,7 @@ fn is_enabled(root: &Root, link: &str) -> bool {
 fn assert_idle(root: &Root) {
     let output = root.command(false, &["mote-agent", "--check"]).output().expect("the agent");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(1), "this is no VM: {text}");
+    assert_eq!(output.status.code(), Some(1), "not a VM: {text}");
     assert!(text.contains("missing  port: this VM has no virtio-serial device"), "{text}");
     assert!(text.contains("build: with everything"), "{text}");
     assert_eq!(root.processes(), Vec::<String>::new());
@@ -53,7 +53,7 @@ fn lives_and_dies(system: &str) {
     root.run(&["dpkg", "-i", &package]);
     assert!(is_enabled(&root, enabled(system)), "{system}");
     assert_idle(&root);
-    // As process 1, which is no init system, although it has this root.
+    // As process 1, which is not an init system, although it has this root.
     run(&mut root.command(true, &["dpkg", "-i", &above]));
     assert_eq!(version(&root), NEWER);
     assert!(is_enabled(&root, enabled(system)), "{system}");
@@ -118,7 +118,7 @@ fn the_rpm_on_systemd() {
     );
 }
 
-/// OpenWrt's root is told by its process 1; what procd is told, by functions in the place of its own.
+/// Process 1 identifies OpenWrt's root. Functions that replace procd's record its calls.
 #[test]
 fn the_tarball_has_a_service_for_openwrt() {
     let (scratch, root) = (Scratch::new(), Scratch::new());

@@ -1,4 +1,4 @@
-//! `mote-snapshot` with a server's command of the test's, which notes what it is asked and fails as it is told to.
+//! `mote-snapshot` with a script instead of the server's command, which records its calls and fails on demand.
 
 use crate::Machine;
 
@@ -62,7 +62,8 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
     assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
 }
 
-/// The server's own commands: they read what is no terminal; what the guest says is said on, and an error if nobody takes it.
+/// The server's commands: they read stdin unless it is a terminal, pass on the guest's output, and fail if it cannot
+/// be written.
 const SPEAKS: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\nread -r word && echo \"read $word\" >>\"$HOME/asked\"\n[ \"$1\" != exec ] || echo said || exit 1\n[[ ! -e $HOME/lost || $* != *freeze* ]] || exit 1\n";
 
 #[test]
@@ -119,7 +120,7 @@ fn what_a_guest_says_is_bounded_and_steers_no_terminal() {
 fn a_guest_that_does_not_answer_is_not_waited_for() {
     let hangs =
         "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[[ $* != *thaw* ]] || sleep 1000\n";
-    // It is told how long; the test does not wait as long.
+    // It records the limit, but the test waits only 1 s.
     let timeout = "#!/bin/bash\necho \"limit $*\" >>\"$HOME/asked\"\n[[ $1 != --* ]] || shift\n[ \"$1\" != -k ] || shift 2\nshift\nexec /usr/bin/timeout 1 \"$@\"\n";
     let machine = Machine::new(&[("incus", hangs), ("timeout", timeout)]);
     let (code, said) = machine.sh("/bin/sh image/packages/mote-snapshot --for 5m vm1");

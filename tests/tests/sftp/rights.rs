@@ -1,5 +1,5 @@
-//! What a limited session leaves behind: nothing by which somebody else would become root, and as another user than
-//! root only what that user may do.
+//! Limited sessions: they create nothing by which another user could become root, and as a user other than root they
+//! do only what that user may do.
 
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -205,7 +205,7 @@ fn a_session_as_a_user_has_the_rights_of_that_user() {
         set_modes(&mut session, &shown.join("his"));
         let about = fs::metadata(shown.join("his/a")).unwrap();
         assert_eq!((about.uid(), about.gid()), (NOBODY, NOBODY - 1));
-        // To be owned as it is already is no change.
+        // Setting the same owner again is allowed.
         let same = [Text(&path("his/a")), Int(OWNER), Int(NOBODY), Int(NOBODY - 1)];
         session.done(kind::SETSTAT, &same);
         for (what, fields) in [

@@ -58,7 +58,7 @@ fn gone(pair: &Pair) {
     wait("the servers' end", Duration::from_secs(10), || servers(pair).is_empty().then_some(()));
 }
 
-/// Page faults of an upload, at most: its buffers are mapped anew after each pause of the sender's.
+/// Limit for the page faults of an upload: its buffers are mapped again after each pause of the sender.
 const FAULTS: u64 = 4000;
 
 #[test]
@@ -83,8 +83,8 @@ fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
     let after = pair.memory("VmHWM");
     println!("128 MiB through TLS: put {put:.0} MiB/s, get {get:.0} MiB/s; {before} to {after} kB");
     assert!(after < before + 1024, "{before} kB grew to {after} kB");
-    // 128 MiB are 8,192 TLS records. A buffer that is mapped anew for each costs two system calls and its five pages.
-    assert!(faults < FAULTS, "{faults} page faults: buffers are mapped anew for each record");
+    // 128 MiB are 8,192 TLS records. A buffer that is mapped again for each costs two system calls and its five pages.
+    assert!(faults < FAULTS, "{faults} page faults: buffers are mapped again for each record");
     gone(&pair);
     pair.assert_alive();
 }

@@ -65,7 +65,7 @@ fn long_answers_to_clients_that_do_not_read_are_held_one_at_a_time() {
     let (status, text) = victim.pair.ask("GET", "/1.0/config/user.long");
     assert_eq!(status, 500);
     assert!(text.contains("answer is too long"), "{text}");
-    // That is no reason to take the host for lost.
+    // The agent must not consider the host lost.
     assert!(!victim.pair.log().contains("answer is too long"), "{}", victim.pair.log());
     victim.survived("and four that read");
 }

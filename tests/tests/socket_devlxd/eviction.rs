@@ -1,4 +1,4 @@
-//! Clients that rest give way: whoever comes is answered at once, however many of them there are.
+//! Eviction of idle connections: a new client is answered immediately, however many there are.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -71,12 +71,12 @@ fn whatever_the_host_does_wrong_is_a_500_in_bounded_time() {
 fn a_stranger_gets_nothing_from_the_host_port() {
     let mut pair = lxd();
     let scratch = Scratch::new();
-    // Another host with certificates of its own, at the same agent.
-    let mut stranger = Host::on_sockets(&scratch.0, &pair.scratch.0.join("vs"), "lxd", &[]);
-    std::fs::copy(pair.host.share.join("agent.crt"), stranger.share.join("agent.crt")).unwrap();
-    stranger.start();
+    // Another host with its own certificates calls the same agent.
+    let mut other = Host::on_sockets(&scratch.0, &pair.scratch.0.join("vs"), "lxd", &[]);
+    std::fs::copy(pair.host.share.join("agent.crt"), other.share.join("agent.crt")).unwrap();
+    other.start();
     for path in ["/", "/1.0"] {
-        let why = stranger.try_run(&["query", NAME, "GET", path]).unwrap_err();
+        let why = other.try_run(&["query", NAME, "GET", path]).unwrap_err();
         assert!(why.contains("alert") || why.contains("AccessDenied"), "{why}");
     }
     let answer = pair.host.run(&["query", NAME, "GET", "/1.0"]);

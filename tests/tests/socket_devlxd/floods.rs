@@ -1,5 +1,5 @@
-//! Attacks on the socket by clients that come back whenever they are closed, while the agent has 8 MiB for itself and
-//! what the kernel holds for it: whoever else comes is answered soon, root too, and the agent survives.
+//! Attacks on the socket by clients that reconnect whenever they are closed, while the agent has 8 MiB including the
+//! kernel's memory for it. Other clients, also of root, are answered soon, and the agent survives.
 //!
 //! `MOTE_SAMPLES=100` shows more exact figures, those of docs/explanation/security.md.
 

@@ -88,7 +88,7 @@ fn the_service_manager_hears_ready_watchdog_and_stopping() {
         String::from_utf8_lossy(&buffer[..count]).into_owned()
     };
     assert_eq!([hear(), hear(), hear()], ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
-    // By then it listens: whoever waits for READY may ask.
+    // By then it listens: a program that waits for READY may call.
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
     kill(Signal::TERM, pair.agent.0.id());
     let mut last = hear();
@@ -135,7 +135,7 @@ fn nonsense_in_agent_conf_is_logged_and_the_host_may_still_call() {
         });
     }
     pair.host.ok(&["query", NAME, "PUT", "/1.0", &good]);
-    // The file of the killed agent is still there; what counts is that somebody listens.
+    // The file of the killed agent is still there; what counts is that the agent listens.
     let connect = || std::os::unix::net::UnixStream::connect(pair.socket()).ok();
     wait("devlxd", Duration::from_secs(5), connect);
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");

@@ -1,5 +1,5 @@
-//! What the host hears of its commands when the agent is told to end. The servers' Go client takes the end of an
-//! operation from an event, and takes the end of the events before that for a failure (P§4.1).
+//! Commands of the host when the agent is stopped. The servers' Go client expects an event for the end of an
+//! operation, and treats an earlier end of the event stream as a failure (P§4.1).
 
 use std::io::Read;
 use std::process::Stdio;

@@ -210,7 +210,7 @@ fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
     // Longer than any deadline of a connection: it is still wanted.
     std::thread::sleep(Duration::from_secs(12));
     assert_eq!(holdings(&pair).1.trim(), child);
-    // Nobody wants it any more.
+    // No reader is left.
     yes.kill().unwrap();
     yes.wait().unwrap();
     wait("its end", Duration::from_secs(10), || holdings(&pair).1.is_empty().then_some(()));

@@ -91,7 +91,7 @@ fn whatever_is_killed_all_is_thawed_in_time() {
     println!("thawed {took} s after a freeze of 6 s whose agent was killed");
     assert!(took >= 5, "{took}");
     let (code, late) = vm.guest.sh("mote-agent thaw 2>&1");
-    let words = "mote-agent: not frozen any more: the time was over\n";
+    let words = "mote-agent: no longer frozen: the time limit expired\n";
     assert!(code == 1 && late == words, "{code} {late}");
     vm.guest.ok("dmesg | grep -q 'mote-agent: file systems thawed, as the time was over'");
 
@@ -107,7 +107,7 @@ fn whatever_is_killed_all_is_thawed_in_time() {
     vm.world.host.start();
     vm.world.host.connected(MOTE_BOOT);
 
-    // The caller, while a hook runs: it cannot make a snapshot any more.
+    // The caller, while a hook runs: it can no longer make a snapshot.
     let hook = "mkdir -p /etc/mote/freeze.d; f=/etc/mote/freeze.d/slow; printf '#!/bin/sh\\necho $1 >>/run/hook\\nsleep 2\\n' >$f; chmod 755 $f";
     vm.guest.ok(hook);
     vm.guest.ok("mote-agent freeze --for 60s >/run/caller 2>&1 & sleep 1; kill -9 $!");
@@ -156,10 +156,10 @@ fn a_hook_that_fails_leaves_nothing_frozen_and_all_hooks_undone() {
     assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");
     vm.write_later();
     vm.written(Duration::from_secs(5));
-    // All is well: each is told, and told back.
+    // Without a failure, each hook runs for the freeze and for the thaw.
     vm.guest.ok("rm /run/hooks /etc/qemu/fsfreeze-hook.d/b; mote-agent freeze && mote-agent thaw");
     assert_eq!(vm.guest.ok("cat /run/hooks"), "a freeze\nc freeze\nc thaw\na thaw\n");
-    // What another has frozen is his; what another thaws is told.
+    // mote leaves a file system that another program froze, and reports one that it thawed.
     vm.guest.ok("fsfreeze --freeze /data");
     assert_eq!(vm.guest.ok("mote-agent freeze"), "frozen for 60 s: /journal\nleft out: /data\n");
     vm.guest.ok("mote-agent thaw");

@@ -179,7 +179,7 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     assert!(state["memory"]["total"].as_u64() > Some(48 << 20), "{state}");
     let mut guest = world.vm.guest();
     assert!(guest.ok("cat /run/agent.log").contains("only through the status port"));
-    // Nobody could answer there, and everybody who asks is told why.
+    // devlxd is absent, and commands report why.
     guest.ok("test ! -e /dev/incus/sock");
     let (code, status) = guest.sh("mote-agent status");
     assert!(code == 4 && status.contains("last_error: no vsock: "), "{status}");

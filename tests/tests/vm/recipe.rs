@@ -71,7 +71,7 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
         let mut host = Host::new(directory, &["--flavour", flavour]);
         host.start();
         let text = host.run(&["qemu", NAME, "--memory", "128"]);
-        // The test image has its shell on a second port, unless it is told that it has none.
+        // The test image has its shell on a second port, unless the command line says that there is none.
         let text = text.replace("panic=-1'", "panic=-1 mote.shell=console'");
         let vm = paste(directory, &text);
         let limit = patient(MOTE_BOOT).as_secs().to_string();
@@ -138,7 +138,7 @@ fn order(host: &Host, order: &str) -> String {
     said
 }
 
-/// As whoever tests an image would, while mote-host has its own monitor.
+/// As a tester of an image would, while mote-host has its own monitor.
 fn the_power_button_is_pressed(host: &Host) {
     let said = order(host, "system_powerdown");
     assert!(said.contains("\"return\": {}"), "{said}");

@@ -1,5 +1,5 @@
 // Command gorilla listens to devlxd's events with gorilla/websocket, and breaks the protocol (RFC 6455)
-// to see what it is told.
+// to see the answers.
 package main
 
 import (

@@ -113,7 +113,7 @@ pub fn run(data: &[u8]) {
     if let Ok(word) = core::str::from_utf8(data) {
         let line =
             format!("1 2 0:3 / {} rw shared:1 - virtiofs {} rw\n", escaped(word), escaped("a b"));
-        // An empty word is no line.
+        // An empty word makes no line.
         if let Some(entry) = entries(line.as_bytes()).next() {
             assert_eq!((entry.point.as_str(), entry.source.as_str()), (word, "a b"));
         } else {

@@ -16,7 +16,7 @@ struct Run {
     attempts: Vec<u32>,
     writes: Vec<Uptime>,
     calls: Vec<Uptime>,
-    /// How often we were told something, which may be answered at once.
+    /// Number of notifications, which may be answered immediately.
     told: usize,
     last_line: &'static [u8],
 }

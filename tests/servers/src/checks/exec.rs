@@ -201,6 +201,6 @@ fn monitored(world: &World) -> Seen {
     let text = monitor.end(world.limit(10))?.text();
     let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
     let (execs, operations) = (count("instance-exec"), count("\"type\":\"operation\""));
-    same("five commands are told", execs >= 5 && operations >= 5, true)?;
+    same("five commands have events", execs >= 5 && operations >= 5, true)?;
     Ok(format!("{execs} lifecycle events, {operations} of operations"))
 }

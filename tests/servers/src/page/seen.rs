@@ -76,7 +76,7 @@ impl Column {
         self.rows.push(Row { check, verdict, took, tries, run });
     }
 
-    /// Takes over what a later run saw. That nothing was seen is no news of a check that was seen before.
+    /// Adds the results of a later run. A missing result does not replace an earlier one.
     pub fn take_over(&mut self, later: &Self) {
         for row in &later.rows {
             let nothing = matches!(row.verdict, Verdict::Unknown(_));

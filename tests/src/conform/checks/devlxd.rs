@@ -79,7 +79,7 @@ fn json_of(agent: &Agent, target: &str) -> Result<Value, Miss> {
     let answer = get(agent, target)?;
     same("status", answer.short().split(' ').next().unwrap_or_default().to_owned(), "200")?;
     same("Content-Type", answer.field("content-type"), "application/json")?;
-    serde_json::from_slice(&answer.body).map_err(|_| Miss::Differs("it is no JSON".into()))
+    serde_json::from_slice(&answer.body).map_err(|_| Miss::Differs("it is not JSON".into()))
 }
 
 fn index(agent: &Agent) -> Claim {
@@ -176,7 +176,7 @@ fn meta_data(agent: &Agent) -> Claim {
 
 fn devices(agent: &Agent) -> Claim {
     let all = json_of(agent, "/1.0/devices")?;
-    hold("it is no object", all.is_object())?;
+    hold("it is not an object", all.is_object())?;
     let all = all.as_object().cloned().unwrap_or_default();
     hold("one has no type", all.values().all(|device| device["type"].is_string()))
 }

@@ -74,7 +74,7 @@ fn listen(agent: &Agent, query: &str) -> Result<Ws, String> {
 fn next(events: &mut Ws) -> Result<Value, String> {
     match events.message()? {
         Message::Text(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
-        other => Err(format!("{other:?} is no event")),
+        other => Err(format!("{other:?} is not an event")),
     }
 }
 
@@ -137,7 +137,7 @@ fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
 fn stream(agent: &Agent) -> Claim {
     let (mut wire, head) = lines(agent, "?type=config")?;
     hold("it does not begin with 200", head.starts_with("HTTP/1.1 200 OK"))?;
-    hold("it is no JSON", head.contains("Content-Type: application/json"))?;
+    hold("it is not JSON", head.contains("Content-Type: application/json"))?;
     // Go's agents send the head before they listen.
     std::thread::sleep(Duration::from_millis(200));
     post_event(agent, &config("user.stream"))?;

@@ -272,7 +272,7 @@ fn tty_output(agent: &Agent) -> Claim {
         }
     };
     same("the output", String::from_utf8_lossy(&text).replace("\r\n", " "), "out err ")?;
-    hold("the end is no empty text", barrier == Message::Text(Vec::new()))?;
+    hold("the end is not an empty text", barrier == Message::Text(Vec::new()))?;
     running.stdin.barrier()?;
     same("the exit code", running.exec.code(agent, TIMEOUT)?, 6)
 }

@@ -104,7 +104,7 @@ fn barrier(agent: &Agent) -> Claim {
         last = out.message()?;
     }
     same("the output", String::from_utf8_lossy(&text), "one\ntwo\n")?;
-    hold("the end is no empty text", last == Message::Text(Vec::new()))
+    hold("the end is not an empty text", last == Message::Text(Vec::new()))
 }
 
 fn input_barrier(agent: &Agent) -> Claim {

@@ -16,7 +16,7 @@ const HTTP: &str = "HTTP";
 pub(super) const ALL: &[Check] = &[
     Check::new(TLS, "P§3.1", "a client that knows no TLS 1.3 is turned away", tls12),
     Check::new(TLS, "P§3.1", "shows `agent.crt`, whatever the name asked for", shows_agent_crt),
-    Check::new(TLS, "P§3.1", "a caller with another certificate gets nothing", stranger),
+    Check::new(TLS, "P§3.1", "a caller with another certificate gets nothing", other_certificate),
     Check::new(TLS, "P§3.1", "a caller without a certificate gets nothing", nobody),
     Check::new(TLS, "P§3.1", "refused callers are told 500 `Not authorized`", told_why),
     Check::new(TLS, "P§3.1", "`GET /` is answered without a certificate", index_for_nobody),
@@ -93,7 +93,7 @@ fn refused(agent: &Agent, caller: Caller) -> Claim {
     }
 }
 
-fn stranger(agent: &Agent) -> Claim {
+fn other_certificate(agent: &Agent) -> Claim {
     refused(agent, Caller::Stranger)
 }
 

@@ -86,7 +86,7 @@ fn object(agent: &Agent) -> Claim {
         8 | 13 | 18 | 23 => byte == b'-',
         _ => byte.is_ascii_hexdigit(),
     };
-    hold("the id is no UUID", id.len() == 36 && id.bytes().enumerate().all(uuid))?;
+    hold("the id is not a UUID", id.len() == 36 && id.bytes().enumerate().all(uuid))?;
     let pair = (made["status"].as_str().unwrap_or_default(), made["status_code"].as_u64());
     let is_known = [("Running", Some(103)), ("Pending", Some(105))].contains(&pair);
     hold(format!("its status is {} {}", pair.0, made["status_code"]), is_known)

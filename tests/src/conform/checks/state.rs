@@ -54,7 +54,7 @@ fn number(agent: &Agent, command: &str) -> Result<f64, String> {
 
 /// Checks that a changing number is within `slack` of the wanted one.
 fn near(what: &str, seen: &Value, wanted: f64, slack: f64) -> Claim {
-    let seen = seen.as_f64().ok_or_else(|| Miss::No(format!("{what} is no number")))?;
+    let seen = seen.as_f64().ok_or_else(|| Miss::No(format!("{what} is not a number")))?;
     if std::env::var_os("MOTE_TIMES").is_some() {
         println!("{what}: {seen}, and it should be {wanted}");
     }
@@ -62,7 +62,7 @@ fn near(what: &str, seen: &Value, wanted: f64, slack: f64) -> Claim {
 }
 
 fn members(what: &str, value: &Value, wanted: &str) -> Claim {
-    let object = value.as_object().ok_or_else(|| Miss::No(format!("{what} is no object")))?;
+    let object = value.as_object().ok_or_else(|| Miss::No(format!("{what} is not an object")))?;
     let missing: Vec<_> = wanted.split(' ').filter(|name| !object.contains_key(*name)).collect();
     hold(format!("{what} lacks {}", missing.join(", ")), missing.is_empty())
 }
@@ -190,7 +190,7 @@ fn shapes(agent: &Agent) -> Claim {
         };
         hold(format!("{section} has another shape"), fits)?;
     }
-    hold("memory is no object", all["memory"].is_object())
+    hold("memory is not an object", all["memory"].is_object())
 }
 
 fn cpu_seconds(agent: &Agent) -> Claim {
@@ -273,7 +273,7 @@ fn network_metrics(agent: &Agent) -> Claim {
 fn procs(agent: &Agent) -> Claim {
     let all = metrics(agent)?;
     hold("procs_total is not", all["procs_total"].as_i64() > Some(0))?;
-    hold("cpus is no number", all["cpus"].is_number())
+    hold("cpus is not a number", all["cpus"].is_number())
 }
 
 fn times(agent: &Agent) -> Claim {

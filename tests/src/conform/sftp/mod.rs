@@ -88,7 +88,7 @@ impl Sftp {
             }
             105 => Reply::Attrs(reader.attrs()?),
             201 => Reply::Extended(reader.0.to_vec()),
-            other => return Err(format!("packet {other} is no reply")),
+            other => return Err(format!("packet {other} is not a reply")),
         };
         Ok((id, reply))
     }

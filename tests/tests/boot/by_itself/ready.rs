@@ -1,4 +1,4 @@
-//! Ready without a word of an application: what `ready-when` asks for, in a root of the test's, and a host that is told.
+//! Ready without an application: the conditions of `ready-when`, and the report to the host.
 
 use std::cell::Cell;
 use std::os::unix::net::UnixListener;
@@ -74,7 +74,7 @@ fn ready_is_said_once_all_conditions_have_held() {
     }
     is_ready(&boot);
     boot.logged("ready-when holds: Ready");
-    // As if an application had said it: an agent that starts anew says nothing again, a host that does hears it.
+    // As with Ready of an application: a restarted agent does not repeat it, unless the host restarts.
     assert_eq!(terminate(&mut agent), Some(0));
     let _agent = boot.start(&[]);
     connected(&boot, 2);

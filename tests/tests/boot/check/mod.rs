@@ -1,5 +1,5 @@
-//! `--check` beside what can be wrong with a guest, one thing a time: whoever has to mend it reads what was
-//! expected, what was found and what to do, and the exit code says whether the host will see the agent.
+//! `--check` with one problem of a guest at a time. The output names what was expected, what was found
+//! and what to do, and the exit code says whether the host will see the agent.
 
 mod rows;
 mod running;

@@ -120,7 +120,7 @@ pub(super) const PORTS: &[Row] = &[
         args: &["--port", "/etc/passwd"],
         ..row(
             |_| {},
-            "missing  port: /etc/passwd: a file or directory is no port: remove it, or name another \
+            "missing  port: /etc/passwd: a file or directory is not a port: remove it, or name another \
              with --port",
             1,
         )

@@ -19,7 +19,7 @@ fn client(boot: &Boot) -> Client {
     Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host)
 }
 
-/// A call by somebody else on the host.
+/// Calls the agent with another certificate than the host's.
 fn intrude(boot: &Boot) {
     let called = client(boot).connect_as(Caller::Stranger);
     let answer = called.and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
@@ -110,7 +110,7 @@ fn a_host_that_is_refused_cannot_use_it() {
     // Also 30 s later, and whatever else comes: it is CONNECTED, and not seen.
     assert_eq!(status(&boot).1["state"], "CONNECTED");
     agent.kill();
-    // A stranger before the host: until it calls.
+    // Another caller comes before the host: blocked until the host calls.
     let right = boot.host.directory.join("instances/vm1/agent-client.crt");
     fs::copy(right, boot.host.share.join("server.crt")).unwrap();
     let _agent = boot.start(&[]);
@@ -123,7 +123,7 @@ fn a_host_that_is_refused_cannot_use_it() {
     let (code, view) = status(&boot);
     assert_eq!((code, &view["blocked"]), (Some(0), &Value::Bool(false)), "{view}");
     assert_eq!(view["called"], true);
-    // And afterwards it is a stranger, and no more.
+    // Afterwards such a call has no effect.
     intrude(&boot);
     let (code, text) = check(boot.command(&[]), &[]);
     assert!(code == Some(0) && text.contains("ok       agent: running, CONNECTED\n"), "{text}");

@@ -1,5 +1,5 @@
-//! `freeze` and `thaw` end, and hooks are told back, whatever hangs or fails. A file names the mounts: nothing of the machine that
-//! runs the test is frozen.
+//! `freeze` and `thaw` end, and hooks run for the thaw, whatever hangs or fails. A file lists the mounts,
+//! so nothing of the machine that runs the test is frozen.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

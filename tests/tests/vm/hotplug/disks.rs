@@ -227,7 +227,7 @@ fn a_file_system_that_is_smaller_on_purpose_is_left_and_nobody_is_locked_out() {
     });
     std::thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD / 2);
-    // With its disk it becomes larger, once it is not frozen any more.
+    // It grows with its disk once it is thawed.
     guest.ok("fsfreeze --freeze /vdb1");
     world.vm.resize("disk0", NEW * MIB);
     let length = (NEW - 2) * MIB / 512;

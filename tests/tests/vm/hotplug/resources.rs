@@ -70,7 +70,7 @@ fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so(
     let (_, took) = wait("more memory", patient(SOON), || more(&mut guest));
     println!("memory is in use {took:?} after it was added");
 
-    // Neither an agent that starts anew nor an event as udev's at a start undoes what somebody has done.
+    // Neither a restarted agent nor an event such as udev's at start undoes what the administrator did.
     let off = "echo 0 >online; echo add >uevent; kill -HUP $(cat /run/agent.pid)";
     guest.ok(&format!("cd /sys/devices/system/cpu/cpu1; {off}; cd"));
     std::thread::sleep(LATER);

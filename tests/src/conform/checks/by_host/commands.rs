@@ -48,7 +48,7 @@ fn ends(agent: &Agent) -> Claim {
     equal("no directory", exec(agent, &nowhere, "")?.0, 127)?;
     // The host says goodbye on control when there is no more output; the command goes on.
     equal("all closed", sh(agent, "exec >&- 2>&- <&-; sleep 1; exit 3")?.0, 3)?;
-    // Closed by us early: the command is told, and what it says to the other stream still comes.
+    // We close one stream early: the command gets SIGPIPE, and its other stream still arrives.
     let script = "while echo line; do :; done; echo over >&2; exit 9";
     let (mut child, output) = started(agent, &[NAME, "--", "sh", "-c", script], "line\n")?;
     drop(output);
@@ -84,7 +84,7 @@ fn signals(agent: &Agent) -> Claim {
     equal("a lost control", exec(agent, &dropped, "")?.0, killed(agent))
 }
 
-/// Nothing between the command and whoever reads may grow.
+/// No buffer between the command and the reader may grow.
 fn unread(agent: &Agent) -> Claim {
     let script = "echo $$ >/tmp/writer; exec dd if=/dev/zero bs=64k count=320";
     let stalled = ["--fault", "stall=8", NAME, "--", "sh", "-c", script];
