@@ -1,6 +1,6 @@
-//! How a suite of checks says what must be seen, what was, and why it may differ. Conformance, other people's clients and real
-//! servers have it in common: a check comes to a verdict, each verdict that is not "yes" needs a reason, each reason such a
-//! verdict, and a page shows them side by side, with notes.
+//! Verdicts and their presentation, shared by conformance, third-party clients and real servers: a
+//! check has a verdict, each verdict other than "yes" needs a reason, each reason needs such a
+//! verdict, and a page shows them side by side with notes.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 
@@ -14,22 +14,22 @@ pub use reason::{Names, Reason, because, find, reasons, sometimes};
 pub use say::{Noise, has, line_with, noise, same};
 pub use table::Table;
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It holds; what was seen.
     Holds(String),
     Differs(String),
-    /// It is not there, or ends in an error.
+    /// The feature is missing, or ends in an error.
     Fails(String),
-    /// It cannot be tried here.
+    /// The check cannot run here.
     NotRun(String),
-    /// It was tried, and what ran it was lost each time.
+    /// The check ran, but its machine was lost each time.
     Unknown(String),
 }
 
 impl Verdict {
-    /// The word of its cell, where no reason has another.
+    /// Returns the word of its cell, if no reason has another.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Holds(_) => "yes",
@@ -40,7 +40,7 @@ impl Verdict {
         }
     }
 
-    /// What was seen, or why nothing was.
+    /// Returns what was seen, or why nothing was.
     pub fn text(&self) -> &str {
         match self {
             Self::Holds(text)
@@ -51,7 +51,7 @@ impl Verdict {
         }
     }
 
-    /// Whether it needs a reason.
+    /// Returns whether it needs a reason.
     pub fn is_miss(&self) -> bool {
         matches!(self, Self::Differs(_) | Self::Fails(_))
     }

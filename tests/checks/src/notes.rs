@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-/// Notes, each said once.
+/// Notes, each listed once.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Vec<String>);
 
 impl Notes {
-    /// The number of a note, from 1 on.
+    /// Returns the number of a note, from 1.
     pub fn number(&mut self, note: String) -> usize {
         let known = self.0.iter().position(|known| *known == note);
         known.unwrap_or_else(|| {
@@ -25,12 +25,12 @@ impl Notes {
     }
 }
 
-/// One line that a table of Markdown can hold.
+/// Returns one line that a Markdown table can contain.
 pub fn line(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 
-/// The same as a sentence.
+/// Returns the same as a sentence.
 pub fn sentence(text: &str) -> String {
     let line = line(text);
     let mut letters = line.chars();

@@ -1,4 +1,4 @@
-//! Reasons for what is not as it should be.
+//! Reasons for verdicts other than "yes".
 
 /// Names of groups, or of columns.
 pub type Names = &'static [&'static str];
@@ -17,7 +17,7 @@ pub struct Reason {
     pub sometimes: bool,
 }
 
-/// A difference that is always there.
+/// A permanent difference.
 pub const fn because(
     groups: Names,
     check: &'static str,
@@ -27,7 +27,7 @@ pub const fn because(
     Reason { groups, check, columns, why, sometimes: false }
 }
 
-/// One that comes and goes.
+/// A difference that occurs sometimes.
 pub const fn sometimes(
     groups: Names,
     check: &'static str,
@@ -54,7 +54,7 @@ pub fn reasons(text: &'static str) -> Vec<Reason> {
 }
 
 impl Reason {
-    /// Whether it is for this check in this column.
+    /// Returns whether it applies to this check in this column.
     pub fn fits(&self, group: &str, check: &str, column: &str) -> bool {
         let begin = self.check.strip_suffix('*');
         (self.groups.is_empty() || self.groups.contains(&group))
@@ -63,7 +63,7 @@ impl Reason {
     }
 }
 
-/// The first that is for this check in this column.
+/// Returns the first that applies to this check in this column.
 pub fn find<'r>(
     reasons: &'r [Reason],
     group: &str,

@@ -1,4 +1,4 @@
-//! Demands; each message names what was seen and what was expected.
+//! Assertions whose messages name what was seen and what was expected.
 
 use std::fmt::Debug;
 
@@ -10,25 +10,26 @@ pub fn same<T: PartialEq<U> + Debug, U: Debug>(
     if seen == wanted { Ok(()) } else { Err(format!("{what} is {seen:?}, not {wanted:?}")) }
 }
 
-/// Demands that a text holds another.
+/// Requires that a text contains another.
 pub fn has(text: &str, wanted: &str) -> Result<(), String> {
     if text.contains(wanted) { Ok(()) } else { Err(format!("no {wanted:?} in {text:?}")) }
 }
 
-/// The line of a text that holds another.
+/// Returns the line of a text that contains another.
 pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
     let line = text.lines().find(|line| line.contains(wanted));
     line.map(|line| line.trim().to_owned()).ok_or_else(|| format!("no {wanted:?} in {text:?}"))
 }
 
-/// Bytes that do not repeat soon, always the same.
+/// Returns bytes that do not repeat soon, always the same.
 pub fn noise(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Noise::default().fill(&mut bytes);
     bytes
 }
 
-/// The same, piece by piece (xorshift). A piece that is not the last has a multiple of eight.
+/// Returns the same piece by piece (xorshift). The length of each piece but the last is a multiple
+/// of eight.
 #[derive(Clone, Debug)]
 pub struct Noise(u64);
 

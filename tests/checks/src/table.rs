@@ -1,14 +1,14 @@
-//! Verdicts side by side: cells with their notes, how many of each word there are, and what nobody has explained.
+//! Verdicts side by side: cells with notes, sums by word, and verdicts without a reason.
 
 use std::fmt::Write;
 
 use crate::{Notes, Reason, Verdict, sentence};
 
-/// A table that is being made.
+/// A table under construction.
 #[derive(Debug)]
 pub struct Table<'r> {
     reasons: &'r [Reason],
-    /// Of the cells so far.
+    /// Notes of the cells so far.
     pub notes: Notes,
     titles: Vec<&'static str>,
     words: Vec<Vec<&'static str>>,
@@ -17,7 +17,7 @@ pub struct Table<'r> {
 }
 
 impl<'r> Table<'r> {
-    /// Without a cell, for these columns.
+    /// Returns a table without cells for these columns.
     pub fn new(reasons: &'r [Reason], titles: &[&'static str]) -> Self {
         Self {
             reasons,
@@ -29,7 +29,7 @@ impl<'r> Table<'r> {
         }
     }
 
-    /// The word of a cell, and its note.
+    /// Returns the word of a cell, and its note.
     pub fn meaning(reason: Option<&Reason>, verdict: &Verdict) -> (&'static str, Option<String>) {
         if let Some(reason) = reason.filter(|reason| reason.sometimes) {
             return ("sometimes", Some(reason.why.into()));
@@ -45,12 +45,13 @@ impl<'r> Table<'r> {
         (verdict.word(), note)
     }
 
-    /// Whether a reason is listed for a cell.
+    /// Returns whether a cell has a reason.
     pub fn explains(&self, column: usize, (group, name): (&str, &str)) -> bool {
         self.reasons.iter().any(|reason| reason.fits(group, name, self.titles[column]))
     }
 
-    /// A cell of a column: word, and number of its note. Nothing was seen where the check does not apply.
+    /// Returns a cell: its word, and the number of its note. `seen` is `None` if the check does not
+    /// apply.
     pub fn cell(&mut self, column: usize, check: (&str, &str), seen: Option<&Verdict>) -> String {
         let Some(verdict) = seen else { return "-".into() };
         let ((group, name), title) = (check, self.titles[column]);
@@ -71,14 +72,14 @@ impl<'r> Table<'r> {
         note.map_or(word.into(), |note| format!("{word} {}", self.notes.number(note)))
     }
 
-    /// The head of a group's rows.
+    /// Returns the head of a group's rows.
     pub fn head(&self, first: &str) -> String {
         let rules = " --- |".repeat(self.titles.len());
         let more = " --- |".repeat(first.matches(" | ").count());
         format!("| {first} | {} |\n| --- |{more}{rules}\n", self.titles.join(" | "))
     }
 
-    /// How many cells of each column have these words.
+    /// Counts the cells of each column with these words.
     pub fn sums(&self, kinds: &[&str]) -> String {
         let mut sums =
             format!("\n| | {} |\n| --- |{}\n", kinds.join(" | "), " --- |".repeat(kinds.len()));
@@ -90,7 +91,7 @@ impl<'r> Table<'r> {
         sums
     }
 
-    /// Cells without a reason; and, if the table is `whole`, reasons without a cell.
+    /// Returns cells without a reason and, if the table is `whole`, reasons without a cell.
     pub fn unexplained(self, whole: bool) -> Vec<String> {
         let idle = self.reasons.iter().zip(self.used).filter(|(_, used)| whole && !used);
         let idle = idle.map(|(reason, _)| format!("a reason for what was not seen: {reason:?}"));

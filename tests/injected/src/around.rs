@@ -1,4 +1,5 @@
-//! What is around the agent for an attempt to be made on: another process, files and sockets of root's that all may use.
+//! The surroundings of the agent for attempts: another process, files and sockets of root's that
+//! anyone may use.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -12,36 +13,36 @@ use std::process::{Child, Command, Stdio};
 
 use nix::libc;
 
-/// How the agent calls its host.
+/// The agent's connection to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     Vsock,
-    /// The host's unix socket instead of it.
+    /// A unix socket instead of it.
     Unix(PathBuf),
 }
 
-/// The agent's surroundings. The process in them ends, and the files go, when this is dropped.
+/// The surroundings. Dropping them ends the process and removes the files.
 #[derive(Debug)]
 pub struct Around {
-    /// What the agent takes for `/`.
+    /// The agent's root directory.
     pub(crate) root: PathBuf,
     /// Directory of devlxd's socket.
     pub(crate) guests: PathBuf,
     pub(crate) way: Way,
     /// Whether the guest's policy allows port-forward.
     pub forwards: bool,
-    /// Where all may do everything.
+    /// A directory that anyone may write to.
     pub(crate) open: PathBuf,
-    /// A process of root's that does nothing.
+    /// An idle process of root's.
     pub(crate) other: Child,
-    /// Where TCP connections are accepted.
+    /// Accepts TCP connections.
     pub(crate) tcp: TcpListener,
-    /// Sockets that take datagrams: everybody's, root's, and one by an abstract name.
+    /// Datagram sockets: anyone's, root's, and one with an abstract name.
     pub(crate) sockets: [(SocketAddr, UnixDatagram); 3],
 }
 
 impl Around {
-    /// Makes all of it, files and sockets in this directory.
+    /// Creates the surroundings in this directory.
     pub fn new(root: &Path, way: Way, directory: &Path) -> io::Result<Self> {
         let open = directory.join("open");
         fs::create_dir_all(&open)?;
@@ -85,12 +86,12 @@ impl Around {
         })
     }
 
-    /// Whether the process of root's lives.
+    /// Returns whether root's process is alive.
     pub fn other_lives(&mut self) -> bool {
         matches!(self.other.try_wait(), Ok(None))
     }
 
-    /// Family of the sockets by which the agent calls its host.
+    /// Returns the family of the sockets by which the agent calls its host.
     pub(crate) fn family(&self) -> i32 {
         if self.way == Way::Vsock { libc::AF_VSOCK } else { libc::AF_UNIX }
     }
@@ -104,14 +105,14 @@ impl Drop for Around {
     }
 }
 
-/// Whether Landlock keeps processes in a sandbox from abstract sockets of others: since Linux 6.12.
+/// Returns whether Landlock denies a sandbox abstract sockets of others: since Linux 6.12.
 pub(crate) fn has_scopes() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 12)
 }
 
-/// A unix socket's address as the kernel reads it.
+/// Returns a unix socket's address as the kernel reads it.
 pub(crate) fn unix(address: &SocketAddr) -> Vec<u8> {
     let mut bytes = family(libc::AF_UNIX);
     if let Some(path) = address.as_pathname() {
@@ -124,7 +125,7 @@ pub(crate) fn unix(address: &SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// The same of an IPv4 port of this machine.
+/// Returns the address of an IPv4 port of this machine.
 pub(crate) fn ipv4(port: u16) -> Vec<u8> {
     let mut bytes = family(libc::AF_INET);
     bytes.extend(port.to_be_bytes());
@@ -132,7 +133,7 @@ pub(crate) fn ipv4(port: u16) -> Vec<u8> {
     bytes
 }
 
-/// The same of a port of the host's.
+/// Returns the address of a port of the host's.
 pub(crate) fn vsock(port: u32) -> Vec<u8> {
     let mut bytes = family(libc::AF_VSOCK);
     bytes.extend([0; 2]);

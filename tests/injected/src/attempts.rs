@@ -1,4 +1,4 @@
-//! What the agent's process may not do, with arguments that would do it.
+//! Calls that the agent's process may not make, with arguments that would work otherwise.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) fn path(path: impl AsRef<Path>) -> Argument {
     Bytes([path.as_ref().as_os_str().as_bytes(), b"\0"].concat())
 }
 
-/// Makes the agent's process make this call. The first of the arguments' bytes are at offset 0 of its space.
+/// Makes the agent's process call this. The arguments' bytes begin at offset 0 of its space.
 pub(crate) fn make(
     injected: &Injected,
     call: c_long,
@@ -46,7 +46,7 @@ pub(crate) fn make(
     injected.call(call, words)
 }
 
-/// Opens a file; nothing waits.
+/// Opens a file without blocking.
 pub(crate) fn open(injected: &Injected, at: &Path, flags: c_int) -> Result<u64, Errno> {
     let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
     let arguments = [number(libc::AT_FDCWD), path(at), number(flags), number(0o600)];
@@ -57,7 +57,7 @@ pub(crate) fn close(injected: &Injected, descriptor: u64) {
     let _closed = make(injected, libc::SYS_close, &[Number(descriptor)]);
 }
 
-/// Name, system call, arguments, and what must come of it.
+/// Name, system call, arguments, and expected outcome.
 type Attempt = (String, c_long, Vec<Argument>, Outcome);
 
 pub(crate) fn try_all(
@@ -75,7 +75,7 @@ pub(crate) fn try_all(
     change_network(injected, report)
 }
 
-/// Opens what is not the agent's.
+/// Opens files that are not the agent's.
 fn files(injected: &Injected, around: &Around, report: &mut Report) {
     let (read, write, both) = (libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR);
     let new = libc::O_CREAT | libc::O_EXCL | write;
@@ -127,7 +127,7 @@ fn files(injected: &Injected, around: &Around, report: &mut Report) {
     }
 }
 
-/// Renames and removes them, and executes programs.
+/// Renames and removes files, and executes programs.
 fn names(around: &Around) -> Vec<Attempt> {
     let here = || number(libc::AT_FDCWD);
     let status = around.root.join("run/mote/status");
@@ -151,7 +151,7 @@ fn names(around: &Around) -> Vec<Attempt> {
         let name = format!("remove {}", at.display());
         (name, libc::SYS_unlinkat, vec![here(), path(at), number(0)], Outcome::Denied)
     });
-    // No programs: the kernel says so if it may execute them, and the agent goes on.
+    // These are not programs, so the agent continues if the kernel would allow it to execute them.
     let programs = ["file", "setuid"].map(|name| {
         let arguments = vec![path(around.open.join(name))];
         (format!("execute {name}"), libc::SYS_execve, arguments, Outcome::Denied)
@@ -159,7 +159,7 @@ fn names(around: &Around) -> Vec<Attempt> {
     renames.into_iter().chain(removed).chain(programs).collect()
 }
 
-/// Signals and limits another process, makes namespaces, gets capabilities.
+/// Signals and limits another process, creates namespaces, acquires capabilities.
 fn processes(around: &Around) -> Vec<Attempt> {
     let other = || Number(around.other.id().into());
     let kill = || number(libc::SIGKILL);
@@ -198,7 +198,7 @@ fn processes(around: &Around) -> Vec<Attempt> {
         .collect()
 }
 
-/// Acts on a terminal that the agent was started on, and on devices.
+/// Uses a terminal that the agent was started on, and devices.
 fn descriptors() -> Vec<Attempt> {
     let requests = [
         ("type into a terminal", libc::TIOCSTI),
@@ -215,10 +215,10 @@ fn descriptors() -> Vec<Attempt> {
     requests.map(attempt).into()
 }
 
-/// Families and protocols of sockets that are tried, and one more.
+/// Families and protocols of sockets to try.
 const FAMILIES: c_int = 50;
 
-/// Makes sockets but those that the agent needs, and pairs, and sends elsewhere.
+/// Creates sockets other than those that the agent needs, and pairs, and sends elsewhere.
 fn sockets(around: &Around) -> Vec<Attempt> {
     let mut all = Vec::new();
     let mut refused = |name: String, call, arguments: Vec<Argument>| {
@@ -252,7 +252,7 @@ fn sockets(around: &Around) -> Vec<Attempt> {
     all
 }
 
-/// A descriptor that no more than names a file leads to none that reads it.
+/// Reopens a descriptor that only names a file, to read it.
 fn reopen(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
     let named = open(injected, &around.open, libc::O_PATH)?;
     let again = format!("/proc/self/fd/{named}");
@@ -265,8 +265,8 @@ fn reopen(injected: &Injected, around: &Around, report: &mut Report) -> Result<(
 /// `F_SETSIG` (`fcntl.h`).
 const SET_SIGNAL: c_int = 10;
 
-/// A pipe whose signals are to go to another process: the kernel asks when it sends one. Whoever tries has to look whether
-/// the other is still there.
+/// A pipe whose signals go to another process: the kernel checks permission when it sends one. The
+/// caller must check whether the other process is still alive.
 fn signal_by_file(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
     make(injected, libc::SYS_pipe2, &[Bytes(vec![0; 8]), number(0)])?;
     let mut two = [0; 8];
@@ -293,7 +293,7 @@ fn signal_by_file(injected: &Injected, around: &Around, report: &mut Report) -> 
 const SET_LINK: u16 = 19;
 const ERROR: u8 = 2;
 
-/// Switches the loopback interface on by netlink, as it is.
+/// Brings the loopback interface up by netlink, as it already is.
 fn change_network(injected: &Injected, report: &mut Report) -> Result<(), Errno> {
     let arguments = [libc::AF_NETLINK, libc::SOCK_RAW, 0].map(number);
     let socket = make(injected, libc::SYS_socket, &arguments)?;

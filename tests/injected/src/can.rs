@@ -1,4 +1,4 @@
-//! What docs/explanation/security.md says that it still can.
+//! What docs/explanation/security.md says that the process still can do.
 
 use std::fs;
 use std::os::unix::net::SocketAddr;
@@ -12,9 +12,9 @@ use crate::attempts::{close, make, number, open, path};
 use crate::ptrace::Injected;
 use crate::report::{Outcome, Report};
 
-/// A port of the host's on which nobody listens.
+/// A port of the host's without a listener.
 const PORT: u32 = 2;
-/// Highest descriptor that is looked at.
+/// Highest descriptor to inspect.
 const DESCRIPTORS: i32 = 64;
 
 pub(crate) fn try_all(
@@ -32,7 +32,7 @@ fn connect(injected: &Injected, socket: u64, address: Vec<u8>) -> Result<u64, Er
     make(injected, libc::SYS_connect, &[Number(socket), Bytes(address), length])
 }
 
-/// Calls the host, and a TCP port where the guest's policy allows that.
+/// Calls the host, and a TCP port if the guest's policy allows that.
 fn call_host(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
     let arguments = [around.family(), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0].map(number);
     let socket = make(injected, libc::SYS_socket, &arguments)?;
@@ -41,7 +41,7 @@ fn call_host(injected: &Injected, around: &Around, report: &mut Report) -> Resul
             let host = SocketAddr::from_pathname(host).map_err(|_| Errno::EINVAL)?;
             connect(injected, socket, unix(&host))
         }
-        // It is under way.
+        // The connection is in progress.
         Way::Vsock => match connect(injected, socket, vsock(PORT)) {
             Err(Errno::EINPROGRESS | Errno::ECONNRESET) => Ok(0),
             said => said,
@@ -55,7 +55,7 @@ fn call_host(injected: &Injected, around: &Around, report: &mut Report) -> Resul
     Ok(())
 }
 
-/// Reads what all may read, writes the status, and takes devlxd's name away, which it gets back.
+/// Reads what anyone may read, writes the status, and removes devlxd's name, which it restores.
 fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
     let in_root = |path: &str| around.root.join(path);
     let files = [
@@ -69,7 +69,7 @@ fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
         let said = open(injected, &at, flags);
         report.compare(&format!("open {}", at.display()), said, Outcome::Done);
         if let Ok(file) = said {
-            // The first byte, as it is.
+            // The first byte, unchanged.
             if flags == libc::O_WRONLY
                 && let Some(first) = fs::read(&at).ok().and_then(|bytes| bytes.first().copied())
             {
@@ -89,7 +89,8 @@ fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
     }
 }
 
-/// By the socket of messages to the service manager: to sockets that all may write to, and no others.
+/// Sends by the service manager's datagram socket: to sockets that anyone may write to, and no
+/// others.
 fn send_datagrams(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
     let Some(socket) = datagrams(injected)? else { return Ok(()) };
     let outcomes = [Outcome::Done, Outcome::Denied, Outcome::Denied];
@@ -117,7 +118,7 @@ fn send_datagrams(injected: &Injected, around: &Around, report: &mut Report) -> 
     Ok(())
 }
 
-/// The first of the agent's descriptors that is a unix socket for datagrams.
+/// Returns the first of the agent's descriptors that is a unix datagram socket.
 fn datagrams(injected: &Injected) -> Result<Option<u64>, Errno> {
     let option = |descriptor: i32, name| {
         let arguments = [
@@ -139,7 +140,7 @@ fn datagrams(injected: &Injected) -> Result<Option<u64>, Errno> {
     Ok(found.map(|descriptor| descriptor.unsigned_abs().into()))
 }
 
-/// Connects to TCP, where port-forward is allowed.
+/// Connects to TCP if port-forward is allowed.
 fn reach_port(injected: &Injected, around: &Around) -> Result<u64, Errno> {
     let arguments = [libc::AF_INET, libc::SOCK_STREAM, 0].map(number);
     let socket = make(injected, libc::SYS_socket, &arguments)?;

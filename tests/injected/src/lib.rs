@@ -1,5 +1,5 @@
-//! What code that got into a running agent in its sandbox can do, and what it cannot: as root a debugger stops the agent and
-//! makes its process make system calls. x86-64 only, for the registers.
+//! What code that was injected into a sandboxed agent can and cannot do: as root, a debugger stops
+//! the agent and makes its process call the kernel. x86-64 only, because of the registers.
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 #![cfg(target_arch = "x86_64")]
 
@@ -26,7 +26,7 @@ pub fn try_all(injected: &Injected, around: &Around) -> Result<Report, Errno> {
     Ok(report)
 }
 
-/// Whether code in this process can read a file.
+/// Returns whether code in this process can read a file.
 pub fn reads(injected: &Injected, file: &Path) -> bool {
     let opened = attempts::open(injected, file, 0);
     opened.inspect(|opened| attempts::close(injected, *opened)).is_ok()

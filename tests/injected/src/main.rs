@@ -1,5 +1,5 @@
-//! `mote-injected PID`: tries all of it in the agent of this system, which is in its sandbox and may be asked for port-forward.
-//! Prints what went otherwise than it must.
+//! `mote-injected PID`: tries everything in the agent of this system, which is in its sandbox and
+//! may serve port-forward. Prints unexpected results.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Another process made to make system calls, by ptrace(2).
+//! Makes another process call the kernel, by ptrace(2).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,11 +15,11 @@ use nix::unistd::Pid;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Bytes for arguments.
 const SPACE: u64 = 1 << 16;
-/// A call returns the negated number of its error, up to this one.
+/// A call returns a negated error number up to this.
 const LAST_ERROR: u64 = 4095;
 
-/// A process that stands still but for the system calls it is made to make, until this is dropped. Only the thread that
-/// entered may use it: that is whom the kernel knows as the tracer.
+/// A process that is stopped, except for the calls that it is made to make, until this is dropped.
+/// Only the thread that entered may use it, because the kernel knows that thread as the tracer.
 #[derive(Debug)]
 pub struct Injected {
     process: Pid,
@@ -32,7 +32,7 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// Stops the process's first thread. `None` if this user may not: that takes `CAP_SYS_PTRACE`.
+    /// Stops the process's first thread. `None` without `CAP_SYS_PTRACE`.
     pub fn enter(process: u32) -> Result<Option<Self>, Errno> {
         let process = Pid::from_raw(process.try_into().map_err(|_| Errno::ESRCH)?);
         match ptrace::seize(process, Options::empty()) {
@@ -53,13 +53,13 @@ impl Injected {
         Ok(Some(this))
     }
 
-    /// Makes the process make this call.
+    /// Makes the process call this.
     pub fn call(&self, number: c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers = libc::user_regs_struct {
             rip: self.instruction,
             rax: number.cast_unsigned(),
-            // Not in a system call, so that the kernel repeats none.
+            // Not in a system call, so that the kernel restarts none.
             orig_rax: u64::MAX,
             rdi,
             rsi,
@@ -82,21 +82,21 @@ impl Injected {
         Ok(result)
     }
 
-    /// Writes bytes into the process, at this offset of its space; their address.
+    /// Writes bytes into the process at this offset of its space. Returns their address.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<u64, Errno> {
         let address = self.space + offset;
         self.memory.write_all_at(bytes, address).map_err(errno)?;
         Ok(address)
     }
 
-    /// Reads what a call wrote to this offset of its space.
+    /// Reads a call's result from this offset of its space.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         self.memory.read_exact_at(bytes, self.space + offset).map_err(errno)
     }
 }
 
 impl Drop for Injected {
-    /// Lets the process go on where it stopped.
+    /// Lets the process continue where it stopped.
     fn drop(&mut self) {
         let _freed = self.call(libc::SYS_munmap, [self.space, SPACE, 0, 0, 0, 0]);
         let _as_it_was = ptrace::setregs(self.process, self.stopped);
@@ -104,7 +104,7 @@ impl Drop for Injected {
     }
 }
 
-/// An argument as the kernel reads it.
+/// Returns an argument as the kernel reads it.
 pub(crate) fn word(number: i32) -> u64 {
     i64::from(number).cast_unsigned()
 }
@@ -113,7 +113,7 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Finds a [`SYSCALL`] in what the process may execute.
+/// Finds a [`SYSCALL`] in the process's code.
 fn find(process: Pid, memory: &File) -> Result<u64, Errno> {
     let maps = File::open(format!("/proc/{process}/maps")).map_err(errno)?;
     for line in BufReader::new(maps).lines() {

@@ -1,12 +1,12 @@
-//! What came of the attempts.
+//! Results of the attempts.
 
 use nix::errno::Errno;
 
-/// What an attempt leads to.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Refused,
-    /// Landlock does, or the kernel: another user's, no capability.
+    /// Landlock or the kernel denies it: another user's, no capability.
     Denied,
     Done,
 }
@@ -15,7 +15,7 @@ impl Outcome {
     pub(crate) fn is(self, said: Result<u64, Errno>) -> bool {
         match self {
             Self::Refused => said == Err(Errno::EPERM),
-            // EXDEV: Landlock, of a new name in another directory.
+            // EXDEV: Landlock denies a new name in another directory.
             Self::Denied => {
                 matches!(said, Err(Errno::EPERM | Errno::EACCES | Errno::EXDEV))
             }
@@ -24,11 +24,11 @@ impl Outcome {
     }
 }
 
-/// What was tried, and what went otherwise than docs/explanation/security.md says.
+/// Attempts, and results that differ from docs/explanation/security.md.
 #[derive(Debug, Default)]
 pub struct Report {
     pub calls: usize,
-    /// A line for each that could do what it must not, or could not do what the page says it can.
+    /// A line for each that succeeded against the page, or failed against it.
     pub wrong: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Programs that end, so that no test that reads from one or waits for it hangs.
+//! Programs with a time limit, so that no test hangs.
 
 use std::io::Result;
 use std::process::{Child, Command, Output, Stdio};
@@ -10,15 +10,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::patient;
 
-/// For any program that a test waits for: longer than the slowest of them takes on an idle machine.
+/// Limit for any program that a test waits for: longer than the slowest takes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Starts a program, which is killed if it has not ended within [`LIMIT`] on an idle machine.
+/// Starts a program and kills it if it has not ended within [`LIMIT`] on an idle machine.
 pub fn bounded(command: &mut Command) -> Result<Child> {
     start(command, patient(LIMIT))
 }
 
-/// Runs a program without input, as [`Command::output`] does, within that time.
+/// Runs a program without input within that limit, as [`Command::output`] does.
 pub fn output(command: &mut Command) -> Result<Output> {
     let pipe = Stdio::piped;
     bounded(command.stdin(Stdio::null()).stdout(pipe()).stderr(pipe()))?.wait_with_output()
@@ -26,7 +26,7 @@ pub fn output(command: &mut Command) -> Result<Output> {
 
 fn start(command: &mut Command, limit: Duration) -> Result<Child> {
     let child = command.spawn()?;
-    // Not waited for yet: the number is still its own.
+    // Nobody has reaped it yet, so its id is still valid.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let name = format!("{command:?}");
     thread::spawn(move || {

@@ -1,6 +1,6 @@
-//! The machine that tests run on: how much slower it is than an idle one ([`patient`], [`wait`]), and namespaces of a
-//! test's own, where this user may have them ([`in_private`]), and programs that end ([`bounded`]). For the tests of all
-//! crates.
+//! The machine that tests run on: its slowdown compared with an idle one ([`patient`], [`wait`]),
+//! private namespaces if this user may create them ([`in_private`]), and programs with a time limit
+//! ([`bounded`]). For the tests of all crates.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 

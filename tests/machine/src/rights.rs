@@ -1,40 +1,40 @@
-//! What a test needs that not every user of every machine has. A test without it is skipped, which scripts/test
-//! lists at its end.
+//! Privileges that not every user of every machine has. A test without them is skipped, and
+//! scripts/test lists it at its end.
 
 use std::fs::File;
 use std::io::Write;
 use std::panic::Location;
 use std::process::Command;
 
-/// The environment variable with the file that gets a line for each skipped test.
+/// The environment variable that names the list of skipped tests.
 const SKIPPED: &str = "MOTE_SKIPPED";
 
-/// Says that the calling test is skipped, and what it needs.
+/// Records that the calling test is skipped, and what it needs.
 #[track_caller]
 pub fn skipped(needs: &str) {
     let line = format!("{}: needs {needs}\n", Location::caller());
     print!("skipped: {line}");
     if let Some(path) = std::env::var_os(SKIPPED) {
         let file = File::options().append(true).create(true).open(path);
-        // In one piece: other tests write too.
+        // In one write, because other tests write too.
         file.and_then(|mut file| file.write_all(line.as_bytes()))
             .expect("the list of skipped tests");
     }
 }
 
-/// What a test wants to have of its own.
+/// A private resource of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Private {
-    /// Its mounts are nobody else's.
+    /// Mounts.
     Mounts,
-    /// Its network interfaces are nobody else's.
+    /// Network interfaces.
     Network,
-    /// It sees its own processes alone, in a `/proc` of their own.
+    /// Only its own processes, in its own `/proc`.
     Processes,
 }
 
 impl Private {
-    /// unshare(1)'s options.
+    /// Returns unshare(1)'s options.
     fn options(self) -> &'static str {
         match self {
             Self::Mounts => "--mount",
@@ -43,7 +43,7 @@ impl Private {
         }
     }
 
-    /// What the test then does; it has to succeed there.
+    /// A command that succeeds only with it.
     fn try_out(self) -> &'static str {
         match self {
             Self::Mounts => "mount -t tmpfs none /tmp",
@@ -53,7 +53,7 @@ impl Private {
     }
 }
 
-/// The words before a command that run it so, by whatever way this machine allows.
+/// Returns the words that run a command with it on this machine.
 pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
     let mut first = None;
     for by in ["unshare", "unshare --map-root-user", "sudo -n unshare"] {
@@ -69,7 +69,8 @@ pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
     Err(format!("unshare {}: {}", what.options(), first.unwrap_or_default()))
 }
 
-/// Runs the test of this name again so; true in there. Without the right to, the test is skipped.
+/// Runs the test of this name again with it, and returns true there. Without the privilege, the
+/// test is skipped.
 #[track_caller]
 pub fn in_private(what: Private, test: &str) -> bool {
     const INSIDE: &str = "MOTE_PRIVATE";
@@ -83,7 +84,7 @@ pub fn in_private(what: Private, test: &str) -> bool {
             return false;
         }
     };
-    // sudo forgets the environment.
+    // sudo clears the environment.
     let tools = std::env::vars().filter(|(name, _)| name.starts_with("MOTE_"));
     let output = Command::new(way[0])
         .args(&way[1..])
@@ -128,7 +129,7 @@ mod tests {
         if !in_private(Private::Mounts, TEST) {
             return;
         }
-        // All of this machine, below a directory of a file system.
+        // Binds the whole machine below a directory of a file system.
         let script = r#"set -e; mount -t tmpfs none /mnt; mkdir /mnt/top; cd /mnt/top
             for at in /*; do
                 if [ -h "$at" ]; then cp -P "$at" .

@@ -1,5 +1,5 @@
-//! How long to wait for what will come: the time that it may take on an idle machine, times how much slower this
-//! one is seen to be. A test that asserts a time does not ask here.
+//! Time limits for events that will come: the time on an idle machine, multiplied by the measured
+//! slowdown of this one. Assertions on durations do not use this.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -9,24 +9,25 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The environment variable with the slowdown, such as `2.5`: given to `mote-host`, and taken as the least by
-/// tests.
+/// The environment variable with the slowdown, such as `2.5`: passed to `mote-host`, and a lower
+/// bound for tests.
 pub const SLOWDOWN: &str = "MOTE_SLOWDOWN";
 
-/// The largest slowdown: a test that fails waits as long.
+/// Upper bound of the slowdown, because a test that fails waits as long.
 const MOST: f64 = 5.0;
 
-/// The measurements' times on an idle machine of 2 CPUs with 2.1 GHz, a third added: what is faster counts as that.
+/// The duration on an idle machine of 2 CPUs at 2.1 GHz, plus a third. Faster machines count as
+/// this one.
 const CPU: Duration = Duration::from_millis(60);
 const PROCESSES: Duration = Duration::from_millis(40);
-/// Many times the 5 ms of an idle one: disks differ, and tests write little.
+/// Many times the 5 ms of an idle one, because disks differ and tests write little.
 const DISK: Duration = Duration::from_millis(100);
 
-/// The most that was seen, in hundredths.
+/// The largest slowdown so far, in hundredths.
 static SEEN: AtomicU32 = AtomicU32::new(100);
 
-/// How many times slower this machine was seen to be than an idle one, at least 1. Measured at the first call, for
-/// a tenth of a second on an idle machine.
+/// Returns this machine's slowdown compared with an idle one, at least 1. The first call measures
+/// it, for a tenth of a second on an idle machine.
 pub fn slowdown() -> f64 {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
@@ -37,13 +38,13 @@ pub fn slowdown() -> f64 {
     f64::from(SEEN.load(Ordering::Relaxed)) / 100.0
 }
 
-/// How long to wait here for what takes so long on an idle machine.
+/// Returns the limit on this machine for `limit` on an idle one.
 pub fn patient(limit: Duration) -> Duration {
     limit.mul_f64(slowdown())
 }
 
-/// Whether what took so long here takes no longer than `limit` on an idle machine. Measures the machine again before it denies that:
-/// others may have begun meanwhile.
+/// Returns whether this took no longer than `limit` on an idle machine. Measures again before it
+/// denies that, because the load may have grown.
 pub fn in_time(took: Duration, limit: Duration) -> bool {
     took < patient(limit) || {
         see(measured());
@@ -51,7 +52,7 @@ pub fn in_time(took: Duration, limit: Duration) -> bool {
     }
 }
 
-/// Looks until there is something; gives it and how long that took.
+/// Polls until `look` returns something. Returns it, and the time that took.
 ///
 /// # Panics
 /// If it is not there [`in_time`].
@@ -73,7 +74,7 @@ fn see(slowdown: f64) {
     SEEN.fetch_max((slowdown.clamp(1.0, MOST) * 100.0) as u32, Ordering::Relaxed);
 }
 
-/// The slowest of CPUs, processes and disk.
+/// Returns the slowest of CPUs, processes and disk.
 fn measured() -> f64 {
     let ratio = |idle: Duration, work: &dyn Fn()| {
         let begun = Instant::now();
@@ -83,7 +84,7 @@ fn measured() -> f64 {
     ratio(CPU, &calculate).max(ratio(PROCESSES, &start)).max(ratio(DISK, &write))
 }
 
-/// On all CPUs at once, as a VM and what it talks to.
+/// Uses all CPUs, like a VM and its peers.
 fn calculate() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {

@@ -7,18 +7,18 @@
 use std::collections::VecDeque;
 use std::mem::take;
 
-/// A server reads the ring when nothing has happened for so long, seconds.
+/// Interval at which a server reads the ring without an event, seconds.
 pub const LOOK: u64 = 10;
-/// There is at most one event of a port in this time, microseconds.
+/// Minimum interval of a port's events, microseconds.
 pub const THROTTLE: u64 = 1_000_000;
 
-/// Which server has made the ring, and reads it.
+/// The server that created the ring and reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reader {
     /// LXD and older Incus: 16 bytes, of which the last whole line counts.
     #[default]
     Lxd,
-    /// Newer Incus: 16 KiB; of several lines the last but one counts.
+    /// Newer Incus: 16 KiB, of which the last line but one counts.
     Incus,
 }
 
@@ -30,7 +30,7 @@ impl Reader {
         }
     }
 
-    /// The line that counts of what was read.
+    /// Returns the line of the data that counts.
     pub fn line(self, bytes: &[u8]) -> Option<&[u8]> {
         let mut lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
         let _unfinished = lines.pop();
@@ -41,7 +41,7 @@ impl Reader {
     }
 }
 
-/// The newest bytes that have not been read. They outlive the agent and the server.
+/// The newest unread bytes. They outlive the agent and the server.
 #[derive(Debug, Default)]
 pub struct Ring {
     reader: Reader,
@@ -59,18 +59,18 @@ impl Ring {
         drop(self.bytes.drain(..over));
     }
 
-    /// What `ringbuf-read` gives: all that is there, which is then gone.
+    /// Returns and removes all data, as `ringbuf-read` does.
     pub fn take(&mut self) -> Vec<u8> {
         take(&mut self.bytes).into()
     }
 
-    /// The server reads; gives the line that it goes by.
+    /// Reads as the server does. Returns the line that counts.
     pub fn read(&mut self) -> Option<Vec<u8>> {
         let bytes = self.take();
         self.reader.line(&bytes).map(<[u8]>::to_vec)
     }
 
-    /// How much is there.
+    /// Returns the number of unread bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -80,25 +80,26 @@ impl Ring {
     }
 }
 
-/// The throttle of one port's events: the first is sent at once, and those of the next second are one at its end.
+/// The throttle of one port's events: the first is sent immediately, and later ones within a second
+/// as one at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttle {
     last: Option<u64>,
     is_held: bool,
 }
 
-/// What becomes of an event.
+/// The fate of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     Now,
-    /// It is held back until then, when [`Throttle::over`] is due.
+    /// Delayed until then, when [`Throttle::over`] is due.
     At(u64),
-    /// It is one with that which is held back.
+    /// Merged with the delayed event.
     Never,
 }
 
 impl Throttle {
-    /// The port is opened or closed, at this time in microseconds.
+    /// The port is opened or closed at this time, microseconds.
     pub fn event(&mut self, now: u64) -> Sent {
         match self.last.map(|last| last + THROTTLE).filter(|end| *end > now) {
             _ if self.is_held => Sent::Never,
@@ -113,7 +114,7 @@ impl Throttle {
         }
     }
 
-    /// What was held back is sent.
+    /// Sends the delayed event.
     pub fn over(&mut self, now: u64) {
         *self = Self { last: Some(now), is_held: false };
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For one read; a client that waits longer counts as failed.
+/// Limit for one read. A client that waits longer has failed.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Job {
@@ -22,10 +22,10 @@ struct Job {
     calls: usize,
 }
 
-/// What came of the calls.
+/// Results of the calls.
 #[derive(Default)]
 struct Seen {
-    /// Of those that were answered with 200.
+    /// Durations of the calls that were answered with 200.
     times: Vec<Duration>,
     bytes: usize,
     failed: usize,
@@ -63,7 +63,7 @@ fn answer(path: &str) -> Result<()> {
     }
 }
 
-/// All calls; how long they took together.
+/// Makes all calls. Returns their results and the total time.
 fn run(job: &Job) -> (Seen, Duration) {
     let (next, start) = (AtomicUsize::new(0), Barrier::new(job.clients + 1));
     let all = Mutex::new(Seen::default());
@@ -82,7 +82,7 @@ fn run(job: &Job) -> (Seen, Duration) {
     (all.into_inner().unwrap_or_else(PoisonError::into_inner), begun.elapsed())
 }
 
-/// Takes calls until there are none left.
+/// Makes calls until none is left.
 fn client(job: &Job, next: &AtomicUsize) -> Seen {
     let mut seen = Seen::default();
     while next.fetch_add(1, Ordering::Relaxed) < job.calls {
@@ -112,7 +112,8 @@ impl Seen {
     }
 }
 
-/// One call; gives the length of the body. As long as the body says, or until the agent hangs up.
+/// Makes one call. Returns the length of the body, which ends at its length or when the agent hangs
+/// up.
 fn call(job: &Job) -> Result<usize> {
     let mut socket = UnixStream::connect(&job.socket)?;
     socket.set_read_timeout(Some(TIMEOUT))?;
@@ -150,7 +151,7 @@ fn call(job: &Job) -> Result<usize> {
 
 fn show(mut seen: Seen, took: Duration) {
     seen.times.sort_unstable();
-    // The smallest time that so many percent of the calls did not exceed.
+    // The smallest time that this percentage of the calls did not exceed.
     let quantile = |percent: usize| {
         let at = (seen.times.len() * percent).div_ceil(100).saturating_sub(1);
         seen.times.get(at).map_or(0, Duration::as_micros)

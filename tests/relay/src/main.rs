@@ -1,6 +1,6 @@
-//! `mote-relay SOCKET`: standard input to a unix socket, what comes back to standard output, until
-//! the other side hangs up. So that the tests can say any bytes to devlxd in the guest; the image's
-//! busybox has nothing for that.
+//! `mote-relay SOCKET`: copies stdin to a unix socket and its answer to stdout, until the other
+//! side hangs up. With it tests can send any bytes to devlxd in the guest, for which the image's
+//! busybox has no program.
 
 use std::fs::File;
 use std::io::{ErrorKind, stdin, stdout};
@@ -13,15 +13,15 @@ fn main() -> ExitCode {
     let relay = || {
         let mut socket = UnixStream::connect(path)?;
         let mut other = socket.try_clone()?;
-        // Not shut down after it: for Go's servers that is a client that has left.
+        // Not shut down afterwards: Go's servers would treat the client as gone.
         std::thread::spawn(move || std::io::copy(&mut stdin(), &mut other));
-        // Not stdout itself, which waits for the ends of lines.
+        // Not stdout itself, which buffers lines.
         let mut output = File::from(stdout().as_fd().try_clone_to_owned()?);
         std::io::copy(&mut socket, &mut output)
     };
     match relay() {
         Ok(_) => ExitCode::SUCCESS,
-        // Who reads us has enough.
+        // The reader has hung up.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("mote-relay: {error}");

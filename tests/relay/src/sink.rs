@@ -1,7 +1,7 @@
-//! `mote-sink PORT FILE RECORDS`: takes one connection on that vsock port, opens so many records as TLS 1.3 seals them,
-//! writes what they hold to the file, and does nothing else: how fast a file could be put into this guest at most.
-//! What it seals and opens with it says by its first byte: `A` for AES-256-GCM, `C` for ChaCha20-Poly1305, as TLS chooses
-//! by whether the CPU has AES.
+//! `mote-sink PORT FILE RECORDS`: accepts one connection on that vsock port, opens this number of
+//! TLS 1.3 records and writes their content to the file: an upper bound for the speed of uploads to
+//! this guest. The first byte selects the cipher: `A` for AES-256-GCM, `C` for ChaCha20-Poly1305,
+//! which TLS chooses if the CPU has no AES.
 
 use std::fs::File;
 use std::io::{BufReader, Error, Read, Result, Write};

@@ -1,6 +1,6 @@
-//! Boots outer VMs until each check was seen with each agent. Emulated virtualisation is not stable: an
-//! outer VM may be reset at any time, which says nothing about an agent. What was seen until then
-//! counts; the rest is seen in another boot.
+//! Boots outer VMs until each check has a result with each agent. Emulated virtualisation is
+//! unstable: an outer VM may be reset at any time, which says nothing about an agent. Results up to
+//! then count, and another boot runs the rest.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::page::{reasons, seen, table};
 use crate::server::{Agent, Server};
 use crate::warm;
 
-/// Exit code: nothing fails, but something was not seen.
+/// Exit code if no check fails, but some have no result.
 const NOT_KNOWN: u8 = 75;
 
 /// `drive SERVER --outer DIR --emulator DIR --images DIR --work DIR [options]`.
@@ -31,7 +31,7 @@ pub fn drive(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::from(verdict(options.server, &columns)))
 }
 
-/// Adds what was seen to the record and the page, if they are to be written.
+/// Adds the results to the record and the page, if requested.
 fn record(options: &Options, column: &Column) -> Result<(), String> {
     if std::env::var_os("MOTE_WRITE_DOCS").is_none() {
         return Ok(());
@@ -43,7 +43,7 @@ fn record(options: &Options, column: &Column) -> Result<(), String> {
     table::write(options.server, &record)
 }
 
-/// What does not hold is said; the exit code of all of it. A failure is one that was seen twice.
+/// Prints failures and returns the exit code. A check has failed if it failed twice.
 fn verdict(server: Server, columns: &[Column]) -> u8 {
     let (mut fails, mut unknown) = (0, 0);
     for (column, row) in columns.iter().flat_map(|c| c.rows.iter().map(move |row| (c, row))) {
@@ -74,7 +74,7 @@ fn verdict(server: Server, columns: &[Column]) -> u8 {
     }
 }
 
-/// All checks with one agent.
+/// Runs all checks with one agent.
 fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, String> {
     let mut column = Column::new(agent);
     column.runs.push(Run {
@@ -108,7 +108,7 @@ fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, 
     Ok(column)
 }
 
-/// Says what a check came to.
+/// Prints the result of a check.
 fn say(agent: &str, check: &str, seen: &Result<String, String>, took: f64) {
     let (word, text) = match seen {
         Ok(text) => ("PASS", text),
@@ -117,7 +117,7 @@ fn say(agent: &str, check: &str, seen: &Result<String, String>, took: f64) {
     println!("{word} {took:6.1} s  {agent} {check}  {}", text.replace('\n', " "));
 }
 
-/// What an outer VM runs, and the files that it needs for that.
+/// Returns the script that an outer VM runs, and its files.
 fn payload(
     options: &Options,
     agent: &str,
@@ -150,7 +150,7 @@ fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), S
     let work = options.work.join(format!("{}-{agent}-{boots}", options.server.name()));
     let from = match warm::begin(options, &work) {
         Ok(from) => from,
-        // It may have been lost like any other; a reason that stays is said as often as it is tried.
+        // It may be a lost VM like any other. A permanent reason is repeated at each attempt.
         Err(why) => {
             println!("  {why}");
             column
@@ -194,7 +194,7 @@ fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), S
     Ok(())
 }
 
-/// Says how an outer VM ended; whether it was lost.
+/// Prints how an outer VM ended. Returns whether it was lost.
 fn said_lost(end: &End, running: Option<&str>, after: u64) -> bool {
     match end {
         End::Over(why) if why.is_empty() => println!("  {after:6} s  done"),
@@ -207,7 +207,7 @@ fn said_lost(end: &End, running: Option<&str>, after: u64) -> bool {
     matches!(end, End::Lost(_))
 }
 
-/// Leaves an outer VM running until Enter.
+/// Keeps an outer VM running until Enter.
 fn hold(spec: &Spec, outer: &Outer) {
     let key = spec.outer.join("key");
     println!("ssh -i {} -p {} root@127.0.0.1   (Enter ends it)", key.display(), outer.port);

@@ -7,7 +7,7 @@ use crate::world::{BOOTING, VM, World};
 
 /// Interval of the messages while waiting for an agent.
 const TELL: Duration = Duration::from_secs(60);
-/// Where the second disk's files are.
+/// Directory with the second disk's files.
 const FILES: &str = "/run/checks";
 
 /// Returns the arguments that launch an instance from an image: one CPU, memory for an initramfs, and
@@ -16,7 +16,7 @@ pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
     let words = "console=tty0 console=ttyS0 panic=5 loglevel=5 random.trust_cpu=on \
         mitigations=off no_timer_check cryptomgr.notests";
     let initrd = format!("{FILES}/{}.initrd", world.agent.name());
-    // A NIC's boot ROM is only unpacked to be of no use.
+    // Loading a NIC's boot ROM would only take time.
     let roms = "-global driver=virtio-net-pci,property=romfile,value=";
     let boot =
         format!("raw.qemu=-kernel {FILES}/linux -initrd {initrd} -append \"{words}\" {roms}");
@@ -27,7 +27,7 @@ pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
 }
 
-/// Brings the image and starts the instance, until its agent is there.
+/// Imports the image and starts the instance, until its agent is connected.
 pub fn start(world: &World, image: &str, say: Say<'_>) -> Result<(), String> {
     let import = ["image", "import", image, "--alias", world.agent.name()];
     world.cli(&import).within(world.limit(180)).text()?;

@@ -1,9 +1,10 @@
-//! `mote-servers`, behind `scripts/real-server`: a guest agent driven by an unmodified LXD or Incus and by
-//! people's own way to it, the server's command line.
+//! `mote-servers`, behind `scripts/real-server`: drives a guest agent with an unmodified LXD or
+//! Incus through the server's command line.
 //!
-//! `drive` runs on this machine: it boots an outer VM in which the server is real, with `/dev/kvm` and
-//! vhost-vsock (`outer`), and makes the table (`page`). `check` runs in there: it sets the server up
-//! (`setup`) and looks (`checks`), and says what it sees, one line of JSON each (`report`).
+//! `drive` runs on this machine. It boots an outer VM with `/dev/kvm` and vhost-vsock that contains
+//! the real server (`outer`), and writes the table (`page`). `check` runs in the outer VM. It sets
+//! the server up (`setup`), runs the checks (`checks`) and reports each result as a line of JSON
+//! (`report`).
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 

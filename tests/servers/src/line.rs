@@ -1,23 +1,23 @@
-//! What is said of a run, between the outer VM and the machine around it: one JSON object a line.
+//! The protocol between the outer VM and the machine around it: one JSON object per line.
 
 use serde_json::{Value, json};
 
-/// Where the machine around the outer VM listens: a virtio-serial port.
+/// Port on which the machine around the outer VM listens: virtio-serial.
 pub const PORT: &str = "/dev/virtio-ports/mote.report";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
-    /// How far the preparations are; seconds since the outer VM's start.
+    /// A step of the preparations, and seconds since the outer VM's start.
     Step(String, f64),
     Begin(String),
-    /// A check has ended: its name, what it saw or why it fails, seconds.
+    /// The end of a check: its name, what it saw or why it fails, seconds.
     End(String, Result<String, String>, f64),
     /// Nothing more will come, for this reason.
     Over(String),
 }
 
 impl Line {
-    /// As it is sent.
+    /// Returns the JSON that is sent.
     pub fn json(&self) -> Value {
         match self {
             Self::Step(text, at) => json!({"step": text, "at": at}),
@@ -28,7 +28,7 @@ impl Line {
         }
     }
 
-    /// Of a line that was received.
+    /// Parses a received line.
     pub fn parse(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         let text = |key: &str| value[key].as_str().map(str::to_owned);
@@ -44,15 +44,15 @@ impl Line {
     }
 }
 
-/// How lines are said.
+/// How lines are sent.
 pub type Say<'a> = &'a mut dyn FnMut(Line) -> Result<(), String>;
 
-/// A step that begins or is done now.
+/// Returns a step that begins or ends now.
 pub fn step(text: &str) -> Line {
     Line::Step(text.to_owned(), uptime())
 }
 
-/// Seconds since the outer VM's start.
+/// Returns the seconds since the outer VM's start.
 fn uptime() -> f64 {
     let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default()

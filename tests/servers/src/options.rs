@@ -1,4 +1,4 @@
-//! What `scripts/real-server` is asked for.
+//! The command line of `scripts/real-server`.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,26 +27,26 @@ scripts/real-server incus|incus-6.0|lxd [options]: drives an agent by a real ser
   --qemu OPTION      one more option for QEMU, for trying
 ";
 
-/// Nobody waits longer for all of it.
+/// Limit for a run without one.
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub server: Server,
     pub agents: Vec<Agent>,
-    /// Only these checks or groups; all of them if there are none.
+    /// Only these checks or groups; all if empty.
     pub only: Vec<String>,
-    /// Only every so manieth.
+    /// Only a share: one of every n.
     pub share: Option<(usize, usize)>,
-    /// So many outer VMs at most for each agent.
+    /// Upper bound of outer VMs for each agent.
     pub boots: usize,
-    /// No longer than this.
+    /// Time at which the run ends.
     pub until: Instant,
     /// MiB of a large transfer.
     pub big: Option<usize>,
     pub turns: Option<usize>,
-    /// By what time limits are multiplied.
+    /// Factor for time limits.
     pub slow: u32,
-    /// Whether the outer VM is left running.
+    /// Whether the outer VM keeps running.
     pub keep: bool,
     /// The run's date and time.
     pub at: String,
@@ -60,7 +60,7 @@ pub struct Options {
     pub spec: Spec,
 }
 
-/// What the words ask for; nothing if they ask for help only, which is given.
+/// Parses the options. Returns `None` after printing help.
 pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
     let (server, words) = words.split_first().ok_or(HELP)?;
     let server = Server::named(server).ok_or(HELP)?;
@@ -144,7 +144,7 @@ fn share(text: &str) -> Result<(usize, usize), String> {
     parts.filter(|&(i, n)| (1..=n).contains(&i)).ok_or_else(|| format!("{text}: not I/N"))
 }
 
-/// The names of the checks that were asked for.
+/// Returns the names of the requested checks.
 pub fn wanted(options: &Options) -> Result<Vec<String>, String> {
     let all: Vec<_> = checks::of(options.server).collect();
     for only in &options.only {

@@ -1,4 +1,4 @@
-//! The outer VM: a machine of its own, with `/dev/kvm` and vhost-vsock, in which the server is real.
+//! The outer VM: a machine with `/dev/kvm` and vhost-vsock that contains the real server.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use crate::line::Line;
 use crate::run;
 
-/// So long nothing may be heard; the longest check has several waits of up to fifteen minutes in it, but
-/// none was seen that took a third of this.
+/// Limit for silence. The longest check has several waits of up to fifteen minutes, but none took a
+/// third of this.
 const SILENCE: Duration = Duration::from_secs(1800);
-/// How often it is looked for news.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(200);
 /// Memory of the outer VM, MiB: the server, one instance, and its disk in the page cache.
 const MEMORY: u32 = 3072;
@@ -45,18 +45,18 @@ impl Machine {
     }
 }
 
-/// What an outer VM is made of.
+/// The parts of an outer VM.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// `vmlinuz`, `initrd`, `disk.raw`, `key`, and what `warm` keeps.
+    /// Directory with `vmlinuz`, `initrd`, `disk.raw`, `key`, and the files that `warm` keeps.
     pub outer: PathBuf,
-    /// The tree with QEMU in it.
+    /// Directory tree that contains QEMU.
     pub emulator: PathBuf,
     pub machine: Machine,
-    /// A library that makes its clock go slower, where it is emulated: `image/servers/clock.c`.
+    /// Library that slows its clock if it is emulated: `image/servers/clock.c`.
     pub clock: PathBuf,
     pub cpus: usize,
-    /// More options for QEMU, for trying.
+    /// More options for QEMU, for experiments.
     pub more: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub enum End {
     Lost(String),
 }
 
-/// A running outer VM, gone when dropped.
+/// A running outer VM, killed when dropped.
 #[derive(Debug)]
 pub struct Outer {
     qemu: Child,
@@ -80,8 +80,8 @@ pub struct Outer {
 }
 
 impl Outer {
-    /// Starts one that runs `start` with these files beside it. What it writes to its disk is forgotten
-    /// with it, unless it is to be kept.
+    /// Starts a VM that runs `start` next to these files. Its disk is discarded with it, unless it
+    /// is kept.
     pub fn start(
         spec: &Spec,
         directory: &Path,
@@ -123,7 +123,7 @@ impl Outer {
             .args(["-netdev", &format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22")])
             .args(["-serial", &format!("file:{}", directory.join("console").display())])
             .args(["-qmp", &format!("unix:{},server=on,wait=off", directory.join("qmp").display())])
-            // Why it was reset, if it was: the registers then.
+            // Logs the registers at a reset.
             .args(["-d", "cpu_reset", "-D", &directory.join("resets").display().to_string()])
             .args(&spec.more)
             .stdin(Stdio::null())
@@ -133,7 +133,7 @@ impl Outer {
         Ok(Self { qemu, directory: directory.into(), read: 0, port, begun: Instant::now() })
     }
 
-    /// Hears it out, or until then.
+    /// Receives lines until it ends, or until `until`.
     pub fn hear(&mut self, until: Instant, mut each: impl FnMut(Line)) -> End {
         let mut news = Instant::now();
         loop {
@@ -163,7 +163,7 @@ impl Outer {
         }
     }
 
-    /// Writes all of its state beside the disk that is kept, and ends it.
+    /// Writes its whole state next to the kept disk, and ends it.
     pub fn keep(mut self, kept: &Path) -> Result<(), String> {
         let mut monitor = Monitor::connect(&self.directory.join("qmp"))?;
         let uri = format!("file:{}", state_of(kept).display());
@@ -201,14 +201,14 @@ impl Drop for Outer {
     }
 }
 
-/// Where an outer VM begins.
+/// The starting point of an outer VM.
 #[derive(Clone, Debug)]
 pub enum From {
-    /// At power-on; its disk is forgotten.
+    /// Power-on; its disk is discarded.
     Power,
-    /// At power-on; its disk is this one, to be kept.
+    /// Power-on with this disk, which is kept.
     PowerKept(PathBuf),
-    /// Where the one with this disk was kept.
+    /// The kept state of the VM with this disk.
     Kept(PathBuf),
 }
 
@@ -227,7 +227,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// A command's answer; events in between are passed over.
+    /// Returns a command's answer, skipping events.
     fn ask(&mut self, command: &Value) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("monitor: {error}");
         writeln!(self.0.get_mut(), "{command}").map_err(failed)?;
@@ -246,7 +246,7 @@ impl Monitor {
     }
 }
 
-/// The second disk: a tar archive, of one size, since an outer VM that was kept knows its size.
+/// Packs the second disk: a tar archive of constant size, because a kept outer VM knows its size.
 fn pack(directory: &Path, script: &Path, files: &[&Path]) -> Result<PathBuf, String> {
     let payload = directory.join("payload.tar");
     let mut command = Command::new("tar");
@@ -263,17 +263,17 @@ fn pack(directory: &Path, script: &Path, files: &[&Path]) -> Result<PathBuf, Str
     if packed.success() { Ok(payload) } else { Err("tar failed".into()) }
 }
 
-/// How QEMU is called: a state that was kept fits this only.
+/// Returns QEMU's command line, the only one that a kept state fits.
 pub fn command_line(spec: &Spec) -> String {
     format!("{:?} {:?} {PAYLOAD}", qemu(spec), spec.more)
 }
 
-/// QEMU as it was unpacked, with its own libraries: it is newer than most machines'.
+/// Returns the unpacked QEMU with its own libraries: it is newer than most machines'.
 fn qemu(spec: &Spec) -> Command {
     let tree = |path: &str| spec.emulator.join(path);
     let mut command = Command::new("setpriv"); // it ends with us, however we end
     let (accelerator, processor, clock) = match spec.machine {
-        // With five levels of page tables nested ones do not work.
+        // Nested page tables fail with five levels.
         Machine::Emulated => ("tcg,thread=multi,tb-size=1024", "max,la57=off", Some(&spec.clock)),
         Machine::Kvm => ("kvm", "host", None),
     };

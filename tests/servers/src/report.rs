@@ -45,7 +45,7 @@ pub fn prepare(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does something, says what it says, and at the end why it did not get there.
+/// Calls `work` with a sender of lines, and reports its error.
 fn tell(work: impl FnOnce(Say<'_>) -> Result<(), String>) -> Result<(), String> {
     let mut port = File::options().write(true).open(PORT).map_err(|e| format!("{PORT}: {e}"))?;
     let mut say = |line: Line| -> Result<(), String> {
@@ -69,7 +69,8 @@ fn look(world: &World, wanted: &str, say: Say<'_>) -> Result<(), String> {
         say(Line::Begin(check.id()))?;
         let begun = Instant::now();
         let seen = (check.run)(world);
-        // KVM stopped it: emulated virtualisation fails now and then, which says nothing about the agent.
+        // KVM stopped it: emulated virtualisation fails at times, which says nothing about the
+        // agent.
         if seen.is_err() && world.status()? == "Error" {
             return Err(format!("the instance's QEMU met an internal error during {}", check.id()));
         }

@@ -1,15 +1,15 @@
-//! Programs with a deadline: what they print, and how they end.
+//! Programs with a time limit: their output and exit codes.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a program has ended.
+/// Polling interval for a program's end.
 const LOOK: Duration = Duration::from_millis(10);
-/// For output that is still on its way when the program has ended.
+/// Limit for output that is still in flight when the program has ended.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How much of a program's output an error shows, characters from its end.
+/// Characters from the end of a program's output that an error shows.
 const SHOWN: usize = 400;
 
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A program and its arguments, with a minute to end in.
+    /// Returns a program with arguments and a limit of one minute.
     pub fn new(words: &[&str]) -> Self {
         let mut command = Command::new(words.first().copied().unwrap_or_default());
         command.args(words.iter().skip(1));
@@ -84,7 +84,7 @@ impl Run {
         Ok(Output { code: code(status), out, err })
     }
 
-    /// Runs it, and demands an exit code.
+    /// Runs it and requires an exit code.
     pub fn code(self, wanted: i32) -> Result<Output, String> {
         let words = self.words.clone();
         let output = self.run()?;
@@ -96,17 +96,17 @@ impl Run {
         Err(format!("`{words}` ended with {}, not {wanted}: {}", output.code, &said[from..]))
     }
 
-    /// Runs it with success; gives what it printed.
+    /// Runs it, requires success, and returns its output.
     pub fn text(self) -> Result<String, String> {
         Ok(self.code(0)?.text())
     }
 
-    /// Starts it with its output in a pipe, for what is to run meanwhile.
+    /// Starts it with its output in a pipe.
     pub fn start(self) -> Result<Background, String> {
         self.begin(Stdio::null())
     }
 
-    /// Starts it with its input in a pipe, too, for what answers line by line.
+    /// Starts it with input and output in pipes, for programs that answer line by line.
     pub fn talk(self) -> Result<Background, String> {
         self.begin(Stdio::piped())
     }
@@ -118,7 +118,7 @@ impl Run {
     }
 }
 
-/// A program that runs beside the check, and is killed when dropped.
+/// A program in the background, killed when dropped.
 #[derive(Debug)]
 pub struct Background(pub Child);
 
@@ -131,7 +131,7 @@ impl Background {
         Ok(Output { code: code(status), out, err: String::new() })
     }
 
-    /// Its next line of output.
+    /// Returns the next line of output.
     pub fn line(&mut self) -> Result<String, String> {
         let stdout = self.0.stdout.as_mut().ok_or("no output")?;
         let mut line = Vec::new();
@@ -142,14 +142,14 @@ impl Background {
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// Its answer to an empty line.
+    /// Returns its answer to an empty line.
     pub fn answer(&mut self) -> Result<String, String> {
         let stdin = self.0.stdin.as_mut().ok_or("no input")?;
         stdin.write_all(b"\n").map_err(|error| error.to_string())?;
         self.line()
     }
 
-    /// Sends a signal, `-INT` say.
+    /// Sends a signal, such as `-INT`.
     pub fn signal(&self, signal: &str) -> Result<(), String> {
         Run::new(&["kill", signal, &self.0.id().to_string()]).code(0).map(drop)
     }
@@ -162,7 +162,7 @@ impl Drop for Background {
     }
 }
 
-/// Waits for a process; nothing if it takes longer.
+/// Waits for a process; `None` if it takes longer.
 pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let begun = Instant::now();
     loop {
@@ -176,19 +176,19 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// An exit code as shells show it.
+/// Returns an exit code as shells show it.
 pub fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// Reads a pipe to its end, elsewhere.
+/// Reads a pipe to its end in a thread.
 fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What was read before an error counts.
+            // Data before an error counts.
             let _count = pipe.read_to_end(&mut bytes);
         }
         send.send(bytes)

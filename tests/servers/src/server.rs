@@ -38,12 +38,12 @@ impl Server {
         if self.is_incus() { incus } else { lxd }
     }
 
-    /// Returns the name of its service, which headers and metrics have, too.
+    /// Returns the name of its service, which headers and metrics use too.
     pub fn service(self) -> &'static str {
         self.either("incus", "lxd")
     }
 
-    /// As people write it.
+    /// Returns its title.
     pub fn title(self) -> &'static str {
         match self {
             Self::Incus => "Incus 7.0.2 (Debian 13, backports)",
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// What of it is installed, for its version.
+    /// Returns the package whose version is shown.
     pub fn package(self) -> &'static str {
         self.either("incus-base", "lxd")
     }
@@ -69,17 +69,17 @@ impl Server {
         self.either("/var/lib/incus/unix.socket", "/var/lib/lxd/unix.socket")
     }
 
-    /// The socket of programs in the guest.
+    /// Returns the path of devlxd's socket in the guest.
     pub fn guest_socket(self) -> &'static str {
         self.either("/dev/incus/sock", "/dev/lxd/sock")
     }
 
-    /// The key that switches it off.
+    /// Returns the key that disables devlxd.
     pub fn guest_api(self) -> &'static str {
         self.either("security.guestapi", "security.devlxd")
     }
 
-    /// The command and its first word that makes a snapshot, and the one that deletes it.
+    /// Returns the commands that make and delete a snapshot.
     pub fn snapshot(self, instance: &str, name: &str) -> [Vec<String>; 2] {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self {
@@ -94,24 +94,24 @@ impl Server {
         }
     }
 
-    /// Whether a directory can be added to an instance that runs: 5.0.2 says `Cannot attach directory while
-    /// instance is running`.
+    /// Returns whether a directory can be added to a running instance: 5.0.2 prints `Cannot attach
+    /// directory while instance is running`.
     pub fn plugs_directories(self) -> bool {
         self.is_incus()
     }
 
-    /// Whether it has the status Ready: since LXD 5.5 (`instance_ready_state`).
+    /// Returns whether it has the status Ready: since LXD 5.5 (`instance_ready_state`).
     pub fn has_ready(self) -> bool {
         self.is_incus()
     }
 
-    /// What lets a paused instance run again.
+    /// Returns the command that resumes a paused instance.
     pub fn resume(self) -> &'static str {
         self.either("resume", "start")
     }
 }
 
-/// Whose agent is in the instance.
+/// The agent in the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     Mote,
@@ -120,10 +120,10 @@ pub enum Agent {
 }
 
 impl Agent {
-    /// Both, as the table has them.
+    /// Both, in the table's order.
     pub const ALL: [Self; 2] = [Self::Mote, Self::Own];
 
-    /// By the name that the command line gives it; also the name of its image.
+    /// Returns the agent of this name on the command line, which is also the name of its image.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|agent| agent.name() == name)
     }
@@ -135,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// The same as a column's title.
+    /// Returns the title of its column.
     pub fn title(self, server: Server) -> &'static str {
         match self {
             Self::Mote => "mote",

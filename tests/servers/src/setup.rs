@@ -1,26 +1,26 @@
-//! A server as packaged gets a pool and a bridge.
+//! Gives a packaged server a pool and a bridge.
 
 use crate::server::Server;
 use crate::world::{BRIDGE, World};
 
-/// An interface that leads to the bridge.
+/// An interface attached to the bridge.
 const UPLINK: &str = "uplink0";
 /// A directory that takes LXD's first boot index.
 const FIRST: &str = "/srv/first-of-all";
-/// Where it is in the guest.
+/// Its path in the guest.
 pub const FIRST_IN_GUEST: &str = "/mnt/first-of-all";
 
-/// How often a server is started again that found no QEMU.
+/// Restarts of a server that did not detect QEMU.
 const AGAIN: u32 = 4;
 
-/// Whether the server is up already, in an outer VM that was kept.
+/// Returns whether the server runs already, in a kept outer VM.
 pub fn is_up(world: &World) -> Result<bool, String> {
     let active = world.run(&["systemctl", "is-active", "--quiet", world.server.service()]).run()?;
     Ok(active.code == 0)
 }
 
-/// Waits for the server, and starts it again if it found no use for QEMU: it gives it a few seconds to
-/// answer at the start, once and for all, which is too short on a busy machine.
+/// Waits for the server, and restarts it if it rejected QEMU: it allows QEMU a few seconds to
+/// answer, once at its start, which is too short on a busy machine.
 pub fn knows_vms(world: &World) -> Result<(), String> {
     for turn in 0..=AGAIN {
         let mut drivers = String::new();
@@ -42,7 +42,7 @@ pub fn knows_vms(world: &World) -> Result<(), String> {
 
 pub fn server(world: &World) -> Result<(), String> {
     let name = world.server.service();
-    // One of the last two is not for this processor. Instances have no VMs of their own.
+    // One of the last two does not match this processor. Instances contain no VMs.
     for module in ["vhost_vsock", "vhost_net", "tun", "kvm_amd nested=0", "kvm_intel"] {
         let words: Vec<_> = ["modprobe"].into_iter().chain(module.split(' ')).collect();
         let _other = world.run(&words).run()?;
@@ -75,9 +75,9 @@ pub fn server(world: &World) -> Result<(), String> {
     if world.server == Server::Lxd { lxd_only(world) } else { Ok(()) }
 }
 
-/// How a NIC reaches the bridge. LXD 5.0.2 has QEMU open a tap device when it is `nobody` already, which
-/// Debian 13's kernel refuses; of a macvlan it opens the device itself. One right on the bridge would
-/// not reach the bridge's own address.
+/// Returns a NIC on the bridge. LXD 5.0.2 has QEMU open a tap device as `nobody`, which Debian 13's
+/// kernel refuses. It opens a macvlan device itself. A NIC directly on the bridge could not reach
+/// the bridge's own address.
 pub fn nic(server: Server) -> Vec<String> {
     match server {
         Server::Incus | Server::Incus60 => vec![format!("network={BRIDGE}")],
@@ -97,8 +97,8 @@ fn lxd_only(world: &World) -> Result<(), String> {
     for words in commands {
         world.run(words).code(0)?;
     }
-    // A kernel that QEMU itself loads takes boot index 0, and LXD gives it to the first disk or NIC; a
-    // directory has no use for it.
+    // A kernel that QEMU loads takes boot index 0, which LXD gives to the first disk or NIC. A
+    // directory does not use it.
     let source = format!("source={FIRST}");
     let path = format!("path={FIRST_IN_GUEST}");
     let disk = [&source, &path, "boot.priority=100"];

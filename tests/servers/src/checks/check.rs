@@ -1,4 +1,4 @@
-//! What a check is.
+//! The description of a check.
 
 use crate::server::Server;
 use crate::world::{Seen, World};

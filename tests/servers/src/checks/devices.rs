@@ -28,12 +28,13 @@ pub(super) fn plug(world: &World, name: &str, path: &str, more: &[&str]) -> Resu
     world.ok(&[&words, more].concat()).map(drop)
 }
 
-/// Takes a device out.
+/// Unplugs a device.
 pub(super) fn unplug(world: &World, name: &str) -> Result<(), String> {
     world.ok(&["config", "device", "remove", VM, name]).map(drop)
 }
 
-/// Waits until the guest reads the host's file there; seconds, and the line of its mounts.
+/// Waits until the guest reads the host's file at `path`. Returns the seconds, and the line of its
+/// mounts.
 pub(super) fn in_guest(world: &World, path: &str) -> Result<(f64, String), String> {
     let script = format!("cat {path}/from-host 2>/dev/null || true");
     let took =
@@ -47,7 +48,7 @@ fn out_of_guest(world: &World, path: &str) -> Result<f64, String> {
     world.until("unmounted", 30, || Ok(world.sh(&script)?.trim() == "0"))
 }
 
-/// Plugs in, looks, and unplugs whatever was seen.
+/// Plugs in, calls `look`, and unplugs in any case.
 fn with_plugged(
     world: &World,
     name: &str,
@@ -79,7 +80,7 @@ fn directory_read_only(world: &World) -> Seen {
     })
 }
 
-/// 9p tags have 31 bytes at most: the agent and the server must shorten the same way.
+/// 9p tags have at most 31 bytes: the agent and the server must shorten names the same way.
 fn directory_long_name(world: &World) -> Seen {
     with_plugged(world, "a-share-with-a-longer-name", "/mnt/long", &[], || Ok(String::new()))
 }
@@ -90,7 +91,7 @@ fn two_directories(world: &World) -> Seen {
         in_guest(world, "/mnt/first")?;
         Ok(String::new())
     });
-    // One goes, the other stays.
+    // One is unplugged, the other stays.
     let first = both.and_then(|_| in_guest(world, "/mnt/first"));
     unplug(world, "first")?;
     first?;

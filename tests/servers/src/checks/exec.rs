@@ -151,7 +151,8 @@ fn agents_memory(world: &World) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("no memory: {text:?}"))
 }
 
-/// What is sent to the client, and what reaches the command: a client without a terminal makes TERM of HUP.
+/// The signal sent to the client, and the one that reaches the command: a client without a terminal
+/// converts HUP to TERM.
 const SIGNALS: [(&str, &str); 4] =
     [("INT", "INT"), ("TERM", "TERM"), ("USR1", "USR1"), ("HUP", "TERM")];
 
@@ -191,7 +192,7 @@ fn recorded_output(world: &World) -> Seen {
 fn monitored(world: &World) -> Seen {
     let types = ["monitor", "--type=lifecycle", "--type=operation", "--format=json"];
     let monitor = world.cli(&types).start()?;
-    // It says nothing when it is connected.
+    // The client prints nothing when it has connected.
     std::thread::sleep(world.limit(1));
     for turn in 0..5 {
         world.exec(&["echo", &turn.to_string()]).text()?;

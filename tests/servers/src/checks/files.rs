@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("files", "mount_many_open", mount_many_open),
 ];
 
-/// Files that are open at once on a mount: more than 128, where a limit of mote's own once was.
+/// Files that are open at the same time on a mount: more than 128, a former limit of mote's.
 const OPEN: usize = 150;
 
 fn at(path: &str) -> String {
@@ -69,7 +69,7 @@ fn push_from_pipe(world: &World) -> Seen {
     Ok(String::new())
 }
 
-/// A tree of 40 files, an empty one, a link and a mode, without the last one's traces.
+/// Creates 40 files, an empty one, a link and a mode, and removes the previous tree.
 fn tree(path: &str) -> Result<(), String> {
     let make = || -> std::io::Result<()> {
         let _new = fs::remove_dir_all(path);
@@ -103,7 +103,7 @@ fn pull_recursive(world: &World) -> Seen {
     world.ok(&["file", "push", "-q", "-r", "/tmp/tree", &at("/tmp/")])?;
     world.ok(&["file", "pull", "-q", "-r", &at("/tmp/tree"), "/tmp/tree.back"])?;
     if world.server == Server::Lxd {
-        // Its server gives a link's whole path, whatever the link says.
+        // Its server returns a link's absolute path, whatever the link contains.
         let link = Path::new("/tmp/tree.back/tree/link");
         let target = fs::read_link(link).map_err(|error| error.to_string())?;
         same("the link", target, Path::new("/tmp/tree/d/1").to_path_buf())?;
@@ -128,7 +128,7 @@ fn edit(world: &World) -> Seen {
     put("/tmp/editor", b"#!/bin/sh\necho edited >>\"$1\"\n")?;
     world.run(&["chmod", "755", "/tmp/editor"]).code(0)?;
     world.sh("echo one >/tmp/edit.me")?;
-    // The client wants a terminal for an editor.
+    // The client starts an editor only on a terminal.
     let file = at("/tmp/edit.me");
     let words = ["env", "EDITOR=/tmp/editor", world.server.cli(), "file", "edit", &file];
     let terminal = crate::terminal::Terminal::start(&words, 80, 24, world.limit(60))?;
@@ -188,7 +188,7 @@ fn rest(world: &World) -> Seen {
     Ok("GET, HEAD, POST, append, DELETE".into())
 }
 
-/// The instance's directory on a path here, by the server's own `file mount` and sshfs.
+/// Mounts the instance's directory on a local path with the server's `file mount` and sshfs.
 fn mounted(world: &World, path: &str, look: impl FnOnce(&Path) -> Result<String, String>) -> Seen {
     let here = Path::new("/mnt/sftp");
     fs::create_dir_all(here).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What programs in the instance get from the server, through the agent.
+//! The server's API for programs in the instance, through the agent.
 
 use super::check::Check;
 use super::devices::{in_guest, plug, unplug};
@@ -25,7 +25,8 @@ fn events(world: &World) -> Result<String, String> {
     world.sh("cat /run/events.log || true")
 }
 
-/// The guest's listener starts again when the agent does; nothing is promised to one that is not there.
+/// Restarts the guest's listener after the agent's restart, because events are not kept for absent
+/// listeners.
 fn listening(world: &World) -> Result<(), String> {
     let mut turn = 0;
     world.until("a listener in the guest", 20, || {
@@ -78,13 +79,13 @@ fn metadata(world: &World) -> Seen {
     line_with(&meta_data, "instance-id")
 }
 
-/// The value of an instance's key, as the API has it.
+/// Returns the value of an instance's key in the API.
 fn config(world: &World, key: &str) -> Result<String, String> {
     let instance = world.query(&format!("/1.0/instances/{VM}"))?;
     Ok(instance["config"][key].as_str().unwrap_or_default().to_owned())
 }
 
-/// Every byte of it: cloud-init reads it as YAML.
+/// Byte by byte, because cloud-init reads it as YAML.
 fn metadata_format(world: &World) -> Seen {
     let mine = "mine: \"a: b\"\nlist: [1, 2]\n";
     world.ok(&["config", "set", VM, "user.meta-data", mine])?;
@@ -107,7 +108,7 @@ fn cloud_init_keys(world: &World) -> Seen {
     Ok("user-data and vendor-data, as they are".into())
 }
 
-/// What JSON, YAML, HTML and C have escapes for, and what takes four bytes.
+/// Characters that JSON, YAML, HTML and C escape, and one of four bytes.
 const ESCAPES: &str = "#cloud-config\nwrite_files:\n- content: \"tab\\t \\\"quoted\\\" \\\\ \\u00e9 %s %41 \u{2028} .\"\n  \
     path: '/run/\u{1f600} \u{fc} <b>&amp;</b> $HOME `id`'\n#\ta tab, \u{1f469}\u{200d}\u{1f680} and an end\n";
 

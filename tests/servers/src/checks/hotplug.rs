@@ -1,4 +1,4 @@
-//! What the server changes while the instance runs, and what the guest makes of it.
+//! Changes to a running instance, and the guest's reaction.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,19 +14,21 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("hotplug", "clock_after_pause", clock_after_pause),
 ];
 
-/// Length of a pause: long enough to tell a clock that is behind by it from a slow `exec`. Incus 7.0.2 gives up a connection of a
-/// running command that is silent for 30 s: after a pause of 40 s the client had ended.
+/// Length of a pause: long enough to distinguish a clock that is behind by it from a slow `exec`.
+/// Incus 7.0.2 closes the connection of a running command after 30 s of silence: after a pause of
+/// 40 s the client had ended.
 const PAUSE: Duration = Duration::from_secs(18);
-/// So far behind the host's clock at most in the first command after a resume, seconds. `date` prints whole ones.
+/// Upper bound of the clock's error in the first command after a resume, seconds. `date` prints
+/// whole ones.
 const RIGHT: u64 = 2;
-/// So far from the host's clock at most where the guest can read that, milliseconds.
+/// Upper bound of the error where the guest can read the host's clock, milliseconds.
 const NEAR: f64 = 50.0;
-/// Readings of the guest's clock, of which the quickest counts.
+/// Readings of the guest's clock. The quickest counts.
 const READINGS: usize = 40;
-/// MiB that are taken from the instance, which has 384.
+/// MiB taken from the instance, which has 384.
 const LESS: u64 = 256;
 
-/// Sets a key of the instance while it runs, looks, and sets it back whatever was seen.
+/// Sets a key of the running instance, calls `look`, and restores the key in any case.
 fn with_set(world: &World, key: &str, value: &str, was: &str, look: impl FnOnce() -> Seen) -> Seen {
     world.cli(&["config", "set", VM, key, value]).within(world.limit(120)).text()?;
     let seen = look();
@@ -60,7 +62,7 @@ fn limits_memory(world: &World) -> Seen {
     Ok(format!("{seen}, back {back} s after the other"))
 }
 
-/// A NIC that is plugged in gets the name and MTU that it has at the server.
+/// A hot-plugged NIC gets its name and MTU at the server.
 fn nic_plugged_in(world: &World) -> Seen {
     let add =
         ["config", "device", "add", VM, "later", "nic", "nictype=p2p", "name=lan9", "mtu=1400"];
@@ -74,7 +76,8 @@ fn nic_plugged_in(world: &World) -> Seen {
     Ok(format!("named {named} s after the command, gone {} s after the other", gone?))
 }
 
-/// Checks that the first command sees the right time; the guest notices a resume before it runs one.
+/// Checks that the first command sees the correct time: the agent detects a resume before it runs
+/// one.
 pub(super) fn right(world: &World) -> Seen {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let before = now();
@@ -86,8 +89,8 @@ pub(super) fn right(world: &World) -> Seen {
     Ok(format!("right in the first command, {} s after it began", now() - before))
 }
 
-/// By how many milliseconds the guest's clock lags behind the host's, and how wrong that may be: half the time of
-/// the quickest reading. A command that runs already answers with the kernel's time.
+/// Returns the guest clock's lag in milliseconds, and its uncertainty: half the time of the
+/// quickest reading. A command that already runs answers with the kernel's time.
 fn lag_closely(world: &World) -> Result<(f64, f64), String> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let script = "while read -r line; do echo $EPOCHREALTIME; done";
@@ -106,8 +109,8 @@ fn lag_closely(world: &World) -> Result<(f64, f64), String> {
     Ok(best)
 }
 
-/// A command that runs meanwhile goes on. With KVM's device the guest reads the host's clock itself, and its own is right to
-/// milliseconds.
+/// A running command continues. With KVM's clock device the guest reads the host's clock itself, so
+/// its own is exact to milliseconds.
 fn clock_after_pause(world: &World) -> Seen {
     let mut command =
         world.exec(&["sh", "-c", "while read -r line; do echo =$line; done"]).talk()?;
@@ -121,7 +124,7 @@ fn clock_after_pause(world: &World) -> Seen {
         return Err(format!("{lag:.1} ± {wrong:.1} ms behind"));
     }
     same("a command from before the pause", command.answer()?, "=")?;
-    // Not the line of a command that has these words.
+    // Excludes the line of a command that contains these words.
     let log = world
         .sh("sed -n 's/^[a-z: ]*VM resumed (\\([a-z]*\\)): /\\1. /p' /run/agent.log | tail -n 1")?;
     Ok(format!("{seen}; then {lag:.1} ± {wrong:.1} ms behind; {}", log.trim()))

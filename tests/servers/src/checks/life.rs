@@ -1,4 +1,4 @@
-//! Deaths and returns: of the agent, of the server.
+//! The end and return of the agent and of the server.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("life", "server_restarted", server_restarted),
 ];
 
-/// Within this the server sees a killed agent again, on a machine that emulates nothing: a second until
-/// it is started (as services are), one for the rest.
+/// Limit for the server to see a killed agent again on a machine without emulation: a second until
+/// the service restarts it, and one for the rest.
 const BACK: u64 = 2;
 
 fn agents_pid(world: &World) -> Result<String, String> {
@@ -28,13 +28,13 @@ fn agents_pid(world: &World) -> Result<String, String> {
 fn agent_killed(world: &World) -> Seen {
     let was = agents_pid(world)?;
     let begun = Instant::now();
-    // The answer dies with the agent, or comes just before.
+    // The answer may be lost with the agent.
     let _answer = world.exec(&["kill", "-9", &was]).run();
     let killed = begun.elapsed();
     world.until("another agent", 60, || Ok(agents_pid(world)? != was))?;
     let took = begun.elapsed();
     let back = took.checked_sub(killed).unwrap_or_default();
-    // Two execs are in it: how long one takes here is taken off.
+    // It contains two execs, whose time is subtracted.
     let begun = Instant::now();
     agents_pid(world)?;
     let one = begun.elapsed();
@@ -46,7 +46,7 @@ fn agent_killed(world: &World) -> Seen {
 fn agent_ends_during_command(world: &World) -> Seen {
     let was = agents_pid(world)?;
     let during = During::begin(world)?;
-    // This command is under way as well.
+    // This command is running as well.
     let _answer = world.exec(&["kill", "-TERM", &was]).run();
     let ended = during.end(world);
     world.until("another agent", 60, || Ok(agents_pid(world)? != was))?;
@@ -73,8 +73,8 @@ fn snapshot(world: &World) -> Seen {
     Ok(String::new())
 }
 
-/// What must be there again when the server is: agent, guest API, Ready where there is such a status, and the same
-/// agent.
+/// Checks that all is back when the server is: agent, guest API, Ready if the server has that
+/// status, and the agent is the same one.
 fn all_again(world: &World, agent: &str) -> Seen {
     let begun = Instant::now();
     let seen = world.until("the agent", 40, || world.sees_agent(VM))?;
@@ -89,7 +89,7 @@ fn all_again(world: &World, agent: &str) -> Seen {
     Ok(format!("agent seen after {seen} s, guest API {guest_api} s later, {again} after {all} s"))
 }
 
-/// Has the guest report Ready where the server knows it.
+/// Has the guest report Ready if the server supports it.
 pub(super) fn report_ready(world: &World) -> Result<(), String> {
     if world.server.has_ready() {
         world.exec(&["mote-agent", "ready"]).code(0)?;
@@ -104,7 +104,7 @@ fn server_killed(world: &World) -> Seen {
     let pid = world.run(&["systemctl", "show", "-p", "MainPID", "--value", name]).text()?;
     world.run(&["kill", "-9", pid.trim()]).code(0)?;
     std::thread::sleep(Duration::from_secs(1));
-    // It may be started again already, by itself or through its socket.
+    // The service may have been restarted already, by itself or through its socket.
     let _none = world.run(&["systemctl", "reset-failed", name]).run();
     world.run(&["systemctl", "start", name]).within(world.limit(120)).code(0)?;
     knows_vms(world)?;

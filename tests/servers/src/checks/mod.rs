@@ -1,5 +1,5 @@
-//! All checks. Each leaves the instance as it was, running and with its agent; `ready` sees to that
-//! where one could not.
+//! All checks. Each leaves the instance as it was, running and with its agent. If one could not,
+//! `ready` restores that.
 
 mod boot;
 mod check;
@@ -19,7 +19,7 @@ pub use check::Check;
 use crate::server::Server;
 use crate::world::{VM, World};
 
-/// Those that a server has, in their order: what restarts something comes last.
+/// Returns a server's checks in order: those that restart something come last.
 pub fn of(server: Server) -> impl Iterator<Item = Check> {
     let all = [
         state::CHECKS,
@@ -36,13 +36,13 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
     all.into_iter().flatten().copied().filter(move |check| (check.has)(server))
 }
 
-/// Has the instance running with its agent, whatever the check before left.
+/// Has the instance running with its agent, in whatever state the previous check left it.
 pub fn ready(world: &World) -> Result<(), String> {
     if world.status()? == "Frozen" {
         world.ok(&[world.server.resume(), VM])?;
     }
     if world.status()? == "Stopped" {
-        // A guest that restarts by itself is started by the server at the same moment: either may win.
+        // A guest that reboots is started by the server at the same moment: either may win.
         let _other = world.cli(&["start", VM]).run()?;
     }
     if !world.sees_agent(VM)? {

@@ -61,7 +61,7 @@ fn publish(world: &World) -> Seen {
     instead(world, make, || is_itself(world, "vm3"), unmake)
 }
 
-/// The same name in another project, with another greeting.
+/// The same name in another project, with other user-data.
 fn two_projects(world: &World) -> Seen {
     // Incus refuses the same name twice on a network: there the instance has no NIC, as the project has profiles
     // of its own.
@@ -81,7 +81,7 @@ fn two_projects(world: &World) -> Seen {
             Ok(state["processes"].as_i64().is_some_and(|count| count > 0))
         };
         let took = world.until("an agent", 120, seen)?;
-        // Not before: LXD 5.0.2 refuses it while an agent is awaited.
+        // Only now: LXD 5.0.2 refuses it while it waits for an agent.
         world.ok(&[
             "--project",
             "second",

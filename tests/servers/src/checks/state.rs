@@ -1,4 +1,4 @@
-//! What the server says of the instance, from its agent.
+//! State and metrics that the server reports, based on its agent.
 
 use super::check::Check;
 use crate::server::Server;

@@ -13,7 +13,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("terminal", "client_killed", client_killed),
 ];
 
-/// So long a program is given to take notice of what was typed.
+/// Time for a program to handle its input.
 const NOTICE: Duration = Duration::from_millis(1500);
 
 fn shell(world: &World) -> Seen {

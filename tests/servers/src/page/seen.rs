@@ -16,26 +16,25 @@ use crate::server::{Agent, Server};
 pub struct Row {
     pub check: String,
     pub verdict: Verdict,
-    /// Seconds.
     pub took: f64,
-    /// How often it was run.
+    /// Number of runs.
     pub tries: usize,
-    /// Which run it is from.
+    /// The run that the result is from.
     pub run: String,
 }
 
 /// A run of some checks, in one or more outer VMs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its beginning, date and time: also its name.
+    /// Date and time of its start, which is also its name.
     pub at: String,
     /// The commit that mote was built from.
     pub build: String,
     pub machine: Machine,
     pub boots: u64,
-    /// Those of them that were lost.
+    /// The number of them that were lost.
     pub lost: u64,
-    /// All of their lives, seconds.
+    /// Their total run time, seconds.
     pub seconds: u64,
 }
 
@@ -48,27 +47,28 @@ pub struct Column {
     pub runs: Vec<Run>,
 }
 
-/// How often a check is run that fails: once is said, twice counts, since emulation may lose an interrupt.
+/// Runs of a failing check. The first failure is reported, two count, because emulation may lose an
+/// interrupt.
 pub const TRIES: usize = 2;
 
 impl Column {
-    /// With nothing in it.
+    /// Returns an empty column.
     pub fn new(agent: Agent) -> Self {
         Self { agent, rows: Vec::new(), runs: Vec::new() }
     }
 
-    /// A check's row, if it was run.
+    /// Returns a check's row, if it was run.
     pub fn row(&self, check: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.check == check)
     }
 
-    /// Whether no other run is needed.
+    /// Returns whether no other run is needed.
     pub fn is_settled(&self, check: &str) -> bool {
         let settled = |row: &Row| matches!(row.verdict, Verdict::Holds(_)) || row.tries >= TRIES;
         self.row(check).is_some_and(settled)
     }
 
-    /// Notes what a check came to in a run.
+    /// Records a check's result in a run.
     pub fn note(&mut self, run: &str, check: &str, verdict: Verdict, took: f64) {
         let tries = self.row(check).map_or(0, |row| row.tries) + 1;
         self.rows.retain(|row| row.check != check);
@@ -90,7 +90,7 @@ impl Column {
         self.runs.extend(later.runs.iter().cloned());
     }
 
-    /// In the checks' order, without runs of which nothing is left.
+    /// Sorts rows in the checks' order and removes runs without rows.
     fn tidy(&mut self, server: Server) {
         let order: Vec<_> = checks::of(server).map(|check| check.id()).collect();
         self.rows.retain(|row| order.contains(&row.check));
@@ -99,7 +99,7 @@ impl Column {
     }
 }
 
-/// What is on record of a server, for both agents.
+/// Returns the recorded results of a server, for both agents.
 pub fn load(server: Server) -> Result<Vec<Column>, String> {
     let text = std::fs::read_to_string(path(server)).unwrap_or_default();
     let mut columns: Vec<_> = Agent::ALL.into_iter().map(Column::new).collect();
@@ -145,7 +145,7 @@ fn lines(column: &Column) -> Vec<Value> {
     column.runs.iter().map(run).chain(column.rows.iter().map(row)).collect()
 }
 
-/// Puts a line of the record where it belongs; nothing if it makes no sense.
+/// Adds a line of the record to its column. Returns `None` if it is invalid.
 fn take(columns: &mut [Column], line: &str) -> Option<()> {
     let value: Value = serde_json::from_str(line).ok()?;
     let text = |key: &str| value[key].as_str().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What was seen, for people: on the terminal and as `docs/results/servers.md`.
+//! Results for people: on the terminal and as `docs/results/servers.md`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub fn text(server: Server, columns: &[Column]) -> String {
     text
 }
 
-/// The word of a cell, where the first try failed.
+/// The word of a cell whose first try failed.
 const LATER: &str = "yes, 2nd try";
 
 fn word(row: &Row) -> &'static str {
@@ -45,7 +45,7 @@ fn word(row: &Row) -> &'static str {
     }
 }
 
-/// How many of each.
+/// Counts the verdicts.
 fn sum(column: &Column) -> String {
     let count = |word| column.rows.iter().filter(|row| row.verdict.word() == word).count();
     ["yes", "no", "not known"].map(|word| format!("{} {word}", count(word))).join(", ")
@@ -79,7 +79,7 @@ resets the outer VM, so the results of several runs add up; each agent has a lis
 outer VM was lost each time. **-**: not run.
 ";
 
-/// Writes a server's part of the page; the other's stays as it is.
+/// Writes a server's part of the page and keeps the other's.
 pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
     let path = path();
     let old = std::fs::read_to_string(&path).unwrap_or_default();
