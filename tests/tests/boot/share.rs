@@ -206,7 +206,7 @@ fn a_device_that_cannot_be_mounted_is_an_error_for_lxds_host_alone() {
             assert_eq!(post("added", path), expected, "{flavour}");
         };
         added("/mnt/../d1", "Invalid path \"/mnt/../d1\": Path must not contain '..'");
-        added("/", "Invalid path \"/\": not a path to mount on");
+        added("/", "Invalid path \"/\": not a valid mount point");
         added("/\u{1b}]0;x/..", "Invalid path \"/\\u{1b}]0;x/..\": Path must not contain '..'");
         assert_eq!(post("removed", "/mnt/../d1"), "200");
         assert_eq!(post("updated", "/mnt/../d1"), "200");

@@ -298,7 +298,7 @@ fn a_build_over_its_limit_is_no_build() {
     assert!(!proved && text.contains("no line 'no such limit'"), "{text}");
 }
 
-/// One that had a number of its own was lost when rustup's moved.
+/// One that had a number of its own was forgotten when rustup's moved.
 #[test]
 fn a_limit_of_debians_toolchain_moves_with_rustups() {
     let budget = std::fs::read_to_string(root().join("tests/budgets/size")).expect("the budget");

@@ -1,7 +1,9 @@
-//! Events (P§4.3): those that a host posts, and the types that each listener may get.
+//! Events (P§4.3): parses those that a host posts, and decides which listener may receive which
+//! type.
 //!
-//! Clients in the guest get the types that the devlxd API promises, config and device, and the agent's own: restored. The real agents also
-//! give them the host's operations, with the secrets of every exec (P§9.9).
+//! Clients in the guest get the types that the devlxd API promises (config and device), and the
+//! agent's own, restored. The Go agents also send them the host's operations, including the secrets
+//! of every exec (P§9.9).
 
 use alloc::string::String;
 
@@ -16,21 +18,21 @@ pub const OPERATION: &str = "operation";
 pub const DEVICE: &str = "device";
 /// Type of events about the instance's configuration.
 pub const CONFIG: &str = "config";
-/// Type of the agent's own events for the guest: the VM runs again.
+/// Type of the agent's own events for the guest, sent after a resume.
 pub const RESTORED: &str = "restored";
 
-/// Side on which a listener is.
+/// Where a listener is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// The host: gets every type.
+    /// The host; may receive every type.
     Host,
     /// A client in the guest.
     Guest,
 }
 
 impl Audience {
-    /// Whether it may get events of this type. For guests this is a list of permitted types, since a type that
-    /// a later server adds may be secret.
+    /// Returns whether it may receive events of this type. For guests this is a list of permitted
+    /// types, because a type that a later server adds may be secret.
     fn may_hear(self, kind: &str) -> bool {
         match self {
             Self::Host => kind != RESTORED,
@@ -44,12 +46,12 @@ impl Audience {
 pub struct Subscription {
     /// Side of the listener.
     pub audience: Audience,
-    /// Types asked for, separated by commas; empty for all permitted ones.
+    /// Requested types, separated by commas; empty for all permitted ones.
     types: String,
 }
 
 impl Subscription {
-    /// From the `type` parameter of a request's query.
+    /// Creates it from the `type` parameter of a request's query.
     #[must_use]
     pub fn new(audience: Audience, asked: Option<&str>) -> Self {
         let types = query(asked, "type").unwrap_or_default();
@@ -57,7 +59,7 @@ impl Subscription {
         Self { audience, types: types.replace("%2C", ",").replace("%2c", ",") }
     }
 
-    /// Whether the listener gets events of this type.
+    /// Returns whether the listener receives events of this type.
     #[must_use]
     pub fn hears(&self, kind: &str) -> bool {
         let wanted = self.types.is_empty() || self.types.split(',').any(|word| word == kind);
@@ -65,8 +67,8 @@ impl Subscription {
     }
 }
 
-/// A document on one line, as listeners get it (JSON lines), with a newline at its end. In JSON a raw line end is
-/// always white space. In place, since events may be long.
+/// Returns a document on one line with a newline at its end (JSON lines). In JSON a raw line end is
+/// always white space. Works in place, because events may be long.
 #[must_use]
 pub fn one_line(document: Document) -> String {
     let mut line = document.line().into_bytes();
@@ -82,13 +84,13 @@ pub fn one_line(document: Document) -> String {
 pub struct Posted<'j> {
     /// The whole event.
     pub whole: Value<'j>,
-    /// Its type. Without one it goes to those who listen to every type, as with the Go agents.
+    /// Its type. Without one, only listeners for every type receive it, as with the Go agents.
     pub kind: String,
     /// Its data; `null` if there is none.
     pub metadata: Value<'j>,
 }
 
-/// Whether the metadata of an event about a device say that a NIC was added (P§4.3).
+/// Returns whether the metadata of a device event reports an added NIC (P§4.3).
 #[must_use]
 pub fn adds_nic(metadata: Value<'_>) -> bool {
     let Ok([Some(action), Some(config)]) = metadata.fields(["action", "config"]) else {
@@ -97,12 +99,12 @@ pub fn adds_nic(metadata: Value<'_>) -> bool {
     action.is("added") && config.member("type").is_some_and(|kind| kind.is("nic"))
 }
 
-/// Reason why a body is no event.
+/// Why a body is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadEvent {
     /// Not a JSON object.
     Json(JsonError),
-    /// Its type is no string.
+    /// Its type is not a string.
     Type,
 }
 
@@ -110,16 +112,16 @@ impl fmt::Display for BadEvent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Json(error) => error.fmt(out),
-            Self::Type => out.write_str("the type is no text"),
+            Self::Type => out.write_str("the type is not a string"),
         }
     }
 }
 
 impl<'j> Posted<'j> {
-    /// Reads the body of `POST /1.0/events`. Unknown members, the host's timestamp among them, are skipped.
+    /// Reads the body of `POST /1.0/events`; ignores unknown members, such as the host's timestamp.
     ///
     /// # Errors
-    /// [`BadEvent`] if it is no JSON object or its type is no string.
+    /// [`BadEvent`] if it is not a JSON object or its type is not a string.
     pub fn parse(body: &'j [u8]) -> Result<Self, BadEvent> {
         let whole = Value::parse(body).map_err(BadEvent::Json)?;
         let [kind, metadata] = whole.fields(["type", "metadata"]).map_err(BadEvent::Json)?;
@@ -136,7 +138,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn guests_never_hear_of_operations_whatever_they_ask_for() {
+    fn guests_never_receive_events_about_operations() {
         for asked in [None, Some("type=operation"), Some("type=config,operation"), Some("type=")] {
             let guest = Subscription::new(Audience::Guest, asked);
             assert!(!guest.hears(OPERATION), "{asked:?}");
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_types_that_were_asked_for_are_heard() {
+    fn sends_only_the_requested_types() {
         for comma in [",", "%2C", "%2c"] {
             let asked = format!("x=1&type=operation{comma}config");
             let host = Subscription::new(Audience::Host, Some(&asked));
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_read_with_and_without_its_members() {
+    fn reads_an_event_with_and_without_its_members() {
         let read = |body: &'static str| {
             Posted::parse(body.as_bytes()).map(|event| (event.kind, event.metadata.raw()))
         };
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_on_many_lines_becomes_one_and_keeps_its_value() {
+    fn puts_an_event_on_one_line_without_changing_its_value() {
         let body = "{\r\n  \"type\": \"config\",\n\t\"metadata\":\n[1,\r2, \"a\\nb\"]\n}\n";
         let line = one_line(Document::read(body.into()).unwrap());
         assert_eq!(line.find(['\n', '\r']), Some(line.len() - 1), "{line}");
@@ -193,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_refused_with_its_reason() {
+    fn rejects_invalid_events_with_the_reason() {
         for (body, why) in [
             ("", "JSON ends too early"),
             ("{\"type\":\"a\"", "JSON ends too early"),
-            ("[]", "JSON of another shape than expected"),
-            ("{\"type\":7}", "the type is no text"),
-            ("{}x", "something follows the JSON at byte 2"),
+            ("[]", "unexpected JSON structure"),
+            ("{\"type\":7}", "the type is not a string"),
+            ("{}x", "unexpected data after the JSON at byte 2"),
         ] {
             let error = Posted::parse(body.as_bytes()).unwrap_err();
             assert_eq!(error.to_string(), why, "{body}");

@@ -1,14 +1,14 @@
-//! The host info: the body of `PUT /1.0`, and `agent.conf`, which has the same form (P§3.3).
+//! The host info: the body of `PUT /1.0`, and `agent.conf`, which has the same format (P§3.3).
 
 use core::fmt;
 
 use crate::host_address::HostAddress;
 use crate::json::{JsonError, Value};
 
-/// Longest text of a certificate, bytes of PEM; a chain of a few RSA certificates fits.
+/// Longest certificate, bytes of PEM; a chain of a few RSA certificates fits.
 pub const CERTIFICATE: usize = 16 * 1024;
 
-/// The host info. The certificate is kept as JSON, to be unescaped by [`HostInfo::certificate_pem`].
+/// The host info. The certificate is stored as JSON; [`HostInfo::certificate_pem`] decodes it.
 #[derive(Clone, Copy, Debug)]
 pub struct HostInfo<'j> {
     /// Address on which the host listens.
@@ -18,14 +18,14 @@ pub struct HostInfo<'j> {
     certificate: Value<'j>,
 }
 
-/// Reason why a host info is refused.
+/// Why a host info is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHostInfo {
     /// Not JSON.
     Json(JsonError),
-    /// `cid` or `port` is missing or cannot be a host's.
+    /// `cid` or `port` is missing or invalid for a host.
     Address,
-    /// `certificate` is missing, no string, or longer than [`CERTIFICATE`].
+    /// `certificate` is missing, not a string, or longer than [`CERTIFICATE`].
     Certificate,
 }
 
@@ -33,14 +33,14 @@ impl fmt::Display for BadHostInfo {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Json(error) => error.fmt(out),
-            Self::Address => out.write_str("cid and port are not a host's"),
-            Self::Certificate => out.write_str("certificate is missing or unusable"),
+            Self::Address => out.write_str("cid or port is missing or invalid"),
+            Self::Certificate => out.write_str("certificate is missing or invalid"),
         }
     }
 }
 
 impl<'j> HostInfo<'j> {
-    /// Reads the document. Unknown members are ignored.
+    /// Reads the document; ignores unknown members.
     ///
     /// # Errors
     /// [`BadHostInfo`] if it is not JSON, or an address or a certificate is missing or invalid.
@@ -57,7 +57,6 @@ impl<'j> HostInfo<'j> {
             .filter(|text| text.raw().len() <= CERTIFICATE)
             .ok_or(BadHostInfo::Certificate)?;
         certificate.unescape(|_| Ok(())).map_err(|_| BadHostInfo::Certificate)?;
-        // Only `true` switches the API on.
         let on = |value: Option<Value<'_>>| value.is_some_and(|on| on.boolean() == Ok(true));
         let guest_api = on(devlxd) || on(dev_incus);
         Ok(Self { address, guest_api, certificate })
@@ -65,7 +64,7 @@ impl<'j> HostInfo<'j> {
 
     /// Passes the certificate's PEM to `sink`, piece by piece.
     pub fn certificate_pem(&self, mut sink: impl FnMut(&[u8])) {
-        // Cannot fail: parse() has unescaped it once.
+        // Cannot fail: `parse` has decoded it before.
         let _checked = self.certificate.unescape(|piece| {
             sink(piece.as_bytes());
             Ok(())
@@ -82,7 +81,7 @@ mod tests {
         "{\"cid\":2,\"port\":34567,\"certificate\":\"-----BEGIN\\nx\",\"devlxd\":true}";
 
     #[test]
-    fn both_flavours_are_read_with_their_newlines() {
+    fn reads_both_flavours_with_their_newlines() {
         let info = HostInfo::parse(PUT.as_bytes()).unwrap();
         assert_eq!((info.address, info.guest_api), (HostAddress { cid: 2, port: 34567 }, true));
         let mut pem = Vec::new();
@@ -95,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_refused() {
+    fn rejects_truncated_documents() {
         for cut in 0..PUT.len() {
             assert!(HostInfo::parse(&PUT.as_bytes()[..cut]).is_err(), "cut at {cut}");
         }
     }
 
     #[test]
-    fn what_cannot_be_a_host_is_refused() {
+    fn rejects_addresses_that_no_host_has() {
         for (from, to) in [
             ("\"cid\":2", "\"cid\":1"),
             ("\"cid\":2", "\"cid\":-2"),
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_true_opens_the_guest_api() {
+    fn only_true_enables_the_guest_api() {
         for value in ["false", "null", "1", "\"true\"", "[true]"] {
             let body = PUT.replace("true", value);
             assert!(!HostInfo::parse(body.as_bytes()).unwrap().guest_api, "{value}");
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn members_we_do_not_know_and_their_order_do_not_matter() {
+    fn ignores_unknown_members_and_order() {
         let body = "{\"new\":{\"cid\":9},\"dev_incus\":true,\"certificate\":\"\\u0041\",\
                     \"port\":1,\"cid\":3}";
         let info = HostInfo::parse(body.as_bytes()).unwrap();
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_document_is_refused() {
+    fn rejects_data_after_the_document() {
         for rest in ["x", "{}", ","] {
             assert!(HostInfo::parse(format!("{PUT}{rest}").as_bytes()).is_err(), "{rest}");
         }

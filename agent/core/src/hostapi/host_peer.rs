@@ -1,6 +1,6 @@
-//! Proof that the caller was authenticated: no host-API handler can be reached without it.
+//! Proof that the caller is the host, which every host-API handler needs.
 
-/// Proof that the caller's certificate is the host's. Only [`authenticate`] makes one.
+/// Proof that the caller's certificate is the host's. Only [`authenticate`] creates one.
 #[derive(Debug)]
 pub struct HostPeer(());
 
@@ -8,11 +8,11 @@ pub struct HostPeer(());
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotTheHost;
 
-/// Compares the certificate whose key the caller has (proved in the TLS handshake) with `server.crt`, byte for
-/// byte (P§3.1).
+/// Compares the certificate whose key the caller has proved to own in the TLS handshake with
+/// `server.crt`, byte for byte (P§3.1).
 ///
 /// # Errors
-/// [`NotTheHost`] if the caller presented none or another one, or if none is expected.
+/// [`NotTheHost`] if the caller presented no certificate or another one, or if none is expected.
 pub fn authenticate(presented: Option<&[u8]>, expected: &[u8]) -> Result<HostPeer, NotTheHost> {
     match presented {
         Some(presented) if !expected.is_empty() && presented == expected => Ok(HostPeer(())),
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_very_same_certificate_is_the_host() {
+    fn accepts_only_the_identical_certificate() {
         assert!(authenticate(Some(b"abc"), b"abc").is_ok());
         assert_eq!(authenticate(Some(b"abd"), b"abc").err(), Some(NotTheHost));
         assert_eq!(authenticate(Some(b"abcd"), b"abc").err(), Some(NotTheHost));

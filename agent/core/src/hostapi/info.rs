@@ -1,15 +1,15 @@
-//! The answer to `GET /1.0` by the host, and the envelope of every reply to the host.
-//! Source: P§3.4 (fields that the host uses), P§4 (envelope).
+//! Writes the answer to the host's `GET /1.0`, and the envelope of every reply to the host. Source:
+//! P§3.4 (fields that the host uses), P§4 (envelope).
 
 use crate::flavour::Flavour;
 use crate::json::{Value, Writer};
 
-/// The release: that of a package if one is made of this, else that of the sources.
+/// The release: of the package, else of the sources.
 pub const RELEASE: &str = match option_env!("MOTE_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
 };
-/// What tells this agent from the Go agents, whose name it has to have (P§3.4).
+/// Distinguishes this agent from the Go agents, whose name it must use (P§3.4).
 const AGENT: &str = "mote-agent";
 
 /// Facts about the machine and the process, from the shell.
@@ -25,11 +25,11 @@ pub struct Machine<'a> {
     pub pid: u32,
 }
 
-/// The API extensions that the agent supports and that a client may check for before a request: a command's
-/// user, group and directory, signals on its control socket, metrics. Recorded output is among them since LXD
-/// 5.0, which records by itself, passes the request's flag on. The Go agents list all extensions of their
-/// servers, most of which they do not support. With the shorter list a client that needs a missing one, such
-/// as `resources`, refuses by itself.
+/// The API extensions that the agent supports and a client may check: a command's user, group and
+/// directory, signals on its control socket, metrics. Recorded output is listed because LXD since
+/// 5.0, which does the recording, passes on the request's flag. The Go agents list all extensions
+/// of their servers, most of which they do not support. With the shorter list, a client that needs
+/// a missing one, such as `resources`, refuses by itself.
 const EXTENSIONS: [&str; 4] = [
     "container_exec_recording",
     "container_exec_signal_handling",
@@ -48,7 +48,8 @@ fn list(json: &mut Writer<'_>, texts: &[&str]) {
     json.end_array();
 }
 
-/// Writes the metadata of `GET /1.0`. By `environment.server` the host's client recognizes an agent (P§3.4).
+/// Writes the metadata of `GET /1.0`. The host's client recognizes an agent by `environment.server`
+/// (P§3.4).
 pub fn write_info(json: &mut Writer<'_>, flavour: Flavour, machine: &Machine<'_>) {
     json.begin_object();
     json.key("api_extensions");
@@ -79,8 +80,8 @@ pub fn write_info(json: &mut Writer<'_>, flavour: Flavour, machine: &Machine<'_>
     json.end_object();
 }
 
-/// Text before the cause in the answer to a `PUT /1.0` that could not be verified: only the agent of current
-/// LXD has one (P§3.3).
+/// Returns the text before the cause in the answer to a `PUT /1.0` that could not be verified; only
+/// the agent of current LXD has one (P§3.3).
 #[must_use]
 pub fn unverified(flavour: Flavour) -> &'static str {
     match flavour {
@@ -101,15 +102,15 @@ pub fn write_sync_of(json: &mut Writer<'_>, metadata: impl FnOnce(&mut Writer<'_
     json.end_object();
 }
 
-/// Writes an error reply, to be sent with the HTTP status `code`.
+/// Writes an error reply for the HTTP status `code`.
 pub fn write_error(json: &mut Writer<'_>, code: u16, text: &str) {
     begin_envelope(json, "error", ("", 0), "", (code, text));
     json.value(Value::NULL);
     json.end_object();
 }
 
-/// Writes an envelope (P§4) up to the key of its metadata: kind, status, operation and error. The caller
-/// writes the value and ends the object.
+/// Writes an envelope (P§4) up to the key of its metadata: kind, status, operation and error. The
+/// caller writes the value and ends the object.
 pub(super) fn begin_envelope(
     json: &mut Writer<'_>,
     kind: &str,
@@ -133,7 +134,7 @@ mod tests {
     use std::string::String;
 
     #[test]
-    fn extensions_are_what_an_agent_has() {
+    fn lists_the_extensions_of_an_agent() {
         let machine = Machine { architecture: "x86_64", hostname: "a\"b", release: "6.1", pid: 7 };
         for flavour in [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld] {
             let mut out = String::new();
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_called_as_clients_expect_and_by_its_own_name() {
+    fn info_has_the_expected_name_and_its_own() {
         let machine = Machine { architecture: "x86_64", hostname: "a", release: "6.1", pid: 7 };
         for (flavour, name) in [(Flavour::Incus, "incus-agent"), (Flavour::Lxd, "lxd-agent")] {
             let mut out = String::new();
@@ -159,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn only_current_lxd_says_what_failed() {
+    fn only_current_lxd_reports_what_failed() {
         assert_eq!(unverified(Flavour::Lxd), "Failed verifying connection to LXD server: ");
         assert_eq!(unverified(Flavour::LxdOld), "");
         assert_eq!(unverified(Flavour::Incus), "");
     }
     #[test]
-    fn envelopes_are_as_servers_read_them() {
+    fn writes_envelopes_that_servers_read() {
         let mut out = String::new();
         write_sync(&mut Writer::new(&mut out), Value::EMPTY);
         let sync = r#"{"type":"sync","status":"Success","status_code":200,"operation":"","error_code":0,"error":"","metadata":{}}"#;

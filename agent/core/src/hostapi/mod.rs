@@ -1,5 +1,5 @@
-//! The host API: the requests of LXD or Incus over vsock (P§4), as far as they need no I/O. Their handlers in
-//! the shell need a [`HostPeer`](host_peer::HostPeer).
+//! The host API: the requests of LXD or Incus over vsock (P§4), without I/O. The shell's handlers
+//! need a [`HostPeer`](host_peer::HostPeer).
 
 #[cfg(feature = "alloc")]
 pub mod event;

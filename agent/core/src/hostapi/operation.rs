@@ -1,4 +1,4 @@
-//! Operations as the host sees them: their ids, states and JSON. Source: P§4.2.
+//! Operations as the host sees them: their IDs, states and JSON. Source: P§4.2.
 
 use core::fmt::{Result, Write};
 
@@ -21,7 +21,7 @@ pub enum State {
 }
 
 impl State {
-    /// Name and status code in the API.
+    /// Returns the name and status code in the API.
     #[must_use]
     pub fn name(self) -> (&'static str, u16) {
         match self {
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// Whether the operation has ended.
+    /// Returns whether the operation has ended.
     #[must_use]
     pub fn is_final(self) -> bool {
         self.name().1 >= 200
@@ -50,14 +50,14 @@ pub struct Operation<'a> {
     pub updated: (u64, u32),
     /// Its state.
     pub state: State,
-    /// Secrets of its sockets and the command, or the exit status.
+    /// The command and the secrets of its sockets, or the exit status.
     pub metadata: Value<'a>,
-    /// Reason of a failure; empty if there is none.
+    /// Reason for a failure; empty if none.
     pub error: &'a str,
 }
 
-/// Writes an operation. Servers skip fields that they do not know, so the flavours differ only in
-/// `resources`, `may_cancel`, `err_code` and `child_count`.
+/// Writes an operation. Servers ignore unknown fields, so the flavours differ only in `resources`,
+/// `may_cancel`, `err_code` and `child_count`.
 pub fn write(json: &mut Writer<'_>, flavour: Flavour, operation: &Operation<'_>) {
     let (status, code) = operation.state.name();
     json.begin_object();
@@ -95,7 +95,7 @@ pub fn write_async(json: &mut Writer<'_>, flavour: Flavour, path: &str, operatio
     json.end_object();
 }
 
-/// Writes the metadata of an operation that has ended: the exit status of its command.
+/// Writes the metadata of an operation that has ended: the command's exit status.
 pub fn write_return(json: &mut Writer<'_>, code: i32) {
     json.begin_object();
     json.key("return");
@@ -103,7 +103,8 @@ pub fn write_return(json: &mut Writer<'_>, code: i32) {
     json.end_object();
 }
 
-/// Writes a UUID (RFC 9562) from random bytes: version 4, or for LXD version 7, which begins with the time.
+/// Writes a UUID (RFC 9562) from random bytes: version 4, or for LXD version 7, which starts with
+/// the time.
 ///
 /// # Errors
 /// Any error of `out`.
@@ -132,12 +133,12 @@ pub fn write_id(
     Ok(())
 }
 
-/// Whether two secrets are equal, in a time that does not depend on where they differ.
+/// Returns whether two secrets are equal, in constant time.
 #[must_use]
 pub fn same_secret(one: &[u8], other: &[u8]) -> bool {
     let mut differences = u8::from(one.len() != other.len());
     for (a, b) in one.iter().zip(other) {
-        // Keeps the compiler from ending the loop at the first difference.
+        // Prevents the compiler from ending the loop at the first difference.
         differences = core::hint::black_box(differences | (a ^ b));
     }
     differences == 0
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_has_the_fields_servers_read() {
+    fn an_operation_has_the_fields_that_servers_read() {
         let mut end = String::new();
         write_return(&mut Writer::new(&mut end), 3);
         let metadata = Value::parse(end.as_bytes()).unwrap();
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_uuids_of_the_flavours_version() {
+    fn ids_have_the_uuid_version_of_the_flavour() {
         let id = |flavour| {
             let mut out = String::new();
             write_id(&mut out, flavour, (1, 2_000_000), [0xff; 16]).unwrap();
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_secret_is_the_same() {
+    fn only_equal_secrets_match() {
         assert!(same_secret(b"abc", b"abc"));
         assert!(!same_secret(b"abc", b"abd"));
         assert!(!same_secret(b"abc", b"ab"));

@@ -1,4 +1,5 @@
-//! The body of Incus' `POST /1.0/port-forward` (P§4.7), which asks for a connection to a TCP port.
+//! Reads the body of Incus' `POST /1.0/port-forward` (P§4.7), which requests a connection to a TCP
+//! port.
 
 use alloc::string::String;
 use core::fmt;
@@ -15,14 +16,14 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Reason why a request is refused.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadTarget {
     /// Not JSON.
     Json(JsonError),
-    /// The address is no string.
+    /// The address is not a string.
     Address,
-    /// The port is no number from 1 to 65,535; holds its JSON.
+    /// The port is not a number from 1 to 65,535; holds its JSON.
     Port(String),
 }
 
@@ -40,7 +41,7 @@ impl Target {
     /// Reads the request's body.
     ///
     /// # Errors
-    /// [`BadTarget`] if it is no JSON object, or the address or port is invalid.
+    /// [`BadTarget`] if it is not a JSON object, or the address or port is invalid.
     pub fn parse(body: &[u8]) -> Result<Self, BadTarget> {
         let request = Value::parse(body).map_err(BadTarget::Json)?;
         let [name, port] = request.fields(["address", "port"]).map_err(BadTarget::Json)?;
@@ -53,8 +54,8 @@ impl Target {
         }
     }
 
-    /// The address to connect to; `None` for any name but `localhost`: a lookup could block, and needs a
-    /// resolver.
+    /// Returns the address to connect to; `None` for any name except `localhost`: a lookup could
+    /// block, and needs a resolver.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         let address = match self.name.as_str() {
@@ -71,7 +72,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn the_guest_itself_is_meant_where_no_address_is_given() {
+    fn defaults_to_the_guest_itself() {
         for (body, address) in [
             ("{\"port\":80}", "127.0.0.1:80"),
             ("{\"port\":80,\"address\":\"\"}", "127.0.0.1:80"),
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_not_looked_up() {
+    fn does_not_resolve_names() {
         for name in ["example.org", "localhost.", "127.0.0.1:80", "[::1]"] {
             let target = Target { name: name.into(), port: 1 };
             assert_eq!(target.address(), None, "{name}");
@@ -93,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_refused_with_its_reason() {
+    fn rejects_invalid_targets_with_the_reason() {
         for (body, why) in [
             ("{\"port\":", "Invalid port-forward request: JSON ends too early"),
             ("{\"port\":80,\"address\":7}", "Invalid address"),
             ("{}", "Invalid port 0"),
-            ("[]", "Invalid port-forward request: JSON of another shape than expected"),
+            ("[]", "Invalid port-forward request: unexpected JSON structure"),
             ("{\"port\":0}", "Invalid port 0"),
             ("{\"port\":65536}", "Invalid port 65536"),
             ("{\"port\":\"80\"}", "Invalid port \"80\""),

@@ -1,11 +1,13 @@
-//! (flavour, method, path) → [`Route`] for the host's requests. Source: P§3.1 and the table of P§4.
+//! Finds the [`Route`] of a host's request by flavour, method and path. Source: P§3.1 and the table
+//! of P§4.
 
 use crate::flavour::Flavour;
 use crate::hostapi::policy::Capability;
 use crate::http::head::Method;
 use crate::http::path::Segments;
 
-/// An endpoint of the host API. An operation's id is the third segment of the path: see [`operation`].
+/// An endpoint of the host API. The third segment of the path is the ID of an operation: see
+/// [`operation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `GET /`.
@@ -41,7 +43,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// The capability that it needs; `None` if the guest's policy cannot deny it.
+    /// Returns the capability that it needs; `None` if the guest's policy cannot deny it.
     #[must_use]
     pub fn needs(self) -> Option<Capability> {
         match self {
@@ -64,23 +66,23 @@ impl Route {
     }
 }
 
-/// Reason why a request has no route.
+/// Why a request has no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoute {
     /// Unknown path, on Incus and old LXD: 404 as plain text.
     Path,
-    /// The path does not have this method: 501 in the envelope.
+    /// The path does not support this method: 501 in the envelope.
     Method,
     /// HEAD, OPTIONS or an unknown method: 404.
     Verb,
-    /// Broken percent-encoding: 400.
+    /// Invalid percent-encoding: 400.
     Encoding,
 }
 
 /// Finds the route of a host's request.
 ///
 /// # Errors
-/// [`NoRoute`] with the reason, on which the status of the answer depends.
+/// [`NoRoute`], which determines the status of the answer.
 pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRoute> {
     let segments = Segments::split(path).map_err(|_| NoRoute::Encoding)?;
     match method {
@@ -98,7 +100,7 @@ pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRo
     }
 }
 
-/// The id in the path of an operation, not percent-decoded; empty if there is none.
+/// Returns the ID in the path of an operation, not percent-decoded; empty if there is none.
 #[must_use]
 pub fn operation(path: &str) -> &str {
     Segments::split(path).map_or("", |segments| segments.raw(2))
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_paths_are_found_and_other_methods_are_501() {
+    fn finds_known_paths_and_answers_501_to_other_methods() {
         let lxd = |method, path| route(Flavour::Lxd, method, path);
         assert_eq!(lxd(Method::Get, "/1.0"), Ok(Route::Info));
         assert_eq!(lxd(Method::Put, "/1.0"), Ok(Route::Connect));
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_can_refuse_needs_its_leave() {
+    fn deniable_routes_need_their_capability() {
         let needs = |method, path| route(Flavour::Incus, method, path).unwrap().needs();
         assert_eq!(needs(Method::Post, "/1.0/exec"), Some(Capability::Exec));
         assert_eq!(needs(Method::Get, "/1.0/sftp"), Some(Capability::Files));
@@ -215,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_may_refuse_is_known_by_its_route() {
+    fn only_deniable_routes_need_a_capability() {
         assert_eq!(Route::Sftp.needs(), Some(Capability::Files));
         assert_eq!(Route::Operations.needs(), None);
     }
 
     #[test]
-    fn unknown_paths_answer_as_each_flavour_does() {
+    fn unknown_paths_are_answered_like_each_flavour() {
         assert_eq!(route(Flavour::Lxd, Method::Get, "/1.0/files"), Ok(Route::Index));
         assert_eq!(route(Flavour::Lxd, Method::Post, "/1.0/"), Ok(Route::Index));
         assert_eq!(route(Flavour::Incus, Method::Get, "/1.0/files"), Err(NoRoute::Path));

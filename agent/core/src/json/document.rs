@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use super::{JsonError, Value, Writer};
 
-/// A whole document: valid, since it was checked or written by a [`Writer`].
+/// A whole document: valid, because it was checked or written by a [`Writer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document(String);
 
 impl Document {
-    /// Creates the document that `write` writes, which must be one value. Allocates `capacity`
-    /// bytes at first.
+    /// Creates the document that `write` writes, which must be one value. Initially allocates
+    /// `capacity` bytes.
     pub fn new(capacity: usize, write: impl FnOnce(&mut Writer<'_>)) -> Self {
         let mut out = String::with_capacity(capacity);
         write(&mut Writer::new(&mut out));

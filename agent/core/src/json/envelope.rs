@@ -1,4 +1,4 @@
-//! The envelope of the answers of LXD and Incus (P§4).
+//! Reads the envelope of the answers of LXD and Incus (P§4).
 
 use super::{JsonError, Value};
 
@@ -18,9 +18,9 @@ pub enum Kind {
 pub struct Envelope<'j> {
     /// `type`.
     pub kind: Kind,
-    /// `error_code`; 0 if it is missing or does not fit.
+    /// `error_code`; 0 if missing or out of range.
     pub error_code: u16,
-    /// `error`, a string with the reason; not checked.
+    /// `error`, unchecked: a string with the reason.
     pub error: Option<Value<'j>>,
     /// `metadata`; `null` if there is none.
     pub metadata: Value<'j>,
@@ -30,7 +30,8 @@ impl<'j> Envelope<'j> {
     /// Reads a host's answer.
     ///
     /// # Errors
-    /// [`JsonError`] if it is not JSON; [`JsonError::Shape`] if it is no object or its `type` is unknown.
+    /// [`JsonError`] if it is not JSON; [`JsonError::Shape`] if it is not an object or its `type`
+    /// is unknown.
     pub fn parse(answer: &'j [u8]) -> Result<Self, JsonError> {
         let fields = ["type", "error_code", "error", "metadata"];
         let [kind, error_code, error, metadata] = Value::parse(answer)?.fields(fields)?;

@@ -11,11 +11,11 @@ pub enum JsonError {
     TooDeep,
     /// The document ends too early.
     Truncated,
-    /// Something other than white space follows the document at this offset, bytes.
+    /// More than white space follows the document at this offset, bytes.
     Trailing(usize),
-    /// JSON, but a member is missing or a value has another type than expected.
+    /// A member is missing, or a value has an unexpected type.
     Shape,
-    /// A text is longer than the buffer for it.
+    /// A text is longer than its buffer.
     TooLong,
 }
 
@@ -25,8 +25,8 @@ impl fmt::Display for JsonError {
             Self::Syntax(at) => write!(out, "not JSON at byte {at}"),
             Self::TooDeep => out.write_str("JSON nested too deeply"),
             Self::Truncated => out.write_str("JSON ends too early"),
-            Self::Trailing(at) => write!(out, "something follows the JSON at byte {at}"),
-            Self::Shape => out.write_str("JSON of another shape than expected"),
+            Self::Trailing(at) => write!(out, "unexpected data after the JSON at byte {at}"),
+            Self::Shape => out.write_str("unexpected JSON structure"),
             Self::TooLong => out.write_str("a JSON text is too long"),
         }
     }

@@ -1,10 +1,9 @@
-//! Reads and writes JSON (RFC 8259). A [`Value`] is a span of a document that was checked once as a
-//! whole; forwarded values keep their bytes. A [`Writer`] writes answers and reports piece by
-//! piece. `serde-json-core` writes the status file, whose shape is fixed
-//! ([`View`](crate::status::view::View)).
+//! Reads and writes JSON (RFC 8259). A [`Value`] is a span of a checked document; forwarded values
+//! keep their bytes. A [`Writer`] writes answers and reports piece by piece. `serde-json-core`
+//! writes the status file, whose structure is fixed ([`View`](crate::status::view::View)).
 //!
 //! Depth is bounded and nothing recurses, so no document can exhaust the stack.
-//! docs/explanation/decisions.md says why `serde-json-core` does no more.
+//! docs/explanation/decisions.md gives the reasons for not using `serde-json-core` for more.
 
 #[cfg(feature = "alloc")]
 mod document;

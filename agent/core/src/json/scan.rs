@@ -1,4 +1,4 @@
-//! Scans JSON values without recursion: the stack of open brackets is kept as bits of a number.
+//! Scans JSON values without recursion: bits of a number are the stack of open brackets.
 
 use super::error::JsonError;
 use super::string::simple_escape;
@@ -45,7 +45,7 @@ impl<'j> Cursor<'j> {
         self.byte()
     }
 
-    /// Skips white space, and takes `byte` if it is next. Returns whether it took it.
+    /// Skips white space, and takes `byte` if it is next. Returns whether it did.
     pub(super) fn eat(&mut self, byte: u8) -> bool {
         let here = self.peek() == Some(byte);
         self.at += usize::from(here);

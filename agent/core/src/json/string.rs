@@ -1,4 +1,4 @@
-//! Decoding and encoding of JSON strings.
+//! Decodes and encodes JSON strings.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ const ESCAPE: usize = "\\ud800\\udc00".len();
 
 /// Returns whether a raw string, with its quotes, encodes this text.
 pub(super) fn is_text(raw: &str, text: &str) -> bool {
-    // Saves time with up to a million names in a request: most differ in their first letter.
+    // Fast path for up to a million names: most differ in their first letter.
     let (first, wanted) = (raw.as_bytes().get(1), text.as_bytes().first());
     if wanted.is_some() && first != wanted && first != Some(&b'\\') {
         return false;
@@ -68,8 +68,8 @@ pub fn unescape_within(raw: &mut [u8]) -> Option<usize> {
     Some(to)
 }
 
-/// Decodes an escape whose backslash was taken, and returns its character and the rest. A surrogate
-/// pair is one character; a lone surrogate becomes U+FFFD, as in Go.
+/// Decodes an escape without its backslash; returns its character and the rest. A surrogate pair is
+/// one character; a lone surrogate becomes U+FFFD, as in Go.
 fn character(escaped: &str) -> Option<(char, &str)> {
     let Some(after) = escaped.strip_prefix('u') else {
         let letter = *escaped.as_bytes().first()?;
@@ -108,8 +108,7 @@ fn hex4(text: &str) -> Option<(u32, &str)> {
     Some((value, text.get(4..)?))
 }
 
-/// Writes `text` with JSON escapes, without quotes. A run of characters without escapes is one
-/// write.
+/// Writes `text` with JSON escapes, without quotes; one write per run without escapes.
 #[inline(never)] // its size
 pub(super) fn escape(out: &mut dyn fmt::Write, text: &str) -> fmt::Result {
     let mut rest = text;

@@ -86,7 +86,7 @@ const INVALID: &[&str] = &[
 ];
 
 #[test]
-fn valid_documents_pass_and_invalid_ones_do_not() {
+fn accepts_valid_and_rejects_invalid_documents() {
     for json in VALID {
         assert_eq!(check(json.as_bytes()), Ok(()), "{json:?}");
     }
@@ -97,7 +97,7 @@ fn valid_documents_pass_and_invalid_ones_do_not() {
 }
 
 #[test]
-fn a_document_cut_anywhere_is_not_one() {
+fn rejects_a_truncated_document() {
     for json in VALID {
         let json = json.trim();
         if !json.starts_with(['{', '[', '"', 't', 'f', 'n']) {
@@ -113,7 +113,7 @@ fn a_document_cut_anywhere_is_not_one() {
 }
 
 #[test]
-fn what_follows_a_document_is_found() {
+fn rejects_data_after_a_document() {
     for json in VALID {
         let json = json.trim_end();
         for (trailing, at) in
@@ -131,14 +131,14 @@ fn what_follows_a_document_is_found() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_refused_where_it_is() {
+fn reports_the_offset_of_invalid_utf8() {
     assert_eq!(check(b"[\"ab\xffc\"]"), Err(JsonError::Syntax(4)));
     assert_eq!(check(b"{\"\xed\xa0\x80\":1}"), Err(JsonError::Syntax(2)));
     assert_eq!(check(b"[\xff]"), Err(JsonError::Syntax(1)));
 }
 
 #[test]
-fn the_depth_is_limited_at_its_edge_and_costs_no_stack() {
+fn limits_the_depth_without_using_stack() {
     let arrays = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     let objects = |depth: usize| "{\"a\":".repeat(depth) + "1" + &"}".repeat(depth);
     for depth in [limits::JSON_DEPTH - 1, limits::JSON_DEPTH] {
@@ -164,7 +164,7 @@ fn unchecked(raw: &str) -> Value<'_> {
 }
 
 #[test]
-fn a_member_is_given_as_it_stands_there() {
+fn returns_members_unchanged() {
     let json =
         " { \"a\" : [1, {\"b\": 2}] , \"n\":-1.50e+3,\"s\":\"x\\n\\\"}\" , \"\\u0061b\":null } ";
     assert_eq!(found(json, "a"), Some("[1, {\"b\": 2}]"));
@@ -183,7 +183,7 @@ fn the_last_of_several_members_counts() {
 }
 
 #[test]
-fn members_are_only_those_of_a_valid_object() {
+fn only_valid_objects_have_members() {
     for json in ["[]", "1", "\"a\"", "null"] {
         let value = Value::parse(json.as_bytes()).unwrap();
         assert_eq!(
@@ -198,14 +198,14 @@ fn members_are_only_those_of_a_valid_object() {
 }
 
 #[test]
-fn fields_are_found_in_one_walk_and_null_is_as_good_as_absent() {
+fn fields_treat_null_as_absent() {
     let json = br#"{"b":1,"x":{"a":9},"\u0061":2,"c":null,"b":3,"b":null}"#;
     let fields = Value::parse(json).unwrap().fields(["a", "b", "c", "d"]).unwrap();
     assert_eq!(fields.map(|value| value.map(Value::raw)), [Some("2"), Some("3"), None, None]);
 }
 
 #[test]
-fn numbers_and_words_are_read_as_what_is_asked_for() {
+fn reads_numbers_and_booleans_as_the_requested_type() {
     let value = |json: &'static str| Value::parse(json.as_bytes()).unwrap();
     assert_eq!((value("true").boolean(), value("false").boolean()), (Ok(true), Ok(false)));
     for other in ["null", "1", "\"true\"", "[true]"] {
@@ -218,7 +218,7 @@ fn numbers_and_words_are_read_as_what_is_asked_for() {
 }
 
 #[test]
-fn a_document_keeps_what_was_read_or_written() {
+fn a_document_keeps_its_text() {
     let read = Document::read(b" {\"a\": 1}\n".to_vec()).unwrap();
     assert_eq!(read.value().raw(), "{\"a\": 1}");
     assert_eq!(Document::read(b"{".to_vec()), Err(JsonError::Truncated));
@@ -228,7 +228,7 @@ fn a_document_keeps_what_was_read_or_written() {
 }
 
 #[test]
-fn elements_and_members_are_walked_in_order() {
+fn returns_elements_and_members_in_order() {
     let value = |json: &'static str| Value::parse(json.as_bytes()).unwrap();
     let walk = |json| -> Vec<&str> { value(json).elements().map(Value::raw).collect() };
     assert_eq!(walk(" [ 1 ,\"a,]\", [2, 3] , {} ] "), ["1", "\"a,]\"", "[2, 3]", "{}"]);
@@ -251,7 +251,7 @@ fn unescaped(raw: &str) -> Result<String, JsonError> {
 }
 
 #[test]
-fn strings_stand_for_what_go_takes_them_for() {
+fn decodes_strings_as_go_does() {
     for (raw, text) in [
         (r#""""#, ""),
         (r#""plain""#, "plain"),
@@ -279,7 +279,7 @@ fn strings_stand_for_what_go_takes_them_for() {
 }
 
 #[test]
-fn a_sink_that_is_full_ends_it() {
+fn stops_when_the_sink_is_full() {
     let mut calls = 0;
     let result = unchecked("\"a\\nb\"").unescape(|_| {
         calls += 1;
@@ -289,7 +289,7 @@ fn a_sink_that_is_full_ends_it() {
 }
 
 #[test]
-fn the_room_for_a_text_is_limited_at_its_edge() {
+fn limits_the_length_of_a_text() {
     let raw = unchecked(r#""ab\u20ac""#);
     for room in [5, 6] {
         assert_eq!(raw.text(&mut vec![0; room]), Ok("ab\u{20ac}"));
@@ -300,7 +300,7 @@ fn the_room_for_a_text_is_limited_at_its_edge() {
 }
 
 #[test]
-fn envelopes_are_read_whatever_their_order_and_extras() {
+fn reads_envelopes_in_any_order_with_unknown_members() {
     let json = br#"{"metadata": {"a": [1]}, "error_code":0,"x":{"type":"error"},"error":"","type":"sync"}"#;
     let read = envelope(json).unwrap();
     assert_eq!(
@@ -317,7 +317,7 @@ fn envelopes_are_read_whatever_their_order_and_extras() {
 }
 
 #[test]
-fn what_is_no_envelope_is_refused() {
+fn rejects_invalid_envelopes() {
     for json in ["{}", "[]", "null", r#"{"type":"other"}"#, r#"{"type":1}"#, r#"{"type":null}"#] {
         assert_eq!(envelope(json.as_bytes()).err(), Some(JsonError::Shape), "{json}");
     }
@@ -329,7 +329,7 @@ fn what_is_no_envelope_is_refused() {
 }
 
 #[test]
-fn errors_are_sentences() {
+fn errors_have_a_text() {
     let errors = [
         JsonError::Syntax(7),
         JsonError::TooDeep,

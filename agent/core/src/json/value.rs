@@ -6,8 +6,8 @@ use super::error::JsonError;
 use super::scan::Cursor;
 use super::string::{is_text, unescape};
 
-/// A value, as a span of its document. Only a checked document or a [`super::Writer`] makes one, so
-/// its text is valid JSON of bounded depth and is not checked again.
+/// A value, as a span of its document. Only a checked document or a [`super::Writer`] creates one,
+/// so its text is valid JSON of bounded depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'j>(&'j str);
 
@@ -20,7 +20,7 @@ impl<'j> Value<'j> {
     /// Checks a whole document; only white space may follow its value.
     ///
     /// # Errors
-    /// Any [`JsonError`] but `Shape` and `TooLong`.
+    /// Any [`JsonError`] except `Shape` and `TooLong`.
     pub fn parse(document: &'j [u8]) -> Result<Self, JsonError> {
         let text = core::str::from_utf8(document);
         let text = text.map_err(|error| JsonError::Syntax(error.valid_up_to()))?;
@@ -66,18 +66,18 @@ impl<'j> Value<'j> {
         is_text(self.0, text)
     }
 
-    /// Returns the value of the member `name`, the last one if there are several; it may be `null`.
-    /// Returns `None` if the member is missing or this is not an object.
+    /// Returns the value of the last member `name`, which may be `null`. Returns `None` if it is
+    /// missing or this is not an object.
     #[must_use]
     pub fn member(self, name: &str) -> Option<Self> {
         self.members().filter(|(found, _)| found.is(name)).last().map(|(_, value)| value)
     }
 
-    /// Returns the members of these names, in one pass. As in Go, the last one of a name counts,
-    /// and `null` counts as absent.
+    /// Returns the members of these names in one pass. As in Go, the last one of a name counts, and
+    /// `null` counts as absent.
     ///
     /// # Errors
-    /// [`JsonError::Shape`] if it is no object.
+    /// [`JsonError::Shape`] if it is not an object.
     pub fn fields<const N: usize>(
         self,
         names: [&'static str; N],
@@ -147,7 +147,7 @@ impl<'j> Value<'j> {
     /// Returns the number as a `T`.
     ///
     /// # Errors
-    /// [`JsonError::Shape`] if it is no number, or none that `T` can hold.
+    /// [`JsonError::Shape`] if it is not a number, or `T` cannot hold it.
     pub fn number<T: FromStr>(self) -> Result<T, JsonError> {
         self.0.parse().map_err(|_| JsonError::Shape)
     }

@@ -7,8 +7,7 @@ use super::Value;
 use super::string::escape;
 use crate::timestamp::Timestamp;
 
-/// Writes one document. The first error of the output stops it; [`Writer::done`] returns that
-/// error.
+/// Writes one document. Stops at the first error of the output, which [`Writer::done`] returns.
 pub struct Writer<'o> {
     out: &'o mut dyn Write,
     comma: bool,
@@ -70,7 +69,7 @@ impl<'o> Writer<'o> {
         self.put(|out| out.write_str(bracket));
     }
 
-    /// Writes the name of the next member: a name of the protocol, which needs no escapes.
+    /// Writes the name of the next member, which must need no escapes.
     pub fn key(&mut self, name: &'static str) {
         debug_assert!(!name.contains(['"', '\\']), "{name}");
         let quote = self.quote();
@@ -82,7 +81,7 @@ impl<'o> Writer<'o> {
         self.comma = false;
     }
 
-    /// Writes any name of the next member; bytes that are not UTF-8 become U+FFFD.
+    /// Writes any name of the next member; invalid UTF-8 becomes U+FFFD.
     pub fn name(&mut self, name: &[u8]) {
         self.text(name);
         self.colon();
@@ -110,7 +109,7 @@ impl<'o> Writer<'o> {
         });
     }
 
-    /// Writes a string; bytes that are not UTF-8 become U+FFFD, as in Go.
+    /// Writes a string; invalid UTF-8 becomes U+FFFD, as in Go.
     pub fn text(&mut self, text: &[u8]) {
         let quote = self.quote();
         self.put(|out| {
@@ -125,8 +124,8 @@ impl<'o> Writer<'o> {
         });
     }
 
-    /// Writes a number, limited to `i64::MAX`: the host reads numbers of the state as `int64`, and
-    /// refuses the whole answer if one does not fit.
+    /// Writes a number, limited to `i64::MAX`: the host reads `int64` and refuses the whole answer
+    /// if a number does not fit.
     pub fn number(&mut self, number: u64) {
         let number = number.min(i64::MAX.unsigned_abs());
         self.raw(format_args!("{number}"));
@@ -206,7 +205,7 @@ impl<'o> Writer<'o> {
         self.put(|out| out.write_fmt(value));
     }
 
-    /// Returns the quote that begins a string, after a comma if one is needed.
+    /// Returns the opening quote of a string, after a comma if needed.
     fn quote(&mut self) -> &'static str {
         if core::mem::replace(&mut self.comma, true) { ",\"" } else { "\"" }
     }
@@ -260,7 +259,7 @@ mod tests {
     use std::string::String;
 
     #[test]
-    fn commas_stand_between_and_nowhere_else() {
+    fn writes_commas_only_between_values() {
         let mut out = String::new();
         let mut json = Writer::new(&mut out);
         json.begin_object();
@@ -284,7 +283,7 @@ mod tests {
         assert_eq!(out, expected.replace('\'', "\""));
     }
     #[test]
-    fn what_was_read_is_written_as_it_stood() {
+    fn writes_read_values_unchanged() {
         let read = Value::parse(br#"{"a\u0041": [1, 2] , "b":{}}"#).unwrap();
         let mut out = String::new();
         let mut json = Writer::new(&mut out);
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_control_is_escaped_and_counted() {
+    fn escapes_and_counts_every_control_character() {
         let text = "a\"\\/\n\r\t\0\u{1f}\u{7f}\u{20ac}";
         let expected = "\"a\\\"\\\\/\\n\\r\\t\\u0000\\u001f\u{7f}\u{20ac}\"";
         let mut out = String::new();

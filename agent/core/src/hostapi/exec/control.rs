@@ -12,7 +12,7 @@ pub enum Control {
     Signal(i32),
 }
 
-/// Reads one message; `None` if it is invalid or unknown, and to be ignored.
+/// Reads one message; returns `None` if it is invalid or unknown, and to be ignored.
 #[must_use]
 pub fn control(message: &[u8]) -> Option<Control> {
     let message = Value::parse(message).ok()?;
@@ -29,7 +29,7 @@ pub fn control(message: &[u8]) -> Option<Control> {
     None
 }
 
-/// A width or height in characters: a number, or a string with one.
+/// Reads a width or height in characters: a number, or a string with one.
 fn side(value: Value<'_>) -> Option<u16> {
     let mut buffer = [0; 8];
     let side = match value.text(&mut buffer) {

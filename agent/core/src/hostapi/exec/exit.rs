@@ -1,13 +1,13 @@
-//! The exit status of a command as reported to the host, with the values that a shell uses (P§4.1).
+//! The exit status of a command as reported to the host, with a shell's values (P§4.1).
 
-/// Exit status of a command that a signal has killed.
+/// Returns the exit status of a command that a signal has killed.
 #[must_use]
 pub fn signalled(signal: i32) -> i32 {
     128 + signal
 }
 
-/// Exit status of a command that could not be run, by its errno: 127 for "not found", 126 for "not executable",
-/// else -1.
+/// Returns the exit status of a command that could not be run, by its errno: 127 for "not found",
+/// 126 for "not executable", else -1.
 #[must_use]
 pub fn not_run(errno: Option<i32>) -> i32 {
     // Linux has the same numbers on every architecture.
@@ -27,12 +27,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_told_above_128() {
+    fn a_signal_is_reported_above_128() {
         assert_eq!((signalled(9), signalled(15)), (137, 143));
     }
 
     #[test]
-    fn what_is_missing_is_127_and_what_is_forbidden_126() {
+    fn missing_is_127_and_forbidden_126() {
         let not_run_kind = |kind: std::io::ErrorKind| {
             // The errno of that kind on the machine that runs this test.
             let error = (1..40).map(std::io::Error::from_raw_os_error).find(|it| it.kind() == kind);

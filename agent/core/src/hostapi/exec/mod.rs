@@ -1,8 +1,8 @@
-//! Commands by the host: the body of `POST /1.0/exec` with its defaults, and the messages of the control
-//! socket. Source: P§4.1.
+//! Commands of the host: the body of `POST /1.0/exec` with its defaults, and the messages of the
+//! control socket. Source: P§4.1.
 //!
-//! Allocates: a command and its environment have any length up to the limit of the body. They are kept in the
-//! form that execve(2) takes, so a request is hardly larger in memory than its body.
+//! Allocates, because only the limit of the body bounds a command and its environment. They are
+//! stored in the form that execve(2) takes, so a request needs little more memory than its body.
 
 mod control;
 pub mod exit;
@@ -21,24 +21,25 @@ use crate::json::{JsonError, Value, Writer, quoted_length};
 
 /// `PATH` of a request without one (P§4.1).
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Each is appended to every `PATH` if this directory, without the colon, exists (P§4.1): that of snaps, and NixOS'.
+/// Appended to every `PATH` if the directory, without the colon, exists (P§4.1): for snaps, and for
+/// NixOS.
 const MORE: [&str; 2] = [":/snap/bin", ":/run/current-system/sw/bin"];
 /// Size of the terminal until the host sets another (P§4.1).
 pub const TERMINAL: Size = Size { width: 80, height: 25 };
 
-/// Most of a command, and most of its environment, in an operation's metadata, bytes of JSON each: all
-/// listeners and all lists of operations get a copy. Real ones fit; longer ones are truncated.
+/// Limit of a command, and of its environment, in an operation's metadata, bytes of JSON each: all
+/// listeners and all lists of operations get a copy. Longer ones, which are rare, are truncated.
 pub const SHOWN: usize = 32 * 1024;
-/// Most bytes of arguments and environment that any Linux takes: three quarters of the default stack limit,
-/// 8 MiB (execve(2)).
+/// Limit of arguments and environment on any Linux, bytes: three quarters of the default stack
+/// limit, 8 MiB (execve(2)).
 const MAX_EXECVE: usize = 6 * 1024 * 1024;
 
-/// The variable that says who has started this program again: [`BY_AGENT`] or [`BY_HOST`]. A host that is limited to some
-/// commands can set no variable of theirs, so it cannot take itself for the agent.
+/// The variable that names who has started this program: [`BY_AGENT`] or [`BY_HOST`]. A host that
+/// is limited to some commands cannot set variables, so it cannot pass as the agent.
 pub const STARTED_BY: &str = "MOTE_STARTED_BY";
-/// The agent, for a worker process.
+/// The agent.
 pub const BY_AGENT: &str = "agent";
-/// The host, as one of the commands that the policy lists.
+/// The host, with a command that the policy lists.
 pub const BY_HOST: &str = "host";
 
 /// A terminal's size, in characters.
@@ -57,7 +58,7 @@ pub struct Request {
     pub command: Strings,
     /// `NAME=value` each. The agent's own environment is not inherited.
     pub environment: Strings,
-    /// Whether it runs on a terminal rather than on pipes.
+    /// Whether it runs on a terminal instead of pipes.
     pub interactive: bool,
     /// Initial size of the terminal.
     pub size: Size,
@@ -65,16 +66,16 @@ pub struct Request {
     pub user: u32,
     /// Group id.
     pub group: u32,
-    /// The requested working directory; empty if there is none.
+    /// The requested working directory; empty if none.
     pub directory: String,
 }
 
 impl Request {
-    /// Reads the body of `POST /1.0/exec`. Unknown members are skipped; `null` counts as absent. What is kept
-    /// of it ([`Request::held`]) may have `most` bytes.
+    /// Reads the body of `POST /1.0/exec`. Ignores unknown members; `null` counts as absent. The
+    /// stored part ([`Request::held`]) may have `most` bytes.
     ///
     /// # Errors
-    /// Any [`Refusal`]; [`JsonError::TooLong`] if more would be kept.
+    /// Any [`Refusal`]; [`JsonError::TooLong`] beyond `most` bytes.
     pub fn parse(body: &[u8], most: usize) -> Result<Self, Refusal> {
         let [command, environment, interactive, sockets, width, height, user, group, cwd] =
             Value::parse(body)?.fields([
@@ -122,8 +123,8 @@ impl Request {
         self.command.texts().next().unwrap_or_default()
     }
 
-    /// Adds the variables that the Go agents add (P§4.1): `PATH`, `HOME`, `USER`, `LANG`.
-    /// `has` tells whether a directory exists, by its path without the leading slash.
+    /// Adds the variables that the Go agents add (P§4.1): `PATH`, `HOME`, `USER`, `LANG`. `has`
+    /// returns whether a directory exists, by its path without the leading slash.
     pub fn add_defaults(&mut self, has: &dyn Fn(&str) -> bool) {
         self.default("PATH", PATH);
         for more in MORE {
@@ -139,9 +140,9 @@ impl Request {
         self.environment.shrink();
     }
 
-    /// Drops the host's variables but those by which it cannot make another program of the one that it names:
-    /// `LD_PRELOAD`, `PATH`, `PYTHONPATH` could. As sudo does, keeps the terminal and the language, unless a value
-    /// could name a file. Adds [`STARTED_BY`].
+    /// Drops the host's variables except harmless ones: with `LD_PRELOAD`, `PATH` or `PYTHONPATH`
+    /// the host could run another program than the one it names. As sudo does, keeps the terminal
+    /// and the language, unless a value could name a file. Adds [`STARTED_BY`].
     pub fn drop_environment(&mut self) {
         let mut kept = Strings::default();
         for variable in self.environment.texts() {
@@ -161,14 +162,14 @@ impl Request {
         }
     }
 
-    /// Value of the variable `name`; the first one counts, as in getenv(3).
+    /// Returns the value of the variable `name`; the first one counts, as in getenv(3).
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&str> {
         let mut variables = self.environment.texts();
         variables.find_map(|variable| variable.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Working directory: the requested one, else `HOME`, else `/`.
+    /// Returns the working directory: the requested one, else `HOME`, else `/`.
     #[must_use]
     pub fn directory(&self) -> &str {
         let asked = Some(self.directory.as_str()).filter(|asked| !asked.is_empty());
@@ -176,27 +177,28 @@ impl Request {
         asked.or_else(home).unwrap_or("/")
     }
 
-    /// The program and where to look for it: in the `PATH` of the request, not in the agent's own as the Go
-    /// agents do (P§9.4).
+    /// Returns the program and where to look for it: in the `PATH` of the request, not in the
+    /// agent's own as the Go agents do (P§9.4).
     #[must_use]
     pub fn program(&self) -> Program<'_> {
         let name = self.command.iter().next().unwrap_or_default();
         Program { name, path: self.variable("PATH").unwrap_or(PATH) }
     }
 
-    /// Bytes that it holds in memory.
+    /// Returns its size in memory, bytes.
     #[must_use]
     pub fn held(&self) -> usize {
         self.command.bytes() + self.environment.bytes() + self.directory.len()
     }
 
-    /// Number of its arguments and variables.
+    /// Returns the number of arguments and variables.
     #[must_use]
     pub fn strings(&self) -> usize {
         self.command.count() + self.environment.count()
     }
 
-    /// Whether execve(2) fails for its length on any system: a string counts as its bytes and a pointer.
+    /// Returns whether it is too long for execve(2) on any system: a string counts as its bytes and
+    /// a pointer.
     #[must_use]
     pub fn is_too_long(&self) -> bool {
         self.held() + self.strings() * size_of::<usize>() > MAX_EXECVE
@@ -232,11 +234,12 @@ impl Request {
     }
 }
 
-/// The first texts that fit into [`SHOWN`] bytes, if each takes `more` bytes than its text in quotes.
+/// Returns the first texts that fit into [`SHOWN`] bytes, if each takes `more` bytes than its
+/// quoted text.
 fn shown<'t>(texts: impl Iterator<Item = &'t str>, more: usize) -> impl Iterator<Item = &'t str> {
     let mut left = SHOWN;
     texts.take_while(move |text| {
-        // A text that is too long without escapes need not be measured with them.
+        // A text that is too long even without escapes is not measured.
         let fits = text.len() <= left;
         let rest = fits.then(|| left.checked_sub(quoted_length(text) + more)).flatten();
         left = rest.unwrap_or(left);
@@ -270,8 +273,9 @@ fn pairs(object: Value<'_>, most: usize) -> Result<Strings, Refusal> {
     for (name, value) in object.members() {
         strings.push_json(&[name, value], "=", most)?;
     }
-    // Reversed, so that the last of two members with one name counts: programs use the first that they find.
-    // No host sends such members, and removing them would compare each of up to a million with all others.
+    // Reversed, so that the last of two members with one name counts: programs use the first one.
+    // No host sends duplicates, and removing them would compare each of up to a million with all
+    // others.
     strings.reverse();
     Ok(strings)
 }

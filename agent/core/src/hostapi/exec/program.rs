@@ -1,23 +1,23 @@
-//! The lookup of a command's program in `PATH`, one directory at a time: a request has room for a hundred
-//! thousand of them, too many to hold a path for each.
+//! Looks up a command's program in `PATH`, one directory at a time: a request may have a hundred
+//! thousand, too many to store a path for each.
 
 use core::ffi::CStr;
 
-/// Longest path that Linux takes, bytes with the NUL (`PATH_MAX`).
+/// Longest path on Linux, bytes with the NUL (`PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
 
-/// A program's name and the directories to look for it in.
+/// A program's name and its search path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program<'p> {
     /// Name or path as in the request.
     pub name: &'p CStr,
-    /// Value of `PATH`. Not used if the name contains a slash.
+    /// Value of `PATH`; unused if the name contains a slash.
     pub path: &'p str,
 }
 
 impl<'p> Program<'p> {
-    /// The directories to try; one empty string if the name is a path. An empty part of `PATH` is skipped
-    /// rather than taken for the working directory.
+    /// Returns the directories to try; one empty string if the name is a path. Ignores an empty
+    /// part of `PATH`, which would mean the working directory.
     pub fn directories(self) -> impl Iterator<Item = &'p str> {
         let has_path = self.name.to_bytes().contains(&b'/');
         let parts = if has_path { "" } else { self.path };
@@ -25,7 +25,7 @@ impl<'p> Program<'p> {
         whole.into_iter().chain(parts.split(':').filter(|part| !part.is_empty()))
     }
 
-    /// Its path in one of these directories; `None` if that is longer than [`MAX_PATH`].
+    /// Returns its path in one of these directories; `None` if longer than [`MAX_PATH`].
     pub fn place<'b>(self, directory: &str, buffer: &'b mut [u8; MAX_PATH]) -> Option<&'b CStr> {
         let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
         let mut at = 0;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_for_in_each_part_of_the_path() {
+    fn searches_each_directory_of_path() {
         assert_eq!(places(c"x", "/a::/b"), ["/a/x", "/b/x"]);
         assert_eq!(places(c"x", ""), [""; 0]);
         assert_eq!(places(c"./x", "/a:/b"), ["./x"]);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_any_path_is_nowhere() {
+    fn ignores_paths_that_are_too_long() {
         let name = std::ffi::CString::new("n".repeat(MAX_PATH - 4)).unwrap();
         assert_eq!(places(&name, "/a:/ab")[1], "none");
         assert!(places(&name, "/a:/ab")[0].len() == MAX_PATH - 1);

@@ -4,16 +4,16 @@ use core::fmt;
 
 use crate::json::JsonError;
 
-/// Reason why an exec request is answered with 400.
+/// Why an exec request is answered with 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Not JSON, or a member has the wrong type.
     Json(JsonError),
-    /// The command is missing or empty. (The Go agents crash on it, P§9.4.)
+    /// The command is missing or empty, which crashes the Go agents (P§9.4).
     NoCommand,
     /// An argument or variable contains a NUL, which execve(2) cannot pass on.
     Nul,
-    /// `wait-for-websocket` is not set: like the Go agents, the agent runs commands on websockets only.
+    /// `wait-for-websocket` is not set: like the Go agents, mote runs commands only on websockets.
     NoWebsocket,
 }
 

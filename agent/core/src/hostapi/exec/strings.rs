@@ -1,4 +1,4 @@
-//! A list of C strings in one buffer, each ended by a NUL, so that a request with a million of them is one
+//! A list of NUL-terminated strings in one buffer, so that a request with a million of them is one
 //! allocation.
 
 use alloc::vec::Vec;
@@ -15,11 +15,12 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Appends one string: the JSON strings `strings`, joined by `between`. All strings together may have `most`
-    /// bytes.
+    /// Appends one string: the JSON strings `strings`, joined by `between`. All strings may have
+    /// `most` bytes together.
     ///
     /// # Errors
-    /// [`Refusal::Json`] if one is no string or there are too many bytes, [`Refusal::Nul`] if one contains a NUL.
+    /// [`Refusal::Json`] if one is not a string or the limit is exceeded, [`Refusal::Nul`] if one
+    /// contains a NUL.
     pub(super) fn push_json(
         &mut self,
         strings: &[Value<'_>],
@@ -93,7 +94,7 @@ impl Strings {
         }
     }
 
-    /// The strings in order.
+    /// Returns the strings in order.
     pub fn iter(&self) -> impl Iterator<Item = &CStr> {
         let mut rest = self.bytes.as_slice();
         core::iter::from_fn(move || {
@@ -103,18 +104,18 @@ impl Strings {
         })
     }
 
-    /// The strings as text; all are UTF-8, since they come from JSON.
+    /// Returns the strings as text; all are UTF-8, because they come from JSON.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.iter().map(|string| string.to_str().unwrap_or_default())
     }
 
-    /// Number of strings.
+    /// Returns the number of strings.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes of all strings with their NULs.
+    /// Returns the size of all strings with their NULs, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pushed_comes_back_in_order_or_in_reverse() {
+    fn returns_strings_in_order_or_reversed() {
         for words in [&[][..], &[""], &["a"], &["", "b", ""], &["a", "bc", "", "d\u{e4}f"]] {
             let mut strings = of(words);
             assert_eq!(strings.texts().collect::<Vec<_>>(), words);
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_unescaped_where_it_is_kept() {
+    fn decodes_json_in_place() {
         let mut strings = Strings::default();
         let value = |json: &'static str| Value::parse(json.as_bytes()).unwrap();
         let two = [value(r#""A\u0001""#), value(r#""\n\ud83d\ude00""#)];
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_not_held_beyond_their_limit() {
+    fn rejects_strings_beyond_the_limit() {
         let value = Value::parse(br#""abc""#).unwrap();
         let mut strings = Strings::default();
         assert_eq!(strings.push_json(&[value], "", 4), Ok(()));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn some_strings_are_extended_where_they_are() {
+    fn extends_strings_in_place() {
         let mut strings = of(&["PATH=/bin", "", "XPATH=1", "PATH="]);
         strings.extend("PATH=", ":/snap");
         let all: Vec<_> = strings.texts().collect();

@@ -12,7 +12,7 @@ fn parsed(members: &str) -> Result<Request, Refusal> {
 }
 
 #[test]
-fn a_whole_request_is_read() {
+fn reads_a_complete_request() {
     let request = parsed(
         r#""command":["sh","-c","echo \u00e4\n"],"environment":{"A":"b","A":"c","X":""},
            "interactive":true,"width":100,"height":30,"record-output":false,"user":1000,
@@ -28,7 +28,7 @@ fn a_whole_request_is_read() {
 }
 
 #[test]
-fn an_environment_as_long_as_a_request_is_soon_read_and_the_last_of_a_name_counts() {
+fn reads_a_huge_environment_quickly_and_the_last_of_a_name_counts() {
     // Nanoseconds of this thread, to a few milliseconds: the machine's other work does not count.
     let cpu = || {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
@@ -47,13 +47,13 @@ fn an_environment_as_long_as_a_request_is_soon_read_and_the_last_of_a_name_count
         });
         times.min().unwrap()
     };
-    // With a comparison of each name with all others it is 16 times as long.
+    // Comparing each name with all others takes 16 times as long.
     let (few, many) = (fastest(5_600, 16), fastest(89_600, 1));
     assert!(many < 8 * few, "{few} ns for 16 times 5,600, {many} ns for 89,600");
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn rejects_invalid_requests() {
     assert_eq!(parsed(r#""command":[]"#), Err(Refusal::NoCommand));
     assert_eq!(parsed(r#""command":[""]"#), Err(Refusal::NoCommand));
     assert_eq!(parsed(r#""command":null"#), Err(Refusal::NoCommand));
@@ -73,7 +73,7 @@ fn what_cannot_be_run_is_refused() {
 }
 
 #[test]
-fn a_size_counts_only_if_both_sides_do() {
+fn a_terminal_size_needs_both_sides() {
     let size = |members: &str| parsed(&format!("\"command\":[\"a\"],{members}")).unwrap().size;
     assert_eq!(size(r#""width":0,"height":30"#), TERMINAL);
     assert_eq!(size(r#""width":70000,"height":30"#), TERMINAL);
@@ -81,7 +81,7 @@ fn a_size_counts_only_if_both_sides_do() {
 }
 
 #[test]
-fn defaults_are_those_of_the_originals() {
+fn defaults_are_those_of_the_go_agents() {
     let mut request = parsed(r#""command":["ls"]"#).unwrap();
     request.add_defaults(&|_| false);
     let path = format!("PATH={PATH}");
@@ -99,7 +99,7 @@ fn defaults_are_those_of_the_originals() {
 }
 
 #[test]
-fn the_program_is_looked_for_in_the_path_that_was_asked_for() {
+fn searches_the_program_in_the_requested_path() {
     let request = |members: &str| parsed(members).unwrap();
     let path = r#""environment":{"PATH":"/a::/b"}"#;
     let asked = request(&format!(r#""command":["x"],{path}"#));
@@ -108,7 +108,7 @@ fn the_program_is_looked_for_in_the_path_that_was_asked_for() {
 }
 
 #[test]
-fn a_megabyte_of_escapes_takes_up_what_it_stands_for() {
+fn escapes_need_memory_only_for_their_text() {
     let word = r"\u0001".repeat(100_000);
     let request = parsed(&format!("\"command\":[\"a\",\"{word}\"]")).unwrap();
     assert_eq!(request.held(), 100_003);
@@ -117,7 +117,7 @@ fn a_megabyte_of_escapes_takes_up_what_it_stands_for() {
 }
 
 #[test]
-fn what_no_system_takes_is_known() {
+fn recognizes_commands_too_long_for_any_system() {
     let empty = |count: usize| {
         let words = ",\"\"".repeat(count);
         parsed(&format!("\"command\":[\"a\"{words}]")).unwrap().is_too_long()
@@ -133,7 +133,7 @@ fn what_no_system_takes_is_known() {
 }
 
 #[test]
-fn metadata_shows_the_beginning_of_what_is_long() {
+fn metadata_truncates_long_commands() {
     let word = "w".repeat(1000);
     let many = format!(",\"{word}\"").repeat(2000);
     let escapes = r"\u0001".repeat(20_000);
@@ -163,7 +163,7 @@ fn metadata_names_sockets_and_command() {
 }
 
 #[test]
-fn control_messages_are_read_and_nonsense_is_nothing() {
+fn reads_control_messages_and_ignores_invalid_ones() {
     let resize = |width, height| Some(Control::Resize(Size { width, height }));
     for (message, meaning) in [
         (
@@ -188,7 +188,7 @@ fn control_messages_are_read_and_nonsense_is_nothing() {
 }
 
 #[test]
-fn a_host_that_may_run_one_program_cannot_make_another_of_it() {
+fn a_host_limited_to_a_program_cannot_run_another() {
     let mut request = Request::parse(
         br#"{"command":["/a"],"wait-for-websocket":true,"environment":{"LD_PRELOAD":"/tmp/x","PATH":"/tmp",
             "TERM":"xterm","LC_ALL":"C","LANG":"/tmp/x","LC_TIME":"%n","HOME":"/tmp","MOTE_STARTED_BY":"agent","TERMINFO":"y","LC":"z"}}"#,

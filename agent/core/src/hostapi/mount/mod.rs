@@ -1,5 +1,5 @@
-//! Shared directories: what to mount or unmount, from an entry of `agent-mounts.json` (P§1.8) or a
-//! device event (P§4.3). Retries and system calls are in the shell.
+//! Shared directories: decides what to mount or unmount, from an entry of `agent-mounts.json`
+//! (P§1.8) or a device event (P§4.3). The shell has retries and system calls.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,13 +17,13 @@ pub use table::{Entry, entries, shares};
 pub use tag::Hash;
 use tag::tag;
 
-/// Most mounts in `agent-mounts.json`, number of entries; further ones are skipped, with a log line.
+/// Limit of entries in `agent-mounts.json`; further ones are skipped and logged.
 pub const MAX_MOUNTS: usize = 64;
 
-/// The action that an entry or event asks for.
+/// The requested action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Mount a share in the first of these ways that works.
+    /// Mount a share in the first way that works.
     Mount {
         /// Mount tag of the device.
         source: String,
@@ -31,7 +31,8 @@ pub enum Wanted {
         target: String,
         /// Ways to try in order; at least one.
         ways: Vec<Way>,
-        /// Whether to mount over another mount at that point: not at start (P§1.8), but after an event (P§4.3).
+        /// Whether to cover another mount at that point: not at start (P§1.8), but after an event
+        /// (P§4.3).
         over: bool,
     },
     /// Unmount the share at this mount point.
@@ -49,7 +50,7 @@ pub struct Way {
     pub kind: Kind,
     /// `MS_` flags of mount(2).
     pub flags: u32,
-    /// Other options, for the file system itself, separated by commas.
+    /// Other options, for the file system, separated by commas.
     pub data: String,
 }
 
@@ -63,7 +64,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Name in mount(2).
+    /// Returns the name for mount(2).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,21 +73,21 @@ impl Kind {
         }
     }
 
-    /// The file system of that name.
+    /// Returns the file system of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Virtiofs, Self::Plan9].into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Reason why an entry or event is refused.
+/// Why an entry or event is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadMount {
     /// Not JSON, or a member of the wrong type.
     Shape,
     /// The mount tag is missing, empty, or contains a NUL.
     Source,
-    /// No path to mount on: empty or the root.
+    /// No valid mount point: empty or the root.
     Target,
     /// A path with `..`.
     Climbs,
@@ -97,9 +98,9 @@ pub enum BadMount {
 impl fmt::Display for BadMount {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Shape => "not JSON of the shape expected",
+            Self::Shape => "unexpected JSON structure",
             Self::Source => "no mount tag",
-            Self::Target => "not a path to mount on",
+            Self::Target => "not a valid mount point",
             Self::Climbs => "Path must not contain '..'",
             Self::Kind => "neither virtiofs nor 9p",
         })
@@ -118,14 +119,14 @@ pub fn wanted(flavour: Flavour, document: Value<'_>, hash: Hash) -> Result<Wante
     }
 }
 
-/// Whether the host gets an error (P§4.3) if this event cannot be carried out.
+/// Returns whether the host expects an error (P§4.3) if this event fails.
 #[must_use]
 pub fn is_answered(flavour: Flavour, event: Value<'_>) -> bool {
     let action = event.member("metadata").and_then(|device| device.member("action"));
     flavour == Flavour::Lxd && action.is_some_and(|action| action.is("added"))
 }
 
-/// The text of that error if the event itself is refused.
+/// Returns the text of that error if the event itself is refused.
 #[must_use]
 pub fn refusal(event: Value<'_>, why: BadMount) -> String {
     let config = event.member("metadata").and_then(|device| device.member("config"));
@@ -138,7 +139,7 @@ pub fn refusal(event: Value<'_>, why: BadMount) -> String {
     }
 }
 
-/// A string that may be missing.
+/// Reads an optional string.
 fn text(value: Option<Value<'_>>) -> Result<Option<String>, BadMount> {
     value.map(string).transpose()
 }
@@ -147,7 +148,7 @@ fn string(value: Value<'_>) -> Result<String, BadMount> {
     value.string().map_err(|_| BadMount::Shape)
 }
 
-/// The options one by one; the host joins some of them with commas.
+/// Returns the options one by one; the host joins some of them with commas.
 fn options(list: Option<Value<'_>>) -> Result<Vec<String>, BadMount> {
     let mut all = Vec::new();
     for words in list.unwrap_or(Value::NULL).elements() {
@@ -222,7 +223,7 @@ fn is_tag(tag: &str) -> bool {
 }
 
 impl Way {
-    /// From options as mount(8) takes them.
+    /// Creates one from options of mount(8).
     fn new(kind: Kind, options: &[String]) -> Self {
         let mut way = Self { kind, flags: 0, data: String::new() };
         for option in options {

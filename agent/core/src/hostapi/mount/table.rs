@@ -1,4 +1,4 @@
-//! The mount table `/proc/self/mountinfo` (proc(5)).
+//! Reads the mount table `/proc/self/mountinfo` (proc(5)).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,17 +10,17 @@ use crate::report::proc::number;
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The mount's id, unique as long as it is mounted.
+    /// The mount's ID, unique while it is mounted.
     pub id: u64,
     /// Path of the mount point.
     pub point: String,
     /// Type of the file system.
     pub kind: String,
-    /// The mounted device: for a share its mount tag.
+    /// The mounted device; for a share its mount tag.
     pub source: String,
 }
 
-/// The mounts in the order of mounting. Lines that are malformed or not UTF-8 are skipped.
+/// Returns the mounts in the order of mounting. Skips lines that are malformed or not UTF-8.
 pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut words = line.split(|byte| *byte == b' ');
@@ -33,8 +33,8 @@ pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
     })
 }
 
-/// The shares for which `chosen` is true, latest first, each with the mount that covers it, which keeps it from being unmounted:
-/// umount(2) removes the mount that was made last at a path.
+/// Returns the shares for which `chosen` is true, latest first, each with the mount that covers it.
+/// That mount prevents unmounting: umount(2) removes the latest mount at a path.
 pub fn shares(
     table: &[Entry],
     chosen: impl Fn(&Entry) -> bool,
@@ -47,7 +47,8 @@ pub fn shares(
     })
 }
 
-/// The text of a field, in which space, tab, newline and backslash are escaped as three octal digits.
+/// Returns the text of a field, in which space, tab, newline and backslash are escaped as three
+/// octal digits.
 fn unescaped(word: &[u8]) -> Option<String> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_with_their_escapes_and_optional_fields() {
+    fn reads_lines_with_escapes_and_optional_fields() {
         let table = b"22 28 0:20 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n\
             98 28 0:43 / /mnt/a\\040b\\134c\\011 ro - virtiofs lxd_my--disk ro\n\
             99 28 0:44 / /mnt/x rw shared:1 master:2 - 9p a\\040b rw,trans=virtio\n\
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_named_with_what_covers_it() {
+    fn returns_a_share_with_the_mount_that_covers_it() {
         let table = b"1 0 0:1 / / rw - ext4 x rw\n\
             2 1 0:2 / /a rw - virtiofs one rw\n\
             3 1 0:3 / /b rw - virtiofs one rw\n\
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_stays() {
+    fn keeps_invalid_escapes() {
         for (raw, text) in [("\\", "\\"), ("a\\09", "a\\09"), ("\\777", "\\777"), ("\\0", "\\0")] {
             assert_eq!(unescaped(raw.as_bytes()).as_deref(), Some(text));
         }

@@ -1,5 +1,5 @@
-//! The mount tag of a hot-plugged device whose event has none (P§1.8). The host replaces a name that is too
-//! long for a tag with a hash.
+//! Computes the mount tag of a hot-plugged device whose event has none (P§1.8). The host replaces a
+//! name that is too long for a tag with a hash.
 
 use alloc::string::String;
 
@@ -10,7 +10,8 @@ pub type Hash = fn(&[u8]) -> [u8; 32];
 
 /// Longest tag of LXD, bytes with its prefix.
 const LXD: usize = 31;
-/// Longest name in a tag of Incus, bytes without the prefix. (Its own agent does not hash names, P§9.12.)
+/// Longest name in a tag of Incus, bytes without the prefix. Its own agent does not hash names
+/// (P§9.12).
 const INCUS: usize = 30;
 /// Digits of URL-safe base64 (RFC 4648 §5).
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -36,7 +37,7 @@ pub(super) fn tag(flavour: Flavour, device: &str, hash: Hash) -> String {
 fn base64(bytes: &[u8], most: usize, out: &mut String) {
     let (mut bits, mut count) = (0u32, 0);
     let mut digits = 0;
-    // A zero byte, for the bits that the last digit may lack.
+    // A zero byte pads the last digit.
     for byte in bytes.iter().chain(&[0]) {
         bits = bits << 8 | u32::from(*byte);
         count += 8;
@@ -60,13 +61,13 @@ mod tests {
     }
 
     #[test]
-    fn short_names_are_encoded_as_the_host_does() {
+    fn encodes_short_names_like_the_host() {
         assert_eq!(tag(Flavour::Lxd, "my-disk/x", known), "lxd_my--disk-x");
         assert_eq!(tag(Flavour::Incus, "my-disk/x", known), "incus_my-disk/x");
     }
 
     #[test]
-    fn long_names_are_hashed_at_the_hosts_limits() {
+    fn hashes_long_names_beyond_the_hosts_limits() {
         let base64 = "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcyBvdmVyIHQ";
         for (flavour, prefix, most) in [
             (Flavour::Lxd, "lxd_", 27),

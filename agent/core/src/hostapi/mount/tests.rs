@@ -31,7 +31,7 @@ fn mount(source: &str, target: &str, ways: &[Way]) -> Result<Wanted, BadMount> {
 }
 
 #[test]
-fn entries_of_each_server_are_mounted_in_its_way() {
+fn reads_entries_of_each_server() {
     let new = r#"{"source":"lxd_d","target":"/mnt/x","fstype":"virtiofs","options":["ro"]}"#;
     assert_eq!(lxd(new), mount("lxd_d", "mnt/x", &[way(Kind::Virtiofs, 1, "")]));
     let null = r#"{"source":"lxd_d","target":"mnt/x/","fstype":"virtiofs","options":null}"#;
@@ -44,7 +44,7 @@ fn entries_of_each_server_are_mounted_in_its_way() {
 }
 
 #[test]
-fn what_is_no_mount_is_refused() {
+fn rejects_invalid_mounts() {
     let entry = |source: &str, target: &str, kind: &str| {
         lxd(&format!("{{\"source\":{source},\"target\":{target},\"fstype\":{kind}}}"))
     };
@@ -79,7 +79,7 @@ const ADDED: &str = r#"{"type":"device","timestamp":"x","metadata":{"action":"ad
     "config":{"type":"disk","path":"/mnt/d","source":"/srv"}}}"#;
 
 #[test]
-fn a_disk_with_a_path_is_mounted_when_it_comes_and_unmounted_when_it_goes() {
+fn mounts_an_added_and_unmounts_a_removed_disk() {
     let virtiofs = [way(Kind::Virtiofs, 0, "")];
     assert_eq!(plugged(lxd(ADDED)), mount("lxd_d--1", "mnt/d", &virtiofs));
     assert_eq!(plugged(incus(ADDED)), mount("incus_d-1", "mnt/d", &virtiofs));
@@ -92,7 +92,7 @@ fn a_disk_with_a_path_is_mounted_when_it_comes_and_unmounted_when_it_goes() {
 }
 
 #[test]
-fn other_events_and_devices_are_nothing() {
+fn ignores_other_events_and_devices() {
     assert_eq!(of(Flavour::LxdOld, ADDED), Ok(Wanted::Nothing));
     for (from, to) in [
         ("\"device\"", "\"config\""),
@@ -111,7 +111,7 @@ fn other_events_and_devices_are_nothing() {
 
 /// The vectors of LXD's `lxd-agent/events_test.go`.
 #[test]
-fn lxds_host_gets_an_error_for_what_is_added_and_only_for_that() {
+fn only_added_devices_return_errors_to_lxd() {
     let event = ADDED.replace("/mnt/d", "/mnt/../d1");
     let added = Value::parse(event.as_bytes()).unwrap();
     let why = lxd(&event).unwrap_err();
@@ -125,7 +125,7 @@ fn lxds_host_gets_an_error_for_what_is_added_and_only_for_that() {
 }
 
 #[test]
-fn flags_are_flags_and_the_rest_is_the_file_systems() {
+fn separates_flags_from_file_system_options() {
     let way = |options: &[&str]| {
         let options: Vec<_> = options.iter().map(|word| String::from(*word)).collect();
         let way = Way::new(Kind::Plan9, &options);
