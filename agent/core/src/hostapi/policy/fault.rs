@@ -1,4 +1,4 @@
-//! What is wrong with a policy file.
+//! Faults in a policy file, as messages.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use crate::yaml::{Scalar, YamlError};
 /// A fault in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault<'y> {
-    /// Not YAML from there on, or another shape than expected.
+    /// Not YAML, or an unexpected structure.
     Yaml(YamlError),
     /// An invalid key or value.
     Word {
@@ -26,13 +26,13 @@ pub(super) enum Fault<'y> {
 /// Fault of a key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadWord {
-    /// A key of `features` that is no capability.
+    /// A key of `features` that is not a capability.
     Feature,
-    /// A key of a capability's map that is no limit of it.
+    /// A key of a capability's map that is not one of its limits.
     Limit(Capability),
     /// A key of the file other than `features`.
     Key,
-    /// A value that is not what its key takes; carries that.
+    /// A value of a wrong type; holds the expected one.
     Value(&'static str),
     /// A key that occurs twice.
     Twice,

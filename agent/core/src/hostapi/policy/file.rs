@@ -1,5 +1,5 @@
-//! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits instead of a `true`, and
-//! the list `ready-when`.
+//! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits instead of
+//! `true`, and the list `ready-when`.
 
 use alloc::string::String;
 
@@ -10,25 +10,25 @@ use crate::guest_path::Target;
 use crate::ready_when::Condition;
 use crate::yaml::{Event, Parser, Scalar, YamlError};
 
-/// Most faults of a file that are reported: enough to correct a file in one go. The others are not.
+/// Limit of reported faults in a file: enough to correct it in one go.
 const FAULTS: usize = 8;
-/// Most items of one list, number of: each request is compared with all of them. Over it: the file is not
-/// understood and denies everything.
+/// Limit of items in a list, because each request is compared with all of them. A file with more is
+/// invalid and denies everything.
 const ITEMS: usize = 64;
-/// The capabilities that Incus' own agent knows.
+/// The capabilities known to Incus' own agent.
 const INCUS: Features = Features(0x7f);
 
 /// The program for which a file was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// mote: `features` names all that is allowed, and may have limits.
+    /// mote: `features` names everything allowed, and may contain limits.
     Mote,
-    /// Incus' agent. Capabilities that it does not know are allowed unless the file denies them by name, and there
-    /// are no limits.
+    /// Incus' agent: no limits. Capabilities that it does not know are allowed unless the file
+    /// denies them by name.
     Incus,
 }
 
-/// For which program, and whether limits are looked at.
+/// The program, and whether to read limits.
 type Way = (Whose, bool);
 /// Reports one fault.
 type Tell<'t> = &'t mut dyn FnMut(&dyn core::fmt::Display);
@@ -36,11 +36,11 @@ type Tell<'t> = &'t mut dyn FnMut(&dyn core::fmt::Display);
 type Bad<'b> = &'b mut dyn FnMut(Fault<'_>);
 
 impl Policy {
-    /// Reads a file. Without the map `features` everything is allowed, with it only the names whose value is true
-    /// or a map of limits.
+    /// Reads a file. Without the map `features` everything is allowed; with it, only the names
+    /// whose value is true or a map of limits.
     ///
-    /// A file with any fault allows nothing; its first `FAULTS` faults are passed to `tell`. Without `limits` they
-    /// are not looked at: the caller has none of the capabilities that they are for.
+    /// A file with any fault allows nothing; its first `FAULTS` faults are passed to `tell`.
+    /// Without `limits`, limits are ignored: the build has none of the capabilities they apply to.
     pub fn from_yaml(bytes: &[u8], whose: Whose, limits: bool, tell: Tell<'_>) -> Self {
         let mut faults = 0;
         let mut bad = |fault: Fault<'_>| {
@@ -55,7 +55,7 @@ impl Policy {
     }
 }
 
-/// Reads a file to its end, past bad keys and values, which are passed to `bad`.
+/// Reads a whole file; passes invalid keys and values to `bad`.
 fn read(bytes: &[u8], way: Way, bad: Bad<'_>) -> Result<Policy, YamlError> {
     let mut parser = Parser::new(bytes)?;
     let (mut policy, mut waits) = (None, Policy::from(Features::NONE));
@@ -71,7 +71,7 @@ fn read(bytes: &[u8], way: Way, bad: Bad<'_>) -> Result<Policy, YamlError> {
             }
         }
     }
-    // The rest of the file must be YAML too.
+    // The rest of the file must also be YAML.
     while parser.next()?.is_some() {}
     let mut policy = policy.unwrap_or_else(|| Features::ALL.into());
     policy.add(&waits);
@@ -119,7 +119,7 @@ fn features(
     Ok(policy)
 }
 
-/// Reads the limits of one capability into `policy`. A map without any is a fault: nobody means that.
+/// Reads the limits of one capability into `policy`. An empty map is a fault, as surely unintended.
 fn read_limits(
     parser: &mut Parser<'_>,
     capability: Capability,
@@ -141,7 +141,7 @@ fn read_limits(
         let value = parser.step()?;
         match limit {
             Limit::ReadOnly | Limit::Cpus | Limit::Memory | Limit::Disks => {
-                // What is on by itself is noted if it is off.
+                // For parts that are on by default, being off is recorded.
                 let is_on = matches!(limit, Limit::Cpus | Limit::Memory);
                 if boolean(parser, value, Null::IsBad, bad)? != is_on {
                     policy.limit(limit);
@@ -164,7 +164,7 @@ fn read_limits(
     Ok(())
 }
 
-/// Whether a limit takes this item, and the error text if not.
+/// Returns whether a limit accepts this item, and the error text if not.
 fn judge(limit: Limit, text: &str) -> (bool, &'static str) {
     let numbers = range(text);
     match limit {
@@ -226,16 +226,16 @@ fn items<'y>(
     }
 }
 
-/// What null means instead of a boolean value.
+/// What null means as a boolean value.
 #[derive(PartialEq, Eq)]
 enum Null {
-    /// Not allowed.
+    /// False.
     IsFalse,
-    /// Nothing that could be known.
+    /// A fault.
     IsBad,
 }
 
-/// A boolean value; what is none is a fault, and counts as false.
+/// Reads a boolean value; anything else is a fault, and counts as false.
 fn boolean<'y>(
     parser: &mut Parser<'y>,
     value: Event<'y>,
@@ -266,7 +266,7 @@ fn wrong(bad: Bad<'_>, line: u32, word: Scalar<'_>, why: BadWord) {
     bad(Fault::Word { line, word, why });
 }
 
-/// Reports that something else was expected.
+/// Reports an unexpected structure.
 #[inline(never)] // its size
 fn misshapen(parser: &Parser<'_>, expected: &'static str, bad: Bad<'_>) {
     bad(Fault::Yaml(parser.shape(expected)));
@@ -285,7 +285,7 @@ fn unknown<'y>(
     parser.skip(value)
 }
 
-/// Whether a map begins; false for `null` or nothing.
+/// Returns whether a map begins; false for `null` or nothing.
 #[inline(never)]
 fn begins_map(parser: &mut Parser<'_>) -> Result<bool, YamlError> {
     match parser.step()? {
@@ -295,7 +295,7 @@ fn begins_map(parser: &mut Parser<'_>) -> Result<bool, YamlError> {
     }
 }
 
-/// The next key of the open map, with its line; `None` at the end of the map.
+/// Returns the next key of the open map, with its line; `None` at the end of the map.
 #[inline(never)]
 fn key<'y>(parser: &mut Parser<'y>) -> Result<Option<(u32, Scalar<'y>)>, YamlError> {
     match parser.step()? {

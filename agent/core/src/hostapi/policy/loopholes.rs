@@ -1,5 +1,5 @@
-//! Detects loopholes: policies whose limits the host can avoid in another way. docs/results/loopholes.md shows
-//! [`COMBINATIONS`], and tests hold `--check` and the code below to them.
+//! Detects loopholes: policies whose limits the host can bypass. docs/results/loopholes.md shows
+//! [`COMBINATIONS`]; tests check `--check` and the code below against them.
 
 use alloc::string::String;
 
@@ -7,30 +7,31 @@ use super::whole::{Limit, Policy};
 use super::{Capability, Features};
 use crate::guest_path::Target;
 
-/// Directories whose files root runs or obeys. An image may have more.
+/// Directories whose files root executes or obeys. An image may have more.
 const ROOTS: &str = "/bin /boot /dev /etc /lib /lib64 /proc /root /run /sbin /sys /usr /var/lib /var/run /var/spool";
 
-/// The warning that names other features that make the host root; their names follow.
+/// Warning about other features that make the host root; their names follow.
 pub const AS_ROOT: &str = "the host is still as good as root by";
-/// The warning that a command of any program does what files and ports must not.
+/// Warning that unlimited commands bypass the limits of files and ports.
 pub const PASSES: &str = "a command passes limits of files and ports: limit exec by commands";
-/// The warning that the host can write programs of root's; the directory follows.
+/// Warning that the host can write programs that root runs; the directory follows.
 pub const WRITES: &str = "what root runs can be below";
-/// The warning that the list `ready-when` is not followed: its command would run as root, and perhaps be the host's.
+/// Warning that the list `ready-when` is ignored: its command would run as root, and the host might
+/// have written it.
 pub const READY_WHEN: &str = "ready-when is off: it has a command, and exec is denied or limited";
 
 /// What a policy permits.
 #[derive(Clone, Copy, Debug)]
 pub struct Combination {
-    /// The policy file's map, without its braces. What it does not name is denied.
+    /// The policy file's map, without its braces; the rest is denied.
     pub file: &'static str,
     /// What the host can still do.
     pub host: &'static str,
-    /// How the warning begins that the agent adds; empty if it adds none.
+    /// Start of the agent's warning; empty if there is none.
     pub warning: &'static str,
 }
 
-/// Combinations of permissions, and what each of them adds up to.
+/// Combinations of permissions, and their effect.
 pub const COMBINATIONS: &[Combination] = &[
     Combination {
         file: "features: {exec: {users: [1000]}}",
@@ -145,15 +146,15 @@ pub const COMBINATIONS: &[Combination] = &[
 ];
 
 impl Policy {
-    /// Adds the loopholes in words, each after a semicolon, and closes the one that can be closed: the list `ready-when`.
-    /// `built` are the capabilities that there are.
+    /// Appends the loopholes in words, each after a semicolon, and closes the one that can be
+    /// closed: the list `ready-when`. `built` are the capabilities of this build.
     pub fn close_loopholes(&mut self, built: Features, out: &mut String) {
         let open = |one| self.allows(one) && built.allows(one);
         let exec = open(Capability::Exec);
         let any_command = exec && !self.has(Limit::Commands);
         let roots_files = open(Capability::Files) && !self.read_only() && self.files_as().is_none();
         let limits = self.limits(Capability::Files) || self.limits(Capability::PortForward);
-        // Each of these is as good as any command as root.
+        // Each of these amounts to running any command as root.
         let root = any_command && self.takes(Limit::Users, 0);
         let any_file = roots_files && !self.has(Limit::Below);
         let (mounts, templates) = (open(Capability::Mounts), open(Capability::Templates));
@@ -187,7 +188,7 @@ impl Policy {
     }
 }
 
-/// Whether one path leads to the other or below it.
+/// Returns whether one path equals or contains the other.
 #[inline(never)] // its size
 fn is_near(one: &str, other: &str) -> bool {
     match (Target::parse(one), Target::parse(other)) {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_when_is_dropped_whole_where_its_command_would_be_a_way_round_exec() {
+    fn ignores_ready_when_if_its_command_bypasses_exec() {
         for (features, built, is_kept) in [
             ("", Features::ALL, true),
             ("features: {exec: true, files: {below: [/x]}}", Features::ALL, true),
@@ -256,13 +257,13 @@ mod tests {
         }
     }
 
-    /// What still lets the host be root.
+    /// Returns the warning about features that make the host root.
     fn roots(names: &str) -> String {
         format!("; {AS_ROOT} {names} (a file in /etc/cron.d is a command): deny that too")
     }
 
     #[test]
-    fn what_is_as_good_as_a_command_of_roots_is_named_where_commands_are_limited() {
+    fn warns_about_features_that_equal_root_if_commands_are_limited() {
         for (features, names) in [
             ("templates: true", "templates"),
             ("mounts: true, templates: true, files: true", "files mounts templates"),
@@ -270,13 +271,13 @@ mod tests {
             // As that user.
             ("exec: {users: [1000]}, files: true", ""),
             ("exec: {users: [1000]}, files: true, mounts: true", "mounts"),
-            // Nobody's commands and root's files.
+            // No commands, but files with root's rights.
             ("exec: {users: []}, files: true", "files"),
             ("exec: {users: [1000], groups: []}, files: true", "files"),
             ("exec: {commands: [/a]}, files: true", "files"),
             ("exec: {users: [0, 5]}", "exec"),
             ("exec: {users: [0, 5], commands: [/a]}", ""),
-            // Any user, root too.
+            // Any user, including root.
             ("exec: {groups: [1000]}", "exec"),
             ("exec: true, files: {below: [/srv]}", "exec"),
             ("exec: true, files: {read-only: true}, templates: true", "exec templates"),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_pass_the_limits_of_files_and_ports() {
+    fn commands_bypass_the_limits_of_files_and_ports() {
         for (features, passes) in [
             ("exec: {users: [1000]}, files: {below: [/srv]}", true),
             ("exec: {users: [1000]}, files: {read-only: true}", true),
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_from_which_root_runs_programs_are_no_limit() {
+    fn directories_with_programs_of_root_do_not_limit() {
         let features = |below: &str, exec: &str, files: &str| {
             format!(
                 "exec: {{{exec}commands: [/srv/tools/backup]}}, files: {{{files}below: [/home, {below}]}}"

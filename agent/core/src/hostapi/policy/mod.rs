@@ -1,10 +1,11 @@
-//! The capabilities that the guest allows its host, one switch each (P§1.4). Incus has seven of them in
-//! `/etc/incus-agent.yml`; here they work for every server, and can also be set by options. Four have finer
-//! limits ([`Policy`]).
+//! The capabilities that the guest allows its host, one switch each (P§1.4). Incus has seven of
+//! them in `/etc/incus-agent.yml`; mote supports them under every server, and as options. Four have
+//! finer limits ([`Policy`]).
 //!
-//! Everything is allowed until a file or an option restricts it, and none of them can allow what another has
-//! denied, so their order does not matter. A file that cannot be read, or has an unknown key or feature, allows
-//! nothing: an author who wrote `feature:` meant to restrict something. (Incus' agent ignores unknown keys.)
+//! Everything is allowed unless a file or an option restricts it. None of them can allow what
+//! another denies, so their order does not matter. A file that is unreadable, or has an unknown key
+//! or feature, denies everything: an author who wrote `feature:` meant to restrict something.
+//! Incus' agent ignores unknown keys.
 
 #[cfg(feature = "alloc")]
 mod fault;
@@ -41,15 +42,15 @@ pub enum Capability {
     Metrics,
     /// `/1.0/state`.
     State,
-    /// Writing the host's templates, the host name among them.
+    /// Writing the host's templates, including the host name.
     Templates,
     /// Names and MTUs of NICs.
     Network,
     /// cloud-init's seed, and the reboot for it.
     FirstBoot,
-    /// The use of CPUs, memory and room on disks that the host adds.
+    /// Bringing online CPUs and memory that the host adds, and growing disks.
     Resources,
-    /// Setting the guest's clock by the host's after a pause.
+    /// Stepping the guest's clock to the host's after a pause.
     Clock,
 }
 
@@ -70,7 +71,7 @@ pub const CAPABILITIES: [Capability; 12] = [
 ];
 
 impl Capability {
-    /// Name in files and options.
+    /// Returns the name in files and options.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -89,7 +90,7 @@ impl Capability {
         }
     }
 
-    /// The capability of that name.
+    /// Returns the capability of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         CAPABILITIES.into_iter().find(|capability| capability.name() == name)
@@ -100,7 +101,7 @@ impl Capability {
     }
 }
 
-/// A part of what the host adds, which the guest may leave alone.
+/// A resource that the host adds and the guest may ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// CPUs.
@@ -115,7 +116,7 @@ pub enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features(u16);
 
-/// A name in a list that is no capability.
+/// An unknown capability in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoCapability<'l>(pub &'l str);
 
@@ -133,7 +134,7 @@ impl Features {
     /// No capability.
     pub const NONE: Self = Self(0);
 
-    /// Those that are there.
+    /// Creates a set of the capabilities marked true.
     #[must_use]
     pub const fn of(mut list: &[(bool, Capability)]) -> Self {
         let mut all = Self::NONE;
@@ -146,19 +147,19 @@ impl Features {
         all
     }
 
-    /// Whether the capability is allowed.
+    /// Returns whether the capability is allowed.
     #[must_use]
     pub fn allows(self, capability: Capability) -> bool {
         self.0 & capability.bit() != 0
     }
 
-    /// The capabilities that both allow.
+    /// Returns the capabilities that both allow.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Allows only the names in `list`, which are separated by commas; it may be empty.
+    /// Allows only the names in `list`, separated by commas; it may be empty.
     ///
     /// # Errors
     /// [`NoCapability`] with the first name that is unknown.
@@ -170,7 +171,7 @@ impl Features {
         })
     }
 
-    /// Allows all but the names in `list`, which are separated by commas.
+    /// Allows everything except the names in `list`, separated by commas.
     ///
     /// # Errors
     /// [`NoCapability`] with the first name that is unknown.

@@ -1,14 +1,14 @@
-//! Foreign text in a message.
+//! Quotes untrusted text in messages.
 
 use core::fmt::{self, Write};
 
-/// Longest beginning of a foreign text in a message, characters.
+/// Longest part of an untrusted text in a message, characters.
 pub(super) const SHOWN: usize = 40;
 
 /// Passes a text piece by piece.
 type Text<'t> = &'t mut dyn FnMut(&mut dyn FnMut(&str));
 
-/// Writes the beginning of a text in quotes, with control characters replaced by `?`.
+/// Writes the start of a text in quotes, with control characters replaced by `?`.
 pub(super) fn quoted(out: &mut fmt::Formatter<'_>, text: Text<'_>) -> fmt::Result {
     out.write_str("\"")?;
     let (mut left, mut written) = (SHOWN, Ok(()));
@@ -23,7 +23,7 @@ pub(super) fn quoted(out: &mut fmt::Formatter<'_>, text: Text<'_>) -> fmt::Resul
     out.write_str(if left == 0 { "...\"" } else { "\"" })
 }
 
-/// Writes the words that could have been there.
+/// Writes the accepted words.
 pub(super) fn known(
     out: &mut fmt::Formatter<'_>,
     words: &mut dyn Iterator<Item = &'static str>,

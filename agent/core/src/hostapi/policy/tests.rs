@@ -7,7 +7,7 @@ use std::string::{String, ToString};
 
 const KNOWN: &str = "; known: guestapi, exec, files, mounts, port-forward, metrics, state, templates, network, first-boot, resources, clock";
 
-/// What is said of a file that is not understood.
+/// Returns the message for an invalid file.
 type Faults = std::vec::Vec<String>;
 
 fn of(text: &str, whose: Whose) -> Result<Policy, Faults> {
@@ -27,7 +27,7 @@ fn read(text: &str) -> Result<Features, Faults> {
 }
 
 #[test]
-fn the_list_of_conditions_is_read_beside_the_policy() {
+fn reads_the_list_of_conditions() {
     let read = |file: &str, whose| {
         let mut faults = 0;
         let policy = Policy::from_yaml(file.as_bytes(), whose, true, &mut |_| faults += 1);
@@ -49,7 +49,7 @@ fn the_list_of_conditions_is_read_beside_the_policy() {
 }
 
 #[test]
-fn each_capability_has_a_switch_of_its_own() {
+fn each_capability_has_a_separate_switch() {
     for one in CAPABILITIES {
         assert_eq!(Capability::parse(one.name()), Some(one));
         let (only, without) = (Features::only(one.name()), Features::without(one.name()));
@@ -64,7 +64,7 @@ fn each_capability_has_a_switch_of_its_own() {
 }
 
 #[test]
-fn lists_are_taken_whole_or_not_at_all() {
+fn rejects_lists_with_an_unknown_name() {
     let some = Features::without("exec, files,").unwrap();
     assert_eq!(Policy::from(some).to_string(), "denied: exec files");
     for bad in ["exec files", "Exec", "exec,sftp", "-"] {
@@ -76,7 +76,7 @@ fn lists_are_taken_whole_or_not_at_all() {
 }
 
 #[test]
-fn nothing_gives_back_what_something_else_has_taken() {
+fn nothing_allows_what_another_source_denies() {
     let file = Features::without("exec").unwrap();
     let option = Features::only("exec,state").unwrap();
     let both = file.and(option);
@@ -85,7 +85,7 @@ fn nothing_gives_back_what_something_else_has_taken() {
 }
 
 #[test]
-fn files_mean_what_they_mean_to_incus() {
+fn reads_files_as_incus_does() {
     for all in ["", "# nothing\n", "features:\n", "features: ~"] {
         assert_eq!(read(all), Ok(Features::ALL), "{all}");
     }
@@ -111,7 +111,7 @@ fn files_mean_what_they_mean_to_incus() {
 }
 
 #[test]
-fn all_that_is_wrong_is_named_at_once_up_to_a_limit() {
+fn reports_all_faults_up_to_a_limit() {
     let text = "feature: {exec: true}\nfeatures:\n  exce: true\n  files: 1\n  mounts: [true]\n  \
                 fils: true\n  state: true\n  state: {a: [b]}\nother: [a, {b: c}]\n";
     let expected = [
@@ -133,7 +133,7 @@ fn all_that_is_wrong_is_named_at_once_up_to_a_limit() {
 }
 
 #[test]
-fn a_word_that_is_not_known_or_no_truth_is_named_with_its_line() {
+fn reports_unknown_words_and_non_booleans_with_their_line() {
     for (bad, why) in [
         ("feature: {exec: true}", r#"line 1: unknown key "feature"; known: features"#.into()),
         (
@@ -166,7 +166,7 @@ fn a_word_that_is_not_known_or_no_truth_is_named_with_its_line() {
 }
 
 #[test]
-fn incus_file_allows_what_incus_own_agent_does_not_know_unless_it_says_so() {
+fn incus_file_allows_unknown_capabilities_unless_denied() {
     let of = |text| of(text, Whose::Incus).map(|policy| policy.features);
     let old = "exec,templates,network,first-boot,resources,clock";
     assert_eq!(of("features: {exec: true}"), Ok(Features::only(old).unwrap()));
@@ -190,7 +190,7 @@ fn command(name: &str, user: u32, group: u32) -> exec::Request {
     exec::Request::parse(body.as_bytes(), usize::MAX).unwrap()
 }
 
-/// What is denied of a command, in words; empty if nothing is.
+/// Returns what is denied of a command, in words; empty if nothing is.
 fn denied(text: &str, name: &str, user: u32, group: u32) -> String {
     let policy = of(text, Whose::Mote).unwrap();
     assert!(policy.allows(Capability::Exec) && policy.to_string().ends_with("; limited: exec"));
@@ -275,7 +275,7 @@ fn files_are_limited_to_reading_and_to_directories() {
 }
 
 #[test]
-fn parts_of_what_the_host_adds_are_used_one_by_one_and_disks_only_where_the_file_says_so() {
+fn added_resources_are_used_separately_and_disks_only_on_request() {
     let parts = [Part::Cpus, Part::Memory, Part::Disks];
     let uses = |text: &str| {
         let policy = of(&format!("features: {{{text}}}"), Whose::Mote).unwrap();
@@ -307,7 +307,7 @@ fn parts_of_what_the_host_adds_are_used_one_by_one_and_disks_only_where_the_file
 }
 
 #[test]
-fn a_limit_that_is_not_understood_is_named_with_its_line() {
+fn reports_an_invalid_limit_with_its_line() {
     let text = "features:\n  exec: {user: [1], users: 5, users: [1]}\n  files:\n    read-only: ~\n    \
                 below: [srv, /a/../b, /, \"/a\\n/b\"]\n  port-forward:\n    ports: [0]\n";
     let expected = [
@@ -349,7 +349,7 @@ fn a_limit_that_is_not_understood_is_named_with_its_line() {
 }
 
 #[test]
-fn what_is_limited_is_shown_after_what_is_denied() {
+fn shows_limits_after_denials() {
     let all = "guestapi: true, mounts: true, metrics: true, state: true, templates: true, network: true, \
                first-boot: true, resources: true, clock: true";
     let text = format!(
@@ -363,7 +363,7 @@ fn what_is_limited_is_shown_after_what_is_denied() {
 }
 
 #[test]
-fn limits_of_what_a_program_lacks_are_skipped() {
+fn ignores_limits_of_capabilities_that_are_not_built() {
     let text =
         b"features: {exec: {users: [x], no: {a: [1]}}, files: {read-only: true}, state: true}";
     let policy = Policy::from_yaml(text, Whose::Mote, false, &mut |fault| panic!("{fault}"));
@@ -374,7 +374,7 @@ fn limits_of_what_a_program_lacks_are_skipped() {
 }
 
 #[test]
-fn files_are_handled_as_the_first_user_that_commands_run_as() {
+fn accesses_files_as_the_first_user_of_commands() {
     for (features, ids) in [
         ("files: true", None),
         ("exec: true, files: true", None),

@@ -1,4 +1,4 @@
-//! The whole policy: the allowed capabilities, and what is allowed of four of them.
+//! The policy: the allowed capabilities, and the limits of four of them.
 
 use alloc::string::String;
 use core::fmt;
@@ -8,34 +8,34 @@ use super::{CAPABILITIES, Capability, Features, Part};
 use crate::hostapi::exec;
 use crate::hostapi::port_forward::Target;
 
-/// A limit within a capability. Its number is the letter that its lines begin with in [`Policy`], and its bit: one text
-/// without a list for each kind is less code, and nothing else has to be kept in step.
+/// A limit within a capability. Its number is both its bit and the first letter of its lines in
+/// [`Policy`]: one text needs less code than a list for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// User ids of exec.
+    /// User IDs of exec.
     Users = b'u' as isize,
-    /// Group ids of exec.
+    /// Group IDs of exec.
     Groups = b'g' as isize,
     /// Paths of programs of exec.
     Commands = b'c' as isize,
-    /// Files can only be read.
+    /// Files are read-only.
     ReadOnly = b'r' as isize,
     /// The directories to which files are limited.
     Below = b'b' as isize,
     /// Ports of port-forward.
     Ports = b'p' as isize,
-    /// No limit, but a list of the same file: what is to be seen before the agent says Ready.
+    /// Not a limit, but a list in the same file: the conditions of reporting Ready.
     ReadyWhen = b'w' as isize,
-    /// CPUs that are added are left alone.
+    /// Ignore added CPUs.
     Cpus = b'o' as isize,
-    /// Memory that is added is left alone.
+    /// Ignore added memory.
     Memory = b'm' as isize,
-    /// Disks that become larger are grown: not a limit, since they are left alone unless the file asks for it.
+    /// Grow enlarged disks. Not a limit: the default is to ignore them.
     Disks = b'd' as isize,
 }
 
 impl Limit {
-    /// Each with its name in a file and its capability.
+    /// Each limit with its name in a file and its capability.
     pub(super) const ALL: [(&'static str, Self, Capability); 9] = [
         ("users", Self::Users, Capability::Exec),
         ("groups", Self::Groups, Capability::Exec),
@@ -48,7 +48,7 @@ impl Limit {
         ("disks", Self::Disks, Capability::Resources),
     ];
 
-    /// Its bit in a set of limits.
+    /// Returns its bit in a set of limits.
     pub(super) fn bit(self) -> u32 {
         1 << (self as u32 - 'a' as u32)
     }
@@ -59,9 +59,9 @@ impl Limit {
 pub struct Policy {
     /// The allowed capabilities.
     pub features: Features,
-    /// The limits that are given, a bit for each.
+    /// The limits present, a bit for each.
     given: u32,
-    /// A line for each item of their lists, which begins with the letter of its limit.
+    /// A line for each item of their lists, starting with the letter of its limit.
     items: String,
 }
 
@@ -71,7 +71,7 @@ impl From<Features> for Policy {
     }
 }
 
-/// First and last number of `FIRST-LAST`, or of a single number.
+/// Parses `FIRST-LAST`, or a single number.
 pub(super) fn range(text: &str) -> Option<(u32, u32)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (number(first)?, number(last)?);
@@ -79,19 +79,19 @@ pub(super) fn range(text: &str) -> Option<(u32, u32)> {
 }
 
 fn number(text: &str) -> Option<u32> {
-    // A leading zero means octal to some.
+    // Some read a leading zero as octal.
     match text.as_bytes() {
         [b'0'] | [b'1'..=b'9', ..] => text.parse().ok(),
         _ => None,
     }
 }
 
-/// What is not allowed of an allowed capability.
+/// What exceeds the limits of an allowed capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied<'r> {
-    /// What a user, a group or a port has this number.
+    /// A user, a group or a port, with its number.
     Number(&'static str, u32),
-    /// What a program or an address has this name.
+    /// A program or an address, with its name.
     Name(&'static str, &'r str),
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for Denied<'_> {
     }
 }
 
-/// The items of one limit, of the lines of all.
+/// Iterates over the items of one limit.
 pub(super) struct Items<'p>(pub(super) Limit, pub(super) &'p str);
 
 impl<'p> Iterator for Items<'p> {
@@ -126,13 +126,13 @@ impl<'p> Iterator for Items<'p> {
 }
 
 impl Policy {
-    /// Whether the capability is allowed, as a whole or within limits.
+    /// Returns whether the capability is allowed, as a whole or within limits.
     #[must_use]
     pub fn allows(&self, capability: Capability) -> bool {
         self.features.allows(capability)
     }
 
-    /// Adds a limit. That to no directory is one too, so there is an empty item.
+    /// Adds a limit, with an empty item, so that a limit to no directory counts.
     pub(super) fn limit(&mut self, limit: Limit) {
         self.given |= limit.bit();
         if limit == Limit::Below {
@@ -158,7 +158,7 @@ impl Policy {
         self.items = kept;
     }
 
-    /// The items that a limit allows.
+    /// Returns the items that a limit allows.
     pub(super) fn items(&self, limit: Limit) -> Items<'_> {
         Items(limit, &self.items)
     }
@@ -167,7 +167,7 @@ impl Policy {
         self.given & limit.bit() != 0
     }
 
-    /// Whether the capability is allowed within limits.
+    /// Returns whether the capability has limits.
     #[inline(never)] // its size
     pub(super) fn limits(&self, capability: Capability) -> bool {
         let mut limits = Limit::ALL.iter();
@@ -177,14 +177,14 @@ impl Policy {
             })
     }
 
-    /// Whether a limit allows a number; true if there is no such limit.
+    /// Returns whether a limit allows a number; true if there is no such limit.
     #[inline(never)] // its size
     pub(super) fn takes(&self, limit: Limit, number: u32) -> bool {
         let is_in = |(first, last)| (first..=last).contains(&number);
         !self.has(limit) || self.items(limit).filter_map(range).any(is_in)
     }
 
-    /// Whether what the host adds of this kind is used: room on disks only where the file says so.
+    /// Returns whether to use added resources of this kind; disks only if the file allows it.
     #[must_use]
     pub fn uses(&self, part: Part) -> bool {
         let is_used = match part {
@@ -195,18 +195,19 @@ impl Policy {
         self.allows(Capability::Resources) && is_used
     }
 
-    /// Whether files can only be read.
+    /// Returns whether files are read-only.
     #[must_use]
     pub fn read_only(&self) -> bool {
         self.has(Limit::ReadOnly)
     }
 
-    /// The directories to which files are limited, after an empty text; nothing if they are not.
+    /// Returns the directories to which files are limited, preceded by an empty text; nothing if
+    /// there is no limit.
     pub fn below(&self) -> impl Iterator<Item = &str> {
         self.items(Limit::Below)
     }
 
-    /// What is to be seen before the agent says Ready by itself; nothing if it does not.
+    /// Returns the conditions for reporting Ready; nothing if mote does not report it by itself.
     pub fn ready_when(&self) -> impl Iterator<Item = &str> {
         self.items(Limit::ReadyWhen)
     }
@@ -216,9 +217,9 @@ impl Policy {
         self.items.push_str(&other.items);
     }
 
-    /// The user and the group with whose rights files are handled; `None` for root. Where commands run as some users
-    /// alone, files that can be written are handled as the first of these, and of the groups: with root's rights and one
-    /// of these users the host would be root.
+    /// Returns the user and group with whose rights files are accessed; `None` for root. If
+    /// commands run only as certain users, writable files are accessed as the first of these users
+    /// and groups: with root's rights, the host could become root.
     #[must_use]
     pub fn files_as(&self) -> Option<[&str; 2]> {
         if self.read_only() || !self.allows(Capability::Exec) || self.takes(Limit::Users, 0) {
@@ -227,29 +228,29 @@ impl Policy {
         Some([self.first(Limit::Users)?, self.first(self.groups())?])
     }
 
-    /// The first number that a limit allows.
+    /// Returns the first number that a limit allows.
     #[inline(never)] // its size
     fn first(&self, limit: Limit) -> Option<&str> {
         self.items(limit).next()?.split('-').next()
     }
 
-    /// The limit by which groups are allowed. Without groups of their own those of users count, or group 0 would be a
-    /// way round them.
+    /// Returns the limit that applies to groups. Without one for groups, that of users applies,
+    /// because group 0 would bypass it.
     fn groups(&self) -> Limit {
         if self.has(Limit::Groups) { Limit::Groups } else { Limit::Users }
     }
 
-    /// Whether only some commands are allowed.
+    /// Returns whether only some commands are allowed.
     #[must_use]
     pub fn lists_commands(&self) -> bool {
         self.has(Limit::Commands)
     }
 
-    /// Checks user, group and program of a command. A program is allowed by the path that the policy has, and by
-    /// no other name: what a name without a slash means is up to the request's `PATH`.
+    /// Checks user, group and program of a command. A program is allowed only by the path in the
+    /// policy: the request's `PATH` decides what a name without a slash means.
     ///
     /// # Errors
-    /// The first that is not allowed.
+    /// The first denied one.
     pub fn check_exec<'r>(&self, request: &'r exec::Request) -> Result<(), Denied<'r>> {
         let (user, group, name) = (request.user, request.group, request.name());
         if !self.takes(Limit::Users, user) {
@@ -264,11 +265,11 @@ impl Policy {
         Ok(())
     }
 
-    /// Checks a connection: where ports are listed, these ports of the guest itself are allowed, and not those of
-    /// machines that it can reach.
+    /// Checks a connection. If ports are limited, allows only these ports of the guest itself, not
+    /// those of other machines.
     ///
     /// # Errors
-    /// What is not allowed.
+    /// What is denied.
     pub fn check_port<'r>(&self, target: &'r Target) -> Result<(), Denied<'r>> {
         if !self.has(Limit::Ports) {
             return Ok(());
@@ -285,7 +286,7 @@ impl Policy {
     }
 }
 
-/// The denied and the limited capabilities.
+/// Writes the denied and the limited capabilities.
 impl fmt::Display for Policy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut denied, mut limited) = (String::new(), String::new());
