@@ -96,7 +96,7 @@ fn slug(heading: &str) -> String {
 }
 
 #[test]
-fn citations_and_links_lead_somewhere() {
+fn citations_and_links_are_valid() {
     let sources = tracked();
     let (headings, mut troubles) = headings(&sources);
     let mut count = 0;
@@ -120,7 +120,7 @@ fn citations_and_links_lead_somewhere() {
 }
 
 #[test]
-fn a_wrong_citation_and_a_dead_link_are_found() {
+fn finds_invalid_citations_and_dead_links() {
     let text = "# 4.1 x\n## 4.1 y\n[1](ready.md) [2](no.md) [3](#no)\n```\n# 7\n[4](no.md)\n```\n";
     let page = Path::new("docs/protocol/README.md");
     let (known, twice) = headings(&[(page.to_owned(), text.to_owned())].into());

@@ -59,7 +59,7 @@ fn a_host_that_gives_no_tickets_is_not_waited_for() {
 }
 
 #[test]
-fn guests_who_come_while_it_is_busy_are_kept() {
+fn keeps_connections_that_arrive_while_it_is_busy() {
     const GUESTS: usize = 300;
     let pair = Pair::start("lxd", &[]);
     kill(Signal::STOP, pair.agent.0.id());

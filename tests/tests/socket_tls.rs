@@ -291,7 +291,7 @@ fn the_agents_own_key_may_be_sec1_or_pkcs8_of_either_curve() {
 }
 
 #[test]
-fn who_shows_server_crt_without_owning_its_key_is_refused() {
+fn refuses_server_crt_without_its_key() {
     // Where the private number stands in SEC1, which OpenSSL does not compare with the rest.
     for (kind, number) in [(P384, 8..56), (P256, 7..39)] {
         let mut meeting = Meeting::between(P384, kind);
@@ -314,7 +314,7 @@ fn who_shows_server_crt_without_owning_its_key_is_refused() {
 }
 
 #[test]
-fn a_handshake_with_the_host_that_fails_is_told_in_words() {
+fn logs_a_failed_handshake_with_the_host() {
     let told = "TLS with the host failed: its certificate is not the expected one";
     let mut meeting = Meeting::between(P384, P384);
     meeting.make(P384, "other");
@@ -331,7 +331,7 @@ fn a_handshake_with_the_host_that_fails_is_told_in_words() {
 }
 
 #[test]
-fn a_caller_with_another_certificate_is_told_of_once_however_often_it_calls() {
+fn logs_a_caller_with_another_certificate_once() {
     const LINE: &str = "refused a caller whose certificate is not server.crt";
     let mut meeting = Meeting::between(P384, P384);
     meeting.start();

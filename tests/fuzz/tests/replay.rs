@@ -23,7 +23,7 @@ fn replay(target: &str) {
 }
 
 #[test]
-fn all_kept_inputs_are_survived() {
+fn survives_all_kept_inputs() {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let work = || {
         while let Some(target) =

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_reads_from_a_program_for_ever() {
+    fn ends_a_program_that_never_ends() {
         let mut cat = Command::new("cat");
         cat.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut cat = start(&mut cat, Duration::from_millis(50)).expect("cat");

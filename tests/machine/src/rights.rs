@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_private_is_or_what_is_missing_is_said() {
+    fn makes_namespaces_or_reports_what_is_missing() {
         for what in [Private::Mounts, Private::Network, Private::Processes] {
             match private(what) {
                 Ok(way) => {
@@ -119,8 +119,8 @@ mod tests {
 
     /// As in many a chroot: its root is not a mount point, so unshare(1) cannot change how mounts propagate.
     #[test]
-    fn in_a_root_that_is_no_mount_point_a_test_is_skipped() {
-        const TEST: &str = "rights::tests::in_a_root_that_is_no_mount_point_a_test_is_skipped";
+    fn skips_a_test_if_the_root_is_not_a_mount_point() {
+        const TEST: &str = "rights::tests::skips_a_test_if_the_root_is_not_a_mount_point";
         const AGAIN: &str = "MOTE_NO_MOUNT_POINT";
         if std::env::var_os(AGAIN).is_some() {
             assert!(!in_private(Private::Mounts, TEST));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_as_long_as_the_machine_is_slow() {
+    fn scales_time_limits_with_the_slowdown() {
         assert!(patient(Duration::from_secs(3)) >= Duration::from_secs(3));
         see(4.0);
         assert!(patient(Duration::from_secs(3)) >= Duration::from_secs(12));

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_incus_goes_by_the_last_line_but_one() {
+    fn newer_incus_reads_the_last_line_but_one() {
         for (text, line) in [("A\n", "A"), ("A\nB\n", "A"), ("A\nB\nC\nhalf", "B")] {
             let mut ring = Ring::new(Reader::Incus);
             ring.write(text.as_bytes());

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_none() {
+    fn ignores_an_incomplete_line() {
         assert_eq!(Line::parse(r#"{"end": "exec.uname", "se"#), None);
         assert_eq!(Line::parse(r#"{"end": "exec.uname"}"#), None);
         assert_eq!(Line::parse(""), None);

@@ -209,7 +209,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_ratio_that_fell_is_said_and_a_missing_one_too() {
+    fn reports_smaller_and_missing_ratios() {
         let recorded = book();
         assert_eq!(book().below(0.6, &recorded), Vec::<String>::new());
         let mut now = book();

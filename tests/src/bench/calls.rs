@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_client_says_is_read_by_its_names() {
+    fn reads_the_clients_values_by_name() {
         let said = Said("answered=20 failed=1 seconds=0.500000 p50=1500 p99=2000 why=x\n".into());
         assert_eq!(format!("{} {}", said.rate(), said.quantile("p50")), "40 1.5");
         assert_eq!(format!("{}", said.get("failed")), "1");

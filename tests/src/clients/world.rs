@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_this_machine_has_not_is_named() {
+    fn reports_a_client_that_is_not_installed() {
         let client = Client { needs: &["sh", "no-such-program"], ..CLIENTS[0] };
         let client = Client { program: &["bash", "a script"], place: Place::Host, ..client };
         assert_eq!(missing(&client).as_deref(), Some("there is no no-such-program"));

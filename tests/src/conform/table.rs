@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_go_agent_that_is_late_is_not_known_and_mote_has_failed() {
+    fn a_late_go_agent_is_unknown_and_a_late_mote_fails() {
         let row = |claim| Check::new("Group", "P§1", claim, |_| Ok(()));
         let checks =
             [row("nothing is late"), row("`boot_time_seconds` and `time_seconds` are there")];

@@ -32,7 +32,7 @@ fn arrive(boot: &Boot) {
 }
 
 #[test]
-fn it_waits_for_the_hosts_files_and_says_so_to_everybody() {
+fn waits_for_the_hosts_files_and_reports_it_everywhere() {
     let boot = Boot::new("lxd");
     whole(&boot);
     let agent = started_early(&boot, &[]);
@@ -65,7 +65,7 @@ fn it_waits_for_the_hosts_files_and_says_so_to_everybody() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_told_at_once() {
+fn without_waiting_reports_missing_files_immediately() {
     let boot = Boot::new("lxd");
     let mut agent = started_early(&boot, &["--no-wait"]);
     let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().unwrap());
@@ -74,7 +74,7 @@ fn who_does_not_want_to_wait_is_told_at_once() {
 }
 
 #[test]
-fn all_that_is_missing_is_told_while_one_thing_is_waited_for() {
+fn reports_everything_missing_while_it_waits() {
     let boot = Boot::new("lxd");
     whole(&boot);
     boot.put("sys/class/virtio-ports/vport0p1/name", "org.qemu.guest_agent.0\n");
@@ -85,7 +85,7 @@ fn all_that_is_missing_is_told_while_one_thing_is_waited_for() {
 
 /// udev names a port after the agent has found it, and the one beside it.
 #[test]
-fn a_port_is_told_once_whoever_names_it() {
+fn reports_a_port_once_however_it_is_named() {
     let boot = Boot::new("lxd");
     whole(&boot);
     let _agent = started_early(&boot, &[]);
@@ -99,7 +99,7 @@ fn a_port_is_told_once_whoever_names_it() {
 }
 
 #[test]
-fn it_ends_while_it_waits() {
+fn ends_on_sigterm_while_it_waits() {
     let boot = Boot::new("lxd");
     let mut agent = started_early(&boot, &[]);
     boot.logged("waiting for the config files");
@@ -108,7 +108,7 @@ fn it_ends_while_it_waits() {
 
 /// systemd kills a unit that does not get ready in 90 s, and starts nothing that comes after it.
 #[test]
-fn a_service_manager_is_told_ready_while_it_waits_and_that_it_lives() {
+fn notifies_the_service_manager_while_it_waits() {
     let boot = Boot::new("lxd");
     let socket = UnixDatagram::bind(boot.scratch.0.join("notify")).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
@@ -139,7 +139,7 @@ fn a_service_manager_is_told_ready_while_it_waits_and_that_it_lives() {
 }
 
 #[test]
-fn a_port_that_comes_later_is_told_used_and_no_longer_the_last_error() {
+fn a_late_port_is_logged_used_and_clears_the_last_error() {
     let boot = Boot::new("lxd");
     whole(&boot);
     fs::remove_file(boot.root("dev/vport0p1")).unwrap();
@@ -241,7 +241,7 @@ fn one_that_still_waits_comes_after_run_too() {
 }
 
 #[test]
-fn a_misspelt_port_beside_the_old_one_is_told() {
+fn reports_a_misspelt_port_next_to_the_old_one() {
     let boot = Boot::new("lxd");
     whole(&boot);
     boot.put("sys/class/virtio-ports/vport0p1/name", "org.linuxcontainers.lxd\n");
@@ -257,7 +257,7 @@ fn a_misspelt_port_beside_the_old_one_is_told() {
 }
 
 #[test]
-fn a_killed_agent_is_connected_to_nobody() {
+fn reports_a_killed_agent_as_not_connected() {
     let boot = Boot::new("lxd");
     let mut agent = boot.start(&[]);
     boot.serves();
@@ -275,8 +275,8 @@ fn a_killed_agent_is_connected_to_nobody() {
 }
 
 #[test]
-fn a_full_run_makes_nothing_wrong_and_is_told_once() {
-    if !in_private_mounts("early::a_full_run_makes_nothing_wrong_and_is_told_once") {
+fn a_full_run_is_harmless_and_reported_once() {
+    if !in_private_mounts("early::a_full_run_is_harmless_and_reported_once") {
         return;
     }
     let boot = Boot::new("lxd");

@@ -68,7 +68,7 @@ fn an_error_of_the_host_is_forgotten_once_it_is_there() {
 }
 
 #[test]
-fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
+fn a_killed_agent_remembers_its_host() {
     let mut boot = Boot::new("lxd");
     let mut agent = boot.start(&[]);
     boot.logged(" CONNECTED");
@@ -94,7 +94,7 @@ fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
 /// As after the restore of a snapshot: bytes are there, and the kernel does not say so. They are read when the state's
 /// interval is over, which is the core's (`status/tests`).
 #[test]
-fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
+fn reads_a_port_whose_wake_ups_are_lost() {
     for (fault, state) in [
         (["slow", "9000"], " (from CONNECT)\n"),
         (["none", "0"], " CONNECTED"),
@@ -124,7 +124,7 @@ fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
 }
 
 #[test]
-fn what_the_host_says_steers_no_terminal() {
+fn host_text_cannot_control_a_terminal() {
     const EVIL: &str = "a\x1b[2Jb\u{9b}c\nd";
     let boot = Boot::new("lxd");
     boot.host.ok(&["set", NAME, &format!("user.evil={EVIL}")]);

@@ -45,7 +45,7 @@ fn host(boot: &Boot) -> Way {
 }
 
 #[test]
-fn code_in_an_agent_in_its_sandbox_can_do_what_the_page_says_and_no_more() {
+fn code_injected_into_a_sandboxed_agent_can_do_only_what_the_page_says() {
     if !by_root() {
         return;
     }
@@ -74,7 +74,7 @@ fn code_in_an_agent_in_its_sandbox_can_do_what_the_page_says_and_no_more() {
 
 /// Else a test that finds all refused would say nothing.
 #[test]
-fn out_of_it_such_code_can_do_what_root_can() {
+fn code_injected_into_an_unsandboxed_agent_can_do_what_root_can() {
     if !by_root() {
         return;
     }

@@ -96,8 +96,8 @@ fn the_agents_program_as_a_listed_command_gives_the_host_nothing_of_roots() {
 }
 
 #[test]
-fn sysvinits_keeper_starts_an_agent_whoever_has_it_restarted() {
-    let test = "limits::sysvinits_keeper_starts_an_agent_whoever_has_it_restarted";
+fn sysvinits_keeper_restarts_the_agent() {
+    let test = "limits::sysvinits_keeper_restarts_the_agent";
     if !is_root() || !in_private_mounts(test) {
         return;
     }
@@ -115,7 +115,7 @@ fn sysvinits_keeper_starts_an_agent_whoever_has_it_restarted() {
 }
 
 #[test]
-fn ports_that_are_listed_are_those_of_the_guest() {
+fn allows_only_the_listed_ports_of_the_guest() {
     let open = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = open.local_addr().unwrap().port();
     let (boot, _agent) = under("incus", &format!("port-forward: {{ports: [{port}, 1-9]}}"));
@@ -238,7 +238,7 @@ fn forwarded(client: &Client) -> (Wire, TcpStream) {
 }
 
 #[test]
-fn what_was_allowed_ends_with_the_policy_but_for_commands_that_run() {
+fn a_new_policy_ends_everything_but_running_commands() {
     let boot = Boot::new("incus");
     let agent = boot.start(&[]);
     boot.logged(" CONNECTED");

@@ -12,7 +12,7 @@ use mote_tests::{Process, agent, proc, wait};
 use super::world::{Boot, LIMIT, in_private_mounts, mount, terminate, whole};
 
 #[test]
-fn without_a_port_nobody_is_waited_for_at_the_end() {
+fn ends_immediately_without_a_port() {
     let boot = Boot::new("lxd");
     let mut agent = boot.start(&[]);
     boot.serves();
@@ -22,7 +22,7 @@ fn without_a_port_nobody_is_waited_for_at_the_end() {
 }
 
 #[test]
-fn a_missing_run_is_made_for_all_to_read() {
+fn creates_a_missing_run_readable_for_all() {
     let boot = Boot::new("lxd");
     let _agent = boot.start(&[]);
     boot.serves();
@@ -33,8 +33,8 @@ fn a_missing_run_is_made_for_all_to_read() {
 }
 
 #[test]
-fn a_read_only_run_is_said_and_survived() {
-    if !in_private_mounts("local::a_read_only_run_is_said_and_survived") {
+fn reports_and_survives_a_read_only_run() {
+    if !in_private_mounts("local::reports_and_survives_a_read_only_run") {
         return;
     }
     let boot = Boot::new("lxd");
@@ -57,8 +57,8 @@ fn a_read_only_run_is_said_and_survived() {
 }
 
 #[test]
-fn closed_descriptors_and_no_dev_null_are_survived() {
-    if !in_private_mounts("local::closed_descriptors_and_no_dev_null_are_survived") {
+fn survives_closed_descriptors_and_a_missing_dev_null() {
+    if !in_private_mounts("local::survives_closed_descriptors_and_a_missing_dev_null") {
         return;
     }
     let boot = Boot::new("lxd");
@@ -81,10 +81,10 @@ fn closed_descriptors_and_no_dev_null_are_survived() {
 
 /// Commands run; what takes this program again, or reads `/proc`, says what is missing.
 #[test]
-fn without_proc_it_is_said_to_everybody() {
+fn reports_a_missing_proc_everywhere() {
     const WHY: &str =
         "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
-    if !in_private_mounts("local::without_proc_it_is_said_to_everybody") {
+    if !in_private_mounts("local::reports_a_missing_proc_everywhere") {
         return;
     }
     let boot = Boot::new("lxd");
@@ -116,7 +116,7 @@ fn without_proc_it_is_said_to_everybody() {
 }
 
 #[test]
-fn a_port_without_an_end_costs_little_and_is_named() {
+fn reports_an_endless_port_at_little_cost() {
     let boot = Boot::new("lxd");
     let path = boot.scratch.0.join("port");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());

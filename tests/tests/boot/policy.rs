@@ -111,7 +111,7 @@ fn check_warns_of_each_combination_as_the_table_says() {
 }
 
 #[test]
-fn check_tells_what_would_be_done_and_does_nothing() {
+fn check_reports_actions_without_doing_them() {
     let boot = Boot::new("incus");
     boot.share("files/metadata.yaml", "templates: {/etc/x: {template: x}, /etc/y: {template: y}}");
     boot.share("files/x.out", "x");
@@ -164,7 +164,7 @@ fn without_vsock_a_denied_state_does_not_go_through_the_port_either() {
 }
 
 #[test]
-fn without_vsock_who_asks_in_the_guest_reads_that_there_is_none() {
+fn devlxd_reports_a_missing_vsock() {
     let boot = Boot::new("incus");
     whole(&boot);
     boot.put("sys/class/virtio-ports/vport0p1/name", "org.linuxcontainers.incus\n");

@@ -49,7 +49,7 @@ fn installed(boot: &Boot, args: &[&str]) -> Command {
 }
 
 #[test]
-fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
+fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     let boot = Boot::new("lxd");
     let mut port = Terminal::open(80, 24);
     let args = ["--port", &port.path(), "--interval-connected", "500"];
@@ -154,7 +154,7 @@ fn a_new_start_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
 }
 
 #[test]
-fn a_hang_up_while_the_agent_waits_is_a_start_too() {
+fn sighup_restarts_a_waiting_agent() {
     let boot = Boot::new("lxd");
     let away = boot.scratch.0.join("away");
     fs::rename(&boot.host.share, &away).unwrap();

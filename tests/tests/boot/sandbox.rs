@@ -176,7 +176,7 @@ fn leaves_it_to_the_next(boot: &Boot, mut agent: Process, options: &[&str], why:
 }
 
 #[test]
-fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
+fn a_replugged_port_ends_the_sandboxed_agent() {
     if !by_root() {
         return;
     }
@@ -192,7 +192,7 @@ fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
 }
 
 #[test]
-fn a_hang_up_ends_an_agent_in_its_sandbox_for_its_service_to_start_it() {
+fn sighup_ends_a_sandboxed_agent_for_its_service_to_restart() {
     if !by_root() {
         return;
     }

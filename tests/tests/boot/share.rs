@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::world::{Boot, LIMIT, NOBODY, fifo, terminate};
 
 #[test]
-fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
+fn applies_templates_and_hostname_before_serving() {
     for flavour in ["lxd", "lxd-5.0", "incus"] {
         let boot = Boot::new(flavour);
         boot.put("proc/sys/kernel/hostname", "old\n");
@@ -49,7 +49,7 @@ fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
 }
 
 #[test]
-fn no_link_of_a_users_leads_a_template_to_another_file() {
+fn templates_do_not_follow_a_users_links() {
     if !by_root() {
         return;
     }
@@ -115,7 +115,7 @@ fn on_disk(boot: &Boot) -> bool {
 }
 
 #[test]
-fn a_new_seed_for_cloud_init_asks_for_one_reboot_and_nothing_is_announced_meanwhile() {
+fn a_new_cloud_init_seed_reboots_once_before_any_announcement() {
     let boot = Boot::new("lxd");
     let keeps = on_disk(&boot);
     boot.put("run/cloud-init/result.json", "{}");
@@ -152,7 +152,7 @@ fn a_new_seed_for_cloud_init_asks_for_one_reboot_and_nothing_is_announced_meanwh
 }
 
 #[test]
-fn shares_are_tried_and_what_fails_holds_nothing_up_for_long() {
+fn a_failed_share_delays_the_start_only_briefly() {
     let boot = Boot::new("lxd");
     boot.share(
         "agent-mounts.json",
@@ -214,7 +214,7 @@ fn a_device_that_cannot_be_mounted_is_an_error_for_lxds_host_alone() {
 }
 
 #[test]
-fn a_mount_that_hangs_for_ever_is_killed_and_keeps_nobody_waiting_longer() {
+fn kills_a_mount_that_hangs() {
     let boot = Boot::new("lxd");
     let entry = r#"[{"source":"t","target":"/mnt/a","fstype":"virtiofs","options":null}]"#;
     boot.share("agent-mounts.json", entry);
@@ -242,7 +242,7 @@ fn a_mount_that_hangs_for_ever_is_killed_and_keeps_nobody_waiting_longer() {
 }
 
 #[test]
-fn device_events_by_the_hundred_are_answered_and_only_so_many_are_kept() {
+fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     const EVENTS: usize = 120;
     let boot = Boot::new("lxd");
     fs::create_dir_all(boot.root("proc/self")).unwrap();

@@ -18,7 +18,7 @@ use crate::stuck::fuse::Fuse;
 use crate::world::{Boot, LIMIT, NOBODY, connected, fifo, in_private_mounts, terminate};
 
 /// The test that a keeper of a lock runs.
-const KEEPER: &str = "strangers::locks_without_number_hold_no_start_up";
+const KEEPER: &str = "strangers::starts_quickly_next_to_many_locks";
 /// A user with no rights but those that his own namespaces give him.
 const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Urm";
 /// Root of a container: namespaces, but not of users.
@@ -132,14 +132,14 @@ fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
 }
 
 #[test]
-fn a_user_with_a_run_of_his_own_is_no_agent() {
+fn a_user_with_a_private_run_is_not_an_agent() {
     let Some(boot) = guest() else { return };
     let mut impostors = [impostor(&boot, USER, "sleep 1000"), impostor(&boot, USER, &liar(&boot))];
     starts_beside(&boot, &mut impostors);
 }
 
 #[test]
-fn roots_agent_in_a_container_is_another_guests() {
+fn ignores_roots_agent_in_a_container() {
     let Some(boot) = guest() else { return };
     // A true one, which still waits for its files.
     let program = format!(
@@ -155,7 +155,7 @@ fn roots_agent_in_a_container_is_another_guests() {
 }
 
 #[test]
-fn a_users_file_in_a_program_that_runs_as_root_is_no_agents_lock() {
+fn ignores_a_users_file_in_a_program_of_root() {
     let Some(boot) = guest() else { return };
     let lock = boot.root("run/mote/lock");
     let user = apart(&boot, USER, &format!(">{} && exec sleep 1000", lock.display()), "");
@@ -170,8 +170,8 @@ fn a_users_file_in_a_program_that_runs_as_root_is_no_agents_lock() {
 }
 
 #[test]
-fn nothing_of_a_strangers_is_opened_copied_or_closed() {
-    const TEST: &str = "strangers::nothing_of_a_strangers_is_opened_copied_or_closed";
+fn does_not_open_copy_or_close_an_impostors_files() {
+    const TEST: &str = "strangers::does_not_open_copy_or_close_an_impostors_files";
     if !is_root() || !Path::new("/dev/fuse").exists() {
         skipped("root and /dev/fuse");
         return;
@@ -201,7 +201,7 @@ fn nothing_of_a_strangers_is_opened_copied_or_closed() {
 }
 
 #[test]
-fn a_process_that_has_an_agents_number_is_not_signalled() {
+fn does_not_signal_a_process_that_reuses_the_agents_pid() {
     let Some(boot) = guest() else { return };
     // The status file's agent is gone, and this has its number, and its words.
     let words = format!("exec {}", liar(&boot));
@@ -228,7 +228,7 @@ const LOCKS: usize = 40_000;
 const FLOODERS: usize = 8;
 
 #[test]
-fn locks_without_number_hold_no_start_up() {
+fn starts_quickly_next_to_many_locks() {
     if let Some(lock) = std::env::var_os("MOTE_LOCK") {
         keep(Path::new(&lock));
     }

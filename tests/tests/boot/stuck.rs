@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use crate::world::{Boot, LIMIT, terminate};
 
 #[test]
-fn a_closed_output_is_an_exit_code() {
+fn a_closed_output_changes_the_exit_code() {
     let boot = Boot::new("lxd");
     for args in [&["--help"][..], &["--version"], &["--check"], &["status"]] {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -33,7 +33,7 @@ fn a_closed_output_is_an_exit_code() {
 }
 
 #[test]
-fn an_error_output_that_nobody_reads_stops_nothing_and_is_written_later() {
+fn an_unread_stderr_blocks_nothing_and_is_written_later() {
     let boot = Boot::new("lxd");
     let (mut reader, writer) = full_pipe(&boot.scratch.0.join("stderr"));
     let mut agent = Process::start(boot.command(&[]).stderr(writer));
@@ -53,7 +53,7 @@ fn an_error_output_that_nobody_reads_stops_nothing_and_is_written_later() {
 }
 
 #[test]
-fn a_terminal_that_is_stopped_stops_nothing() {
+fn a_stopped_terminal_blocks_nothing() {
     let boot = Boot::new("lxd");
     // script(1) gives the agent a terminal; nobody reads what script prints, so the terminal fills.
     let (_reader, writer) = full_pipe(&boot.scratch.0.join("stdout"));
@@ -74,7 +74,7 @@ fn a_terminal_that_is_stopped_stops_nothing() {
 }
 
 #[test]
-fn a_port_that_is_no_port_stops_nothing_and_ends_with_the_agent() {
+fn an_invalid_port_blocks_nothing() {
     let boot = Boot::new("lxd");
     let path = |name: &str| boot.scratch.0.join(name);
     let (_reader, _writer) = full_pipe(&path("fifo"));
@@ -103,7 +103,7 @@ fn a_port_that_is_no_port_stops_nothing_and_ends_with_the_agent() {
 }
 
 #[test]
-fn a_port_that_never_stops_talking_keeps_nobody_else_waiting() {
+fn an_endlessly_sending_port_delays_no_client() {
     let boot = Boot::new("lxd");
     let path = boot.scratch.0.join("port");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());

@@ -44,7 +44,7 @@ fn left() -> Scratch {
 }
 
 #[test]
-fn one_that_was_left_in_the_image_is_named_and_does_not_get_in_the_way() {
+fn reports_a_remaining_go_agent_and_works_next_to_it() {
     let files = left();
     let plan = Plan { incus: true, add: Some(&files.0), ..Plan::default() };
     let mut world = World::boot("systemd", "bookworm", &plan);

@@ -81,9 +81,8 @@ fn swap(outside: &Path, by_link: bool, is_over: &AtomicBool) {
 }
 
 #[test]
-fn a_directory_above_that_its_owner_swaps_meanwhile_leads_to_no_other_file_system() {
-    if !has_disks("a_directory_above_that_its_owner_swaps_meanwhile_leads_to_no_other_file_system")
-    {
+fn a_swapped_parent_directory_leads_to_no_other_file_system() {
+    if !has_disks("a_swapped_parent_directory_leads_to_no_other_file_system") {
         return;
     }
     let scratch = Scratch::new();
@@ -246,8 +245,8 @@ fn a_file_system_that_is_larger_than_its_disk_is_not_made_smaller() {
 }
 
 #[test]
-fn a_disk_that_is_none_or_has_nothing_that_grows_is_told() {
-    if !has_disks("a_disk_that_is_none_or_has_nothing_that_grows_is_told") {
+fn reports_what_cannot_grow() {
+    if !has_disks("reports_what_cannot_grow") {
         return;
     }
     let scratch = Scratch::new();
@@ -345,8 +344,8 @@ fn a_file_system_that_cannot_be_reached_is_left_with_its_partition() {
 }
 
 #[test]
-fn several_at_once_grow_it_once() {
-    if !has_disks("several_at_once_grow_it_once") {
+fn concurrent_workers_grow_a_disk_once() {
+    if !has_disks("concurrent_workers_grow_a_disk_once") {
         return;
     }
     let scratch = Scratch::new();

@@ -8,7 +8,7 @@ use mote_tests::world::World;
 use mote_tests::{Scratch, put};
 
 #[test]
-fn all_of_it_works_with_this_kernel() {
+fn everything_works_with_this_kernel() {
     let from = std::env::var("MOTE_KERNEL").expect("MOTE_KERNEL: scripts/test kernels sets it");
     let shared = Scratch::new();
     put(shared.0.join("file"), "shared\n");

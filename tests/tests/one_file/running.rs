@@ -6,7 +6,7 @@ use crate::world::{END, World};
 
 /// The line of a program that was started, is not there, or ended: the console has it.
 #[test]
-fn the_command_lines_programs_are_started_and_again_if_told_so() {
+fn starts_and_restarts_the_command_lines_programs() {
     let words = "mote.run=\"/init --version\" mote.run='/bin/nope' mote.rum=/x";
     let world = World::connected("plain", words);
     // There is no shell; the one file is a program like any other.
@@ -25,7 +25,7 @@ fn the_command_lines_programs_are_started_and_again_if_told_so() {
 }
 
 #[test]
-fn what_ends_is_started_again_later_and_later() {
+fn restarts_programs_with_growing_delays() {
     let world = World::boot("plain", "mote.respawn mote.run=\"/init --version\"");
     let console = world.console("/init: ended with exit code 0; again in 0.8 s", 1);
     for pause in ["0.1", "0.2", "0.4"] {

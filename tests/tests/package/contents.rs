@@ -162,7 +162,7 @@ fn the_debian_package_takes_the_place_of_the_go_agents() {
 }
 
 #[test]
-fn lintian_has_nothing_to_say() {
+fn lintian_reports_nothing() {
     let ours = [(&PACKAGES.first, "mote-agent_"), (&PACKAGES.first, "mote-host_")];
     let others = PACKAGES.others.iter().map(|[made, _]| (made, "mote-agent_"));
     for (directory, begin) in ours.into_iter().chain(others) {
@@ -227,7 +227,7 @@ fn the_agent_of_each_package_is_that_of_the_build() {
 }
 
 #[test]
-fn a_package_of_another_version_has_a_program_that_says_so() {
+fn the_programs_version_is_that_of_the_package() {
     let scratch = mote_tests::Scratch::new();
     run(Command::new("dpkg-deb").arg("-x").arg(newer()).arg(&scratch.0));
     let said = run(Command::new(scratch.0.join("usr/sbin/mote-agent")).arg("--version"));

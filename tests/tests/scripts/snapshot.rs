@@ -67,7 +67,7 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
 const SPEAKS: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\nread -r word && echo \"read $word\" >>\"$HOME/asked\"\n[ \"$1\" != exec ] || echo said || exit 1\n[[ ! -e $HOME/lost || $* != *freeze* ]] || exit 1\n";
 
 #[test]
-fn neither_a_pipe_nor_output_that_nobody_takes_nor_a_lost_connection_leaves_a_guest_frozen() {
+fn a_pipe_an_unread_output_or_a_lost_connection_leaves_no_guest_frozen() {
     let machine = Machine::new(&[("incus", SPEAKS)]);
     let whole = "incus exec vm1 -- mote-agent freeze --for 60s\nincus snapshot create vm1\nincus exec vm1 -- mote-agent thaw\n";
     let snapshot = "/bin/sh image/packages/mote-snapshot vm1";
@@ -101,7 +101,7 @@ fn a_project_is_that_of_what_is_frozen_too() {
 const HOSTILE: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[ \"$1\" = exec ] || exit 0\nsaid='a\\033]0;x\\007\\302\\233b\\r'\nprintf \"$said\"\nprintf \"$said\" >&2\n[ -e \"$HOME/floods\" ] || exit 0\nwhile :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy >&2; echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done\n";
 
 #[test]
-fn what_a_guest_says_is_bounded_and_steers_no_terminal() {
+fn guest_output_is_bounded_and_cannot_control_a_terminal() {
     let machine = Machine::new(&[("incus", HOSTILE)]);
     for floods in [false, true] {
         if floods {
@@ -117,7 +117,7 @@ fn what_a_guest_says_is_bounded_and_steers_no_terminal() {
 }
 
 #[test]
-fn a_guest_that_does_not_answer_is_not_waited_for() {
+fn gives_up_a_guest_that_does_not_answer() {
     let hangs =
         "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[[ $* != *thaw* ]] || sleep 1000\n";
     // It records the limit, but the test waits only 1 s.
@@ -134,7 +134,7 @@ fn a_guest_that_does_not_answer_is_not_waited_for() {
 }
 
 #[test]
-fn a_volumes_name_is_no_pattern() {
+fn does_not_use_a_volumes_name_as_a_pattern() {
     let machine = Machine::new(&BOTH);
     let (code, text) = asked(&machine, "--volume 'image/*' vm1 s1");
     assert_eq!(code, Some(0));

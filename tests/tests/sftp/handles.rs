@@ -87,7 +87,7 @@ fn at_the_limit_a_request_fails_and_the_session_goes_on() {
 }
 
 #[test]
-fn why_there_is_no_handle_is_told() {
+fn reports_why_there_is_no_handle() {
     let (scratch, mut session) = limited(20, 20);
     fs::write(scratch.0.join("f"), "").unwrap();
     for _ in 0..told(&mut session) {
@@ -99,7 +99,7 @@ fn why_there_is_no_handle_is_told() {
 }
 
 #[test]
-fn a_closed_handle_is_dead() {
+fn rejects_a_closed_handle() {
     let (scratch, mut session) = session();
     fs::write(scratch.0.join("f"), "x").unwrap();
     let mut handles: Vec<_> = (0..127).map(|_| session.open(b"f", open::READ)).collect();

@@ -21,7 +21,7 @@ fn end(mut session: Session) -> Option<i32> {
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_opened_and_hangs_nothing() {
+fn does_not_open_irregular_files() {
     let (scratch, mut session) = session();
     let fifo = scratch.0.join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -51,7 +51,7 @@ fn what_is_no_regular_file_is_not_opened_and_hangs_nothing() {
 }
 
 #[test]
-fn a_malformed_request_is_told_and_the_next_one_served() {
+fn rejects_a_malformed_request_and_serves_the_next() {
     let (_scratch, mut session) = session();
     assert_eq!(session.ask(kind::STAT, &[]), BAD_MESSAGE);
     assert_eq!(session.ask(kind::OPEN, &[Text(b"x"), Int(0)]), BAD_MESSAGE);
@@ -69,7 +69,7 @@ fn a_malformed_request_is_told_and_the_next_one_served() {
 }
 
 #[test]
-fn a_lost_frame_is_the_end_of_the_session() {
+fn an_invalid_length_ends_the_session() {
     for lost in [
         &b"\0\0\0\0"[..],
         b"\xff\xff\xff\xff\x01",

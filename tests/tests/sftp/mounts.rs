@@ -85,7 +85,7 @@ fn a_directory_that_is_mounted_itself_is_shown_as_it_is_mounted() {
 }
 
 #[test]
-fn processes_are_no_files_to_be_shown() {
+fn does_not_show_proc_below_a_directory() {
     if !by_root() {
         return;
     }

@@ -58,7 +58,7 @@ fn files_are_named_with_their_instance_or_after_it() {
 }
 
 #[test]
-fn errors_say_on_which_side_and_say_it_once() {
+fn errors_name_the_side_once() {
     let (pair, directory) = start();
     let here = format!("{directory}/f1");
     fs::write(&here, "content").unwrap();
@@ -86,7 +86,7 @@ fn errors_say_on_which_side_and_say_it_once() {
 }
 
 #[test]
-fn names_cannot_steer_the_terminal() {
+fn names_cannot_control_the_terminal() {
     let (pair, directory) = start();
     let hostile = OsStr::from_bytes(b"\x1b[2J\n\xff\xe2\x80\xae");
     fs::write(std::path::Path::new(&directory).join(hostile), "").unwrap();

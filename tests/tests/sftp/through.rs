@@ -90,7 +90,7 @@ fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
 }
 
 #[test]
-fn a_session_that_hangs_holds_up_nobody_and_is_killed_when_its_client_goes() {
+fn kills_a_hanging_session_when_its_client_disconnects() {
     let mut pair = known("lxd");
     let mut waiting = session(&pair);
     let limit = Duration::from_secs(10);

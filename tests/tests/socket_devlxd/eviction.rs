@@ -71,7 +71,7 @@ fn stalled(stream: UnixStream) -> UnixStream {
 }
 
 #[test]
-fn newcomers_are_answered_beside_resting_connections() {
+fn answers_new_clients_next_to_idle_connections() {
     let mut pair = pair();
     for count in [FEW, MANY] {
         beside(&pair, count, |pair| {
@@ -106,7 +106,7 @@ fn asked(stream: &mut UnixStream, asked_before: u32) -> bool {
 }
 
 #[test]
-fn who_is_active_loses_nothing_while_others_come_and_rest() {
+fn active_clients_lose_nothing_next_to_idle_ones() {
     let pair = pair();
     let done = AtomicBool::new(false);
     let active = || {
@@ -142,7 +142,7 @@ fn who_is_active_loses_nothing_while_others_come_and_rest() {
 }
 
 #[test]
-fn the_longest_resting_gives_way_and_the_others_stay() {
+fn evicts_the_connection_that_is_idle_longest() {
     // 64 connections: half of its descriptors.
     let by = ["prlimit", "--nofile=128:128"];
     let pair = Pair::start_by(&by, "lxd", &["user.foo=bar"]);
@@ -195,7 +195,7 @@ fn a_client_that_does_not_leave_is_closed() {
 }
 
 #[test]
-fn those_who_wait_for_operations_leave_room_for_others() {
+fn waits_for_operations_leave_room_for_others() {
     // 16 requests at once, and 8 that take long, all of which root may have.
     let by = ["prlimit", "--nofile=128:128"];
     let pair = Pair::start_by(

@@ -48,7 +48,7 @@ fn bad_requests_get_a_clear_error_and_the_agent_lives() {
 }
 
 #[test]
-fn whatever_the_host_does_wrong_is_a_500_in_bounded_time() {
+fn any_fault_of_the_host_is_a_500_in_bounded_time() {
     let mut pair = lxd();
     for (kind, number) in
         [("reset", "0"), ("garbage", "0"), ("wrong-cert", "0"), ("huge", "0"), ("stall", "9999")]
@@ -68,7 +68,7 @@ fn whatever_the_host_does_wrong_is_a_500_in_bounded_time() {
 }
 
 #[test]
-fn a_stranger_gets_nothing_from_the_host_port() {
+fn refuses_another_host_on_the_host_port() {
     let mut pair = lxd();
     let scratch = Scratch::new();
     // Another host with its own certificates calls the same agent.
@@ -85,7 +85,7 @@ fn a_stranger_gets_nothing_from_the_host_port() {
 }
 
 #[test]
-fn who_no_longer_waits_for_an_operation_gives_its_place_back() {
+fn frees_the_quota_of_a_client_that_stops_waiting() {
     let pair = lxd();
     let files =
         || std::fs::read_dir(format!("/proc/{}/fd", pair.agent.0.id())).expect("an agent").count();
@@ -107,7 +107,7 @@ fn who_no_longer_waits_for_an_operation_gives_its_place_back() {
 }
 
 #[test]
-fn an_agent_without_descriptors_says_so_and_has_not_lost_its_host() {
+fn reports_missing_descriptors_and_keeps_its_host() {
     let pair = lxd();
     let pid = pair.agent.0.id();
     let limit = |most: usize| {

@@ -118,7 +118,7 @@ fn an_agent_that_is_killed_and_started_again_still_knows_ready() {
 }
 
 #[test]
-fn nonsense_in_agent_conf_is_logged_and_the_host_may_still_call() {
+fn logs_an_invalid_agent_conf_and_accepts_the_host() {
     let mut pair = lxd();
     let path = pair.host.share.join("agent.conf");
     let good = std::fs::read_to_string(&path).unwrap();
@@ -142,7 +142,7 @@ fn nonsense_in_agent_conf_is_logged_and_the_host_may_still_call() {
 }
 
 #[test]
-fn listeners_that_have_gone_leave_their_places() {
+fn closed_listeners_free_their_quota() {
     // As many as there may be.
     const LISTENERS: usize = 64;
     let pair = lxd();

@@ -48,7 +48,7 @@ fn states_told(pair: &Pair, call: JoinHandle<()>) -> usize {
 }
 
 #[test]
-fn ready_said_again_never_overtakes_a_newer_started() {
+fn a_repeated_ready_never_overtakes_a_newer_started() {
     let mut pair = lxd();
     say(&pair, "Ready");
     let _call = restart_host(&mut pair, &SLOW);
@@ -68,7 +68,7 @@ fn ready_said_again_never_overtakes_a_newer_started() {
 }
 
 #[test]
-fn ready_is_not_said_again_by_an_agent_that_comes_while_it_is_taken_back() {
+fn does_not_repeat_ready_while_it_is_withdrawn() {
     let mut pair = lxd();
     say(&pair, "Ready");
     assert_eq!(pair.ask_with("GET", "/1.0", "", "").0, 200);
@@ -93,7 +93,7 @@ fn ready_is_not_said_again_by_an_agent_that_comes_while_it_is_taken_back() {
 }
 
 #[test]
-fn ready_is_said_again_unless_that_is_switched_off() {
+fn repeats_ready_unless_disabled() {
     for (option, states) in [(None, 2), (Some("--no-replay-ready"), 1)] {
         let mut pair = lxd();
         pair.agent.kill();

@@ -32,7 +32,7 @@ fn said_to(pair: &Pair, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_goodbye_is_given_back_and_nothing_follows() {
+fn answers_a_close_frame_and_sends_nothing_after_it() {
     let pair = lxd();
     // Masked with zeros.
     let close = |payload: &[u8]| {
@@ -45,7 +45,7 @@ fn a_goodbye_is_given_back_and_nothing_follows() {
 }
 
 #[test]
-fn a_broken_frame_is_told_so_and_ends_the_connection() {
+fn reports_an_invalid_frame_and_closes() {
     let pair = lxd();
     let told = |code: u16| [&[0x88, 2][..], &code.to_be_bytes()].concat();
     // Not masked, and not UTF-8: the core's tests have each violation and its code.
@@ -62,7 +62,7 @@ fn an_old_server_answers_unknown_paths_with_404() {
 }
 
 #[test]
-fn a_dead_host_is_told_of_in_the_servers_own_words() {
+fn reports_a_dead_host_in_the_servers_words() {
     for (flavour, words, unverified) in [
         (
             "lxd",

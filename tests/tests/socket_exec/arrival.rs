@@ -48,7 +48,7 @@ fn a_host_that_is_slow_to_connect_one_socket_after_the_other_is_waited_for() {
 }
 
 #[test]
-fn a_guest_that_stood_still_does_not_count_that_against_its_host() {
+fn a_pause_of_the_guest_does_not_count_against_the_host() {
     let pair = start();
     let agent = pair.client();
     let mut all = std::iter::repeat_with(|| {
@@ -71,7 +71,7 @@ fn a_guest_that_stood_still_does_not_count_that_against_its_host() {
 }
 
 #[test]
-fn who_comes_too_late_is_told_so() {
+fn reports_a_socket_that_arrives_too_late() {
     let pair = start();
     let agent = pair.client();
     let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();

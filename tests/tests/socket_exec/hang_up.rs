@@ -37,7 +37,7 @@ fn over(events: &mut Ws, running: &Running) -> Value {
 }
 
 #[test]
-fn the_last_that_a_host_hears_of_a_command_is_that_its_terminal_hung_up() {
+fn the_host_last_sees_the_terminal_of_a_command_hang_up() {
     for request in [script("echo begun; exec sleep 300"), terminal("echo begun; exec sleep 300")] {
         let mut pair = start();
         let agent = pair.client();
@@ -125,7 +125,7 @@ fn mote_host_ends_with_129() {
 
 /// One with a command waits for this host for 3 s: the fastest of some ends says that this one did not.
 #[test]
-fn an_agent_without_commands_waits_for_nobody() {
+fn an_agent_without_commands_ends_immediately() {
     let took = std::iter::repeat_with(|| {
         let mut pair = start();
         let _events = Ws::open(&pair.client(), "/1.0/events").unwrap();

@@ -68,7 +68,7 @@ fn arguments_of_1_9_mib_arrive_as_they_were_and_leave_nothing_behind() {
 }
 
 #[test]
-fn what_the_system_does_not_take_fails_in_its_words() {
+fn reports_the_systems_error_for_too_long_arguments() {
     let pair = start();
     let agent = pair.client();
     // More strings than it has memory for, and more bytes than the system takes.

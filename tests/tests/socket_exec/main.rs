@@ -38,7 +38,7 @@ fn holdings(pair: &Pair) -> (usize, String) {
 }
 
 #[test]
-fn a_missing_directory_is_told_from_a_missing_command() {
+fn distinguishes_a_missing_directory_from_a_missing_command() {
     let pair = start();
     let said = |options: &[&str], command: &str| {
         let output =

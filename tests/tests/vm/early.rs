@@ -52,7 +52,7 @@ fn it_loads_the_ports_driver_as_all_others() {
 }
 
 #[test]
-fn one_that_was_started_before_run_is_no_second_agents_prey() {
+fn an_agent_started_before_run_survives_a_second_one() {
     let port = "org.linuxcontainers.incus";
     let mut world = World::of("incus", &Spec { port, ..Spec::default() }, &[]);
     let mut guest = world.shell();
@@ -168,7 +168,7 @@ fn drivers_that_come_later_are_used_at_once() {
 }
 
 #[test]
-fn a_port_that_somebody_has_open_is_told_with_his_name_and_taken_when_it_is_free() {
+fn reports_who_has_the_port_open_and_takes_it_when_free() {
     let mut world = World::of("lxd", &Spec::default(), &[]);
     let mut guest = world.shell();
     guest.ok("kill -9 $(cat /run/agent.pid)");

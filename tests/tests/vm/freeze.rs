@@ -75,7 +75,7 @@ impl Machine {
 const FROZEN: &str = "frozen for 6 s: /data /journal\n";
 
 #[test]
-fn whatever_is_killed_all_is_thawed_in_time() {
+fn thaws_in_time_whatever_is_killed() {
     let mut vm = Machine::boot("");
     // The agent, by whose command it was frozen.
     let begun = vm.uptime();

@@ -64,7 +64,7 @@ fn paste(directory: &Path, text: &str) -> Group {
 }
 
 #[test]
-fn a_vm_booted_as_init_says_connects_under_each_server() {
+fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
     for (flavour, seen) in [("lxd", "(lxd)"), ("lxd-5.0", "(lxd-5.0)"), ("incus", "(incus)")] {
         let scratch = Scratch::new();
         let directory = scratch.0.as_path();
@@ -171,7 +171,7 @@ fn carriers(host: &Host) -> Vec<u32> {
 }
 
 #[test]
-fn what_carries_vsock_is_started_once_and_ends_with_its_instance() {
+fn the_vsock_device_starts_once_and_ends_with_its_instance() {
     let scratch = Scratch::new();
     let directory = scratch.0.as_path();
     let mut host = Host::new(directory, &[]);

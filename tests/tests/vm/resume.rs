@@ -167,7 +167,7 @@ fn same(copies: &[Copy; 2]) -> usize {
 }
 
 #[test]
-fn two_copies_of_one_state_have_other_random_numbers_and_know_that_they_are_others() {
+fn clones_have_different_random_numbers_and_detect_it() {
     if !is_pc() {
         return skipped("a machine with a generation id");
     }

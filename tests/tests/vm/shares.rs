@@ -17,7 +17,7 @@ fn directory(parent: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn what_the_host_prepared_is_done_before_anybody_is_told_and_shares_come_and_go() {
+fn applies_the_hosts_files_before_any_announcement() {
     let mut spec =
         Spec { share: Share::Virtiofs, nic: Some("00:16:3e:aa:bb:cc"), ..Spec::default() };
     let shares = Scratch::new();
@@ -114,7 +114,7 @@ fn on_incus_a_share_is_mounted_beside_the_answer_and_unmounted_by_its_tag() {
 }
 
 #[test]
-fn no_share_lands_where_a_user_of_the_guest_wants_it() {
+fn a_user_cannot_redirect_a_share() {
     let mut world = World::of("lxd", &Spec::default(), &[]);
     let mut guest = world.shell();
     guest.ok("mkdir -p /etc/cron.d");

@@ -51,7 +51,7 @@ fn templates_come_out_as_with_the_real_agents() {
 /// cloud-init's seed on a disk (here a share), and a system whose own command is missing: the kernel
 /// itself reboots. QEMU ends then, and the next boot finds the seed as it was left.
 #[test]
-fn a_new_seed_reboots_once_and_before_anybody_is_told() {
+fn a_new_seed_reboots_once_before_any_announcement() {
     let disk = Scratch::new();
     let words = "mote.agent=no".into();
     let spec = Spec { shares: vec![("var", disk.0.clone())], words, ..Spec::default() };

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_does_not_know_is_not_asked_of_it() {
+    fn runs_only_checks_that_the_client_supports() {
         let creates = |server| of(server).any(|check| check.id() == "files.create");
         assert!(creates(Server::Incus) && !creates(Server::Lxd));
     }

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_how_soon_a_guest_follows() {
+    fn the_page_shows_reaction_times() {
         let mote = column(Agent::Mote, "hotplug.limits_cpu", Verdict::Holds("in 1 s\nor 2".into()));
         let own = column(Agent::Own, "hotplug.limits_cpu", Verdict::Fails("never".into()));
         let page = section(Server::Incus, &[mote, own]);

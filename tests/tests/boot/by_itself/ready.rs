@@ -45,7 +45,7 @@ fn is_ready(boot: &Boot) {
 }
 
 #[test]
-fn ready_is_said_once_all_conditions_have_held() {
+fn reports_ready_once_all_conditions_hold() {
     let boot = Boot::new("lxd");
     let check = boot.scratch.0.join("check");
     let words = format!("/usr/bin/test -e {}", check.display());
@@ -83,7 +83,7 @@ fn ready_is_said_once_all_conditions_have_held() {
 }
 
 #[test]
-fn what_an_application_says_counts_and_a_command_that_hangs_is_tried_again() {
+fn an_applications_ready_counts_and_a_hanging_command_is_repeated() {
     let boot = Boot::new("lxd");
     // Found by its number.
     let line = format!("/usr/bin/sleep 36{}", std::process::id());
@@ -101,7 +101,7 @@ fn what_an_application_says_counts_and_a_command_that_hangs_is_tried_again() {
 }
 
 #[test]
-fn whoever_is_killed_or_in_the_way_what_is_asked_for_is_seen() {
+fn reports_ready_after_kills_and_obstacles() {
     let boot = Boot::new("lxd");
     let check = boot.scratch.0.join("check");
     let list = format!("ready-when:\n- command {}\n- port /run/db\n", check.display());
@@ -120,7 +120,7 @@ fn whoever_is_killed_or_in_the_way_what_is_asked_for_is_seen() {
 }
 
 #[test]
-fn an_initramfs_that_has_a_root_after_it_is_not_ready() {
+fn an_initramfs_before_a_root_is_not_ready() {
     let boot = Boot::new("lxd");
     boot.put("etc/mote-agent.yml", "ready-when: [cloud-init]\n");
     boot.put("run/cloud-init/result.json", "{}");
@@ -134,7 +134,7 @@ fn an_initramfs_that_has_a_root_after_it_is_not_ready() {
 }
 
 #[test]
-fn a_condition_that_is_none_denies_everything_as_any_other_fault() {
+fn an_invalid_condition_denies_everything() {
     let boot = Boot::new("lxd");
     boot.put("etc/mote-agent.yml", "ready-when: [port 99999]\n");
     let (_, said) = boot.says(&["--check"]);
@@ -142,7 +142,7 @@ fn a_condition_that_is_none_denies_everything_as_any_other_fault() {
 }
 
 #[test]
-fn a_command_is_not_run_where_exec_is_denied_or_limited_nor_from_a_policy_that_has_changed() {
+fn runs_no_condition_command_if_exec_is_limited_or_the_policy_changed() {
     let boot = Boot::new("lxd");
     let ran = boot.scratch.0.join("ran");
     let list = format!("ready-when: [command /usr/bin/touch {}]\n", ran.display());
@@ -184,7 +184,7 @@ fn a_command_is_not_run_where_exec_is_denied_or_limited_nor_from_a_policy_that_h
 }
 
 #[test]
-fn an_application_that_is_faster_by_a_moment_is_not_overruled() {
+fn does_not_overrule_an_application_that_is_faster() {
     let boot = Boot::new("lxd");
     let check = boot.scratch.0.join("check");
     // Found by its number.

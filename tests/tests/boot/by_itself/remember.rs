@@ -47,7 +47,7 @@ fn an_agent_whose_share_is_gone_starts_with_what_it_remembers() {
 }
 
 #[test]
-fn what_others_can_change_is_not_used() {
+fn ignores_files_that_others_can_change() {
     if !by_root() {
         return;
     }

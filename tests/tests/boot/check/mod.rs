@@ -95,20 +95,20 @@ fn bare(boot: &Boot) -> Command {
 }
 
 #[test]
-fn what_hides_the_agent_from_its_host_is_named() {
+fn check_reports_what_hides_the_agent_from_its_host() {
     rows::PORTS.iter().chain(rows::FILES).for_each(|row| hold(row, |boot| boot.command(&[])));
     rows::BARE.iter().for_each(|row| hold(row, bare));
 }
 
 #[test]
-fn a_run_that_is_full_or_read_only_is_blamed_and_nothing_else() {
-    if in_private_mounts("check::a_run_that_is_full_or_read_only_is_blamed_and_nothing_else") {
+fn check_reports_a_full_or_read_only_run() {
+    if in_private_mounts("check::check_reports_a_full_or_read_only_run") {
         rows::MOUNTS.iter().for_each(|row| hold(row, bare));
     }
 }
 
 #[test]
-fn who_may_not_look_is_told_so() {
+fn check_reports_missing_privileges() {
     let boot = Boot::new("lxd");
     whole(&boot);
     let secret = |path: &str, mode| {

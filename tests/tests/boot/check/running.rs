@@ -63,7 +63,7 @@ fn a_policy_that_the_running_agent_has_not_read_is_not_taken_for_its_own() {
 }
 
 #[test]
-fn its_own_view_counts() {
+fn check_uses_the_running_agents_view() {
     let boot = Boot::new("lxd");
     whole(&boot);
     let sockets = boot.root("vs").display().to_string();
@@ -154,7 +154,7 @@ fn a_host_that_never_calls_does_not_see_it() {
 
 /// With ports of two servers, the one that it took may be the one that nobody reads; a host that calls has read it.
 #[test]
-fn a_port_in_doubt_is_blamed_for_calls_that_do_not_come() {
+fn check_reports_a_doubtful_port_if_calls_are_missing() {
     const WHY: &str = "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd";
     let boot = Boot::new("incus");
     whole(&boot);

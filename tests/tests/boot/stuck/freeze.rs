@@ -55,8 +55,8 @@ fn can(test: &str, needs: &str) -> bool {
 }
 
 #[test]
-fn hooks_are_told_back_if_freezing_fails() {
-    if !can("hooks_are_told_back_if_freezing_fails", "/proc") {
+fn runs_hooks_for_the_thaw_if_freezing_fails() {
+    if !can("runs_hooks_for_the_thaw_if_freezing_fails", "/proc") {
         return;
     }
     // It cannot be frozen.
@@ -72,8 +72,8 @@ fn hooks_are_told_back_if_freezing_fails() {
 }
 
 #[test]
-fn what_hangs_as_it_is_opened_holds_neither_hooks_nor_thaw() {
-    if !can("what_hangs_as_it_is_opened_holds_neither_hooks_nor_thaw", "/dev/fuse") {
+fn a_hanging_open_delays_neither_hooks_nor_thaw() {
+    if !can("a_hanging_open_delays_neither_hooks_nor_thaw", "/dev/fuse") {
         return;
     }
     let place = mote_tests::Scratch::new();
@@ -133,8 +133,8 @@ fn a_hook_that_fails_as_it_thaws_is_reported() {
 }
 
 #[test]
-fn hooks_are_told_back_by_thaw_if_the_guard_was_killed() {
-    if !can("hooks_are_told_back_by_thaw_if_the_guard_was_killed", "/dev/loop-control") {
+fn thaw_runs_hooks_if_the_guard_was_killed() {
+    if !can("thaw_runs_hooks_if_the_guard_was_killed", "/dev/loop-control") {
         return;
     }
     let place = mote_tests::Scratch::new();
@@ -167,8 +167,8 @@ fn hooks_are_told_back_by_thaw_if_the_guard_was_killed() {
 }
 
 #[test]
-fn nothing_is_frozen_where_it_cannot_be_noted() {
-    if !can("nothing_is_frozen_where_it_cannot_be_noted", "/dev/loop-control") {
+fn freezes_nothing_that_it_cannot_record() {
+    if !can("freezes_nothing_that_it_cannot_record", "/dev/loop-control") {
         return;
     }
     let place = mote_tests::Scratch::new();

@@ -208,7 +208,7 @@ fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() 
 }
 
 #[test]
-fn a_file_system_that_is_smaller_on_purpose_is_left_and_nobody_is_locked_out() {
+fn leaves_a_smaller_file_system_and_blocks_nobody() {
     if !has_tools() {
         return;
     }
@@ -292,7 +292,7 @@ fn another_disk_of_the_same_name_is_as_it_was_plugged_in_and_grows_with_its_own(
 }
 
 #[test]
-fn a_disk_is_left_alone_unless_the_policy_says_so_or_somebody_asks() {
+fn grows_a_disk_only_by_policy_or_on_request() {
     if !has_tools() {
         return;
     }

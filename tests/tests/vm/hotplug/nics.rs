@@ -109,7 +109,7 @@ fn one_that_is_plugged_in_behind_a_thousand_events_gets_its_name() {
 
 /// Incus writes no file for it, and tells of it once its database has it: after it was plugged in, which a slow guest may see later.
 #[test]
-fn one_of_which_only_the_devices_tell_gets_its_name() {
+fn names_a_nic_that_only_the_devices_list() {
     for is_told_first in [false, true] {
         let mut world = boot("incus", "");
         let mut guest = world.shell();
@@ -130,7 +130,7 @@ fn one_of_which_only_the_devices_tell_gets_its_name() {
 }
 
 #[test]
-fn none_is_named_that_the_policy_denies() {
+fn names_no_nic_that_the_policy_denies() {
     let mut world = boot("lxd", "mote.args=--deny,network");
     let mut guest = world.shell();
     guest.ok("modprobe virtio_net");

@@ -46,7 +46,7 @@ fn memory(guest: &mut Guest) -> u64 {
 }
 
 #[test]
-fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so() {
+fn brings_new_resources_online_and_keeps_others_offline() {
     let Some(mut world) = boot("mote.agent=later") else { return };
     let mut guest = world.vm.guest();
     // Added before there is an agent.

@@ -28,7 +28,7 @@ fn result(path: &Path) -> Value {
 }
 
 #[test]
-fn the_commands_bytes_and_code_are_all_that_is_seen() {
+fn passes_on_only_the_commands_bytes_and_exit_code() {
     let scratch = Scratch::new();
     let (out, err, code) = output(run(&scratch.0, &[], &["seq", "1", "100000"]));
     let exact: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
@@ -76,7 +76,7 @@ fn the_commands_bytes_and_code_are_all_that_is_seen() {
 }
 
 #[test]
-fn a_panic_ends_it_with_what_was_printed_before() {
+fn a_panic_ends_the_run_and_shows_the_console() {
     let scratch = Scratch::new();
     let script = "echo MARK; sleep 1; echo c >/proc/sysrq-trigger; sleep 1000";
     let mut run = run(&scratch.0, &[], &["sh", "-c", script]);
@@ -126,7 +126,7 @@ fn tells_of_the_device(said: &str) -> bool {
 }
 
 #[test]
-fn a_boot_that_fails_is_told_and_not_waited_for() {
+fn reports_a_failed_boot_immediately() {
     let scratch = Scratch::new();
     // The power is switched off by the guest itself.
     let begun = Instant::now();
@@ -162,7 +162,7 @@ fn a_boot_that_fails_is_told_and_not_waited_for() {
 }
 
 #[test]
-fn a_commands_time_begins_with_it() {
+fn a_commands_time_limit_starts_with_it() {
     let scratch = Scratch::new();
     let file = scratch.0.join("result").display().to_string();
     let options = ["--timeout", "5", "--result", &file];
@@ -175,7 +175,7 @@ fn a_commands_time_begins_with_it() {
 }
 
 #[test]
-fn what_cannot_be_fetched_or_written_is_no_success_and_the_report_has_the_output() {
+fn a_failed_fetch_or_write_fails_the_run() {
     let scratch = Scratch::new();
     let [file, junit, pulled] =
         ["result", "junit", "pulled"].map(|name| scratch.0.join(name).display().to_string());
