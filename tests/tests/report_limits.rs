@@ -10,6 +10,7 @@ use mote_tests::agent::Pair;
 use mote_tests::proc::kilobytes;
 use mote_tests::report::{report, root};
 use mote_tests::{Private, Scratch, agent, host, in_private, private, skipped};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 /// A root with these numbers of processes and mounts, in memory where there is such a place.
@@ -134,7 +135,9 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     let mounts = scratch.0.join("proc/mounts");
     let healthy = fs::read_to_string(&mounts).unwrap();
     let (first, second) = healthy.split_once('\n').unwrap();
-    let dead: String = (0..5).map(|at| format!("dead{at} /dead{at} fuse.x rw 0 0\n")).collect();
+    let mut dead: String = (0..5).map(|at| format!("dead{at} /dead{at} fuse.x rw 0 0\n")).collect();
+    // The path to it hangs.
+    dead += "/dev/vdz /dead0/local ext4 rw 0 0\n";
     fs::write(&mounts, format!("{first}\n{dead}{second}")).unwrap();
     // One descriptor a mount: it is over when that is closed. stat(1) says that it does hang, and
     // the agent waits 2.5 s.
@@ -207,8 +210,8 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     fs::create_dir_all(scratch.0.join("run/mote")).unwrap();
     let mounts = scratch.0.join("proc/mounts");
     let healthy = fs::read_to_string(&mounts).unwrap();
-    fs::write(&mounts, format!("silent /silent fuse.x rw 0 0\n{healthy}")).unwrap();
-    let mut server = silent_server(&scratch.0.join("silent"));
+    fs::write(&mounts, format!("silent /si\\012lent fuse.x rw 0 0\n{healthy}")).unwrap();
+    let mut server = silent_server(&scratch.0.join("si\nlent"));
     let start = || {
         let mut command = Command::new(agent());
         command.args(["report", "metrics", "--flavour", "incus", "--root"]).arg(&scratch.0);
@@ -227,7 +230,7 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     assert!(first.wait().unwrap().success());
     let hanging = || fs::read_to_string(scratch.0.join("run/mote/hanging")).unwrap();
     let noted = hanging();
-    let process = noted.strip_suffix(" /silent\n").unwrap().to_owned();
+    let process = noted.strip_suffix(" /si\\012lent\n").unwrap().to_owned();
     let is_there = || Path::new("/proc").join(&process).exists();
     std::thread::sleep(Duration::from_millis(200));
     assert!(is_there(), "it was killed after all");
@@ -245,7 +248,16 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     // No process hangs there, so it is queried again: the error costs nothing.
     read(&mut start());
     assert_eq!(hanging(), "");
-    unmount(&scratch.0.join("silent"));
+    // With as many mounts that hang as can be remembered, no other is asked.
+    let many: String = (0..64).map(|at| format!("{} /{at}\n", std::process::id())).collect();
+    fs::write(scratch.0.join("run/mote/hanging"), &many).unwrap();
+    let server = silent_server(&scratch.0.join("another"));
+    fs::write(&mounts, format!("silent /another fuse.x rw 0 0\n{healthy}")).unwrap();
+    read(&mut start());
+    let asked = poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&Timespec::default()));
+    assert_eq!((asked, hanging()), (Ok(0), many));
+    unmount(&scratch.0.join("another"));
+    unmount(&scratch.0.join("si\nlent"));
 }
 
 #[test]

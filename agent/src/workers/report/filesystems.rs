@@ -33,6 +33,8 @@ struct Asked {
     fork: Fork,
     device: Vec<u8>,
     point: Vec<u8>,
+    /// The mount point as it stands in `/proc/mounts`.
+    escaped: Vec<u8>,
 }
 
 impl Asked {
@@ -55,17 +57,26 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
     let (mut chosen, hanging) = (Filesystems::new(flavour), Hanging::read(root));
     let mut entries = Entries { out, flavour, some: false };
     let (mut waiting, mut hangs) = (Vec::<Asked>::new(), Vec::new());
+    // Mounts that may hang: the path to a mount below one may hang as well.
+    let mut above = Vec::<Vec<u8>>::new();
     let end = since_boot() + ALL_MOUNTS_TIMEOUT;
     while since_boot() < end
         && let Some(line) = mounts.next()
     {
-        let may_hang = Mount::parse(line).is_some_and(|mount| mount.may_hang());
+        let Some(mount) = Mount::parse(line) else { continue };
+        let is_below = |above: &Vec<u8>| {
+            mount.point.strip_prefix(above.as_slice()).is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        let may_hang = mount.may_hang() || above.iter().any(is_below);
+        if may_hang {
+            above.push(mount.point.to_vec());
+        }
         let Some((device, point)) = chosen.wanted(line) else { continue };
         if !may_hang {
             entries.ask(root, &device, &point)?;
             continue;
         }
-        if hanging.holds(&point) || waiting.len() == MAX_WAITING {
+        if hanging.holds(mount.point) || waiting.len() >= MAX_WAITING.min(hanging.room()) {
             continue;
         }
         let asks = || {
@@ -75,7 +86,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
         // In place of standard output too: a process that hangs would keep the report open. If none can be started, the
         // entry is left out.
         let Ok(fork) = Fork::start(&[stdin(); 3], &asks) else { continue };
-        let asked = Asked { fork, device, point };
+        let asked = Asked { fork, device, point, escaped: mount.point.to_vec() };
         if asked.fork.has_ended(since_boot() + HANGS) {
             asked.write(&mut entries)?;
         } else {
@@ -88,7 +99,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
         if asked.fork.has_ended(end) {
             asked.write(&mut entries)?;
         } else {
-            hangs.push((asked.fork.id(), asked.point));
+            hangs.push((asked.fork.id(), asked.escaped));
         }
     }
     hanging.remember(hangs);

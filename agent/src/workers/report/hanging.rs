@@ -12,10 +12,11 @@ use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
 use crate::workers::report::lines;
 
-/// Most mounts remembered.
+/// Most mounts remembered. While so many hang, no other mount that may hang is asked.
 const MAX_HANGING: usize = 64;
 
-/// Mounts that hung in earlier reports, each with the id of the process that hangs on it.
+/// Mounts that hung in earlier reports, each with the id of the process that hangs on it. Mount points stand as in
+/// `/proc/mounts`, without newlines.
 pub(crate) struct Hanging {
     path: PathBuf,
     known: Vec<(i32, Vec<u8>)>,
@@ -43,6 +44,11 @@ impl Hanging {
         self.known.iter().any(|(process, known)| known == point && is_there(*process))
     }
 
+    /// How many more mounts can be remembered.
+    pub(crate) fn room(&self) -> usize {
+        MAX_HANGING.saturating_sub(self.known.len())
+    }
+
     /// Writes the mounts that hang `now`, by the process that hangs there, and the earlier ones that still do; logs the new ones.
     pub(crate) fn remember(mut self, now: Vec<(i32, Vec<u8>)>) {
         let before = self.known.clone();
@@ -52,10 +58,7 @@ impl Hanging {
                 let point = std::ffi::OsStr::from_bytes(&point);
                 log::warn(format_args!("{} hangs; it is left out", point.display()));
             }
-            // The file has one mount a line: a name with a newline is not remembered.
-            if !point.contains(&b'\n') && self.known.len() < MAX_HANGING {
-                self.known.push((process, point));
-            }
+            self.known.push((process, point));
         }
         if self.known == before {
             return;
