@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn all_listeners_share_one_copy_which_is_counted_until_the_last_has_sent_it() {
+    fn listeners_share_one_counted_copy() {
         let events = Events::new();
         let both = [listener(&events, Audience::Host), listener(&events, Audience::Guest)];
         block_on(&LocalExecutor::new(), async {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_up_the_others_is_dropped_and_they_miss_nothing() {
+    fn drops_a_slow_listener_without_loss_for_others() {
         let events = Rc::new(Events::new());
         let (deaf, good) = (listener(&events, Audience::Host), listener(&events, Audience::Host));
         let executor = LocalExecutor::new();

@@ -1,4 +1,4 @@
-//! Where the devlxd socket is, and how it comes and goes (P§5.1).
+//! Creates, opens and hides the devlxd socket (P§5.1).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,12 +12,11 @@ use crate::runtime::reactor::Async;
 use crate::runtime::small_files::make_directory;
 use crate::transport::{Socket, bind_unnamed, unnamed};
 
-/// Path of the socket.
 pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
     root.join(flavour.socket_path().trim_start_matches('/'))
 }
 
-/// Opens the socket, or lets the one be found that was made before the sandbox.
+/// Opens the socket, or makes the one visible that was created before the sandbox.
 pub(super) fn open(agent: &Agent, path: &Path) -> io::Result<Socket> {
     let made = agent.guests.as_ref();
     let listener = made.map_or_else(|| make(path, agent.flavour), OwnedFd::try_clone)?;
@@ -25,7 +24,7 @@ pub(super) fn open(agent: &Agent, path: &Path) -> io::Result<Socket> {
     Async::new_nonblocking(listener)
 }
 
-/// Takes its name away.
+/// Removes its name.
 pub(super) fn hide(agent: &Agent, path: &Path) {
     let _gone = match agent.guests {
         Some(_) => std::fs::rename(path, unnamed(path)),
@@ -33,7 +32,7 @@ pub(super) fn hide(agent: &Agent, path: &Path) {
     };
 }
 
-/// Makes the socket (0600) in its directory (0755) (P§5.1); it is still to be renamed.
+/// Creates the socket (0600) in its directory (0755) (P§5.1), under a temporary name.
 pub(crate) fn make(path: &Path, flavour: Flavour) -> io::Result<OwnedFd> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     make_directory(directory)?;
@@ -45,7 +44,7 @@ pub(crate) fn make(path: &Path, flavour: Flavour) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// cloud-init knows `/dev/lxd/sock` only, so Incus has `/dev/lxd` → `/dev/incus` (P§5.1).
+/// Links `/dev/lxd` to `/dev/incus`, because cloud-init knows only `/dev/lxd/sock` (P§5.1).
 fn link_lxd(incus: &Path) -> io::Result<()> {
     let link: PathBuf = incus.with_file_name("lxd");
     match symlink("incus", &link) {

@@ -1,5 +1,5 @@
-//! The status port (P§2.1): finds it by name, with or without udev, and loads its driver if it has none. While
-//! there is no port the message says what is missing and what to do.
+//! Finds the status port (P§2.1) by name, with or without udev, and loads its driver if it has
+//! none. Without a port, the message gives the cause and what to do.
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
@@ -26,14 +26,14 @@ use crate::system::devices::{CONSOLE, Device, entries};
 use crate::system::missing::Missing;
 use crate::system::modules;
 
-/// Longest wait for the names of the ports after the driver's start: the driver asks the host for each.
+/// Longest wait for the names of the ports after their driver has started, which asks the host for
+/// each.
 const NAMED: Duration = Duration::from_millis(500);
 
-/// The names by which a port is found, for messages.
 const NAMES: &str =
     "com.canonical.lxd, org.linuxcontainers.incus or (LXD 5.0) org.linuxcontainers.lxd";
 
-/// The warning for ports of Incus and of LXD at once.
+/// Warning if both Incus and LXD have a port.
 const TWO_SERVERS: &str = "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd";
 
 /// A status port.
@@ -43,16 +43,17 @@ pub(crate) struct Found {
     pub(crate) path: PathBuf,
     /// The server that has a port of this name.
     pub(crate) flavour: Flavour,
-    /// Path of the dummy port beside it, for [`kick`].
+    /// Path of the dummy port next to it, for [`kick`].
     pub(crate) legacy: Option<PathBuf>,
-    /// Warning if it may not be the port that the host reads.
+    /// Warning if the host may read another port.
     pub(crate) doubt: Option<String>,
 }
 
-/// Finds the port by its three names; where there are ports of two servers, that of the wanted flavour.
+/// Finds the port by its three names; if two servers have one, that of the wanted flavour.
 pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let found = look(root, wanted)?;
-    // Names come one after the other: the one of a port that is before the dummy is there by now, if it was not at its turn.
+    // The ports get their names one after another. A second look finds the current name of a port
+    // that precedes the dummy.
     if found.flavour == Flavour::LxdOld { look(root, wanted) } else { Some(found) }
 }
 
@@ -60,7 +61,7 @@ pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
 fn look(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let ports = Ports { root, listed: OnceCell::new() };
     let port = |(name, flavour): &(&str, Flavour)| Some((ports.named(name)?, *flavour));
-    // The old one is a dummy beside a newer one, whatever is wanted.
+    // Next to a newer port, the old one is a dummy, whatever is wanted.
     let wished = PORT_NAMES.iter().find(|(_, it)| Some(*it) == wanted && *it != Flavour::LxdOld);
     let (path, flavour) = wished.and_then(port).or_else(|| PORT_NAMES.iter().find_map(port))?;
     let legacy = match flavour {
@@ -77,21 +78,20 @@ fn look(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     Some(Found { path, flavour, legacy, doubt })
 }
 
-/// The ports that the kernel has.
 struct Ports<'a> {
     root: &'a Path,
-    /// Their names and device nodes by the list in sysfs, which is read once.
+    /// Names and device nodes from the list in sysfs, which is read once.
     listed: OnceCell<Vec<(String, PathBuf)>>,
 }
 
 impl Ports<'_> {
-    /// Path of the port of that name: by udev's link, or by the list in sysfs.
+    /// Returns the path of the port of that name: from udev's link, or from the list in sysfs.
     #[inline(never)] // its size
     fn named(&self, name: &str) -> Option<PathBuf> {
         let dev = self.root.join("dev");
         let link = dev.join("virtio-ports").join(name);
         if link.exists() {
-            // udev's leads to the node beside it, by which the port is known without udev, too.
+            // Use the node that udev's link names, which also exists without udev.
             let node = dev.join(read_link(&link).ok()?.file_name()?);
             return Some(if node.exists() { node } else { link });
         }
@@ -104,7 +104,7 @@ impl Ports<'_> {
     }
 }
 
-/// Names that the host gave the ports, empty for those without, and names of their nodes.
+/// Returns names that the host gave the ports, empty for those without, and names of their nodes.
 #[inline(never)] // its size
 fn listed(root: &Path) -> Vec<(String, PathBuf)> {
     let mut ports = Vec::new();
@@ -115,7 +115,7 @@ fn listed(root: &Path) -> Vec<(String, PathBuf)> {
     ports
 }
 
-/// Warning if a port beside the old one has a misspelt name of a current server's port.
+/// Returns a warning if a port next to the old one has a misspelt name of a current server's port.
 fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
     for (name, _) in ports.listed() {
         if let Some(meant) = misspelt(name) {
@@ -128,7 +128,7 @@ fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
     None
 }
 
-/// The port of `--port`, or else the one found by its name, if it can be opened.
+/// Returns the port of `--port`, or else the one found by its name, if it can be opened.
 ///
 /// # Errors
 /// A message with the reason and advice.
@@ -143,7 +143,7 @@ pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
     Ok(found)
 }
 
-/// Checks that the agent may open the path, without opening it: a port has one opener at a time.
+/// Checks that the agent may open the path, without opening it: a port has only one opener.
 fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
     let refused =
         |why: &dyn std::fmt::Display| Err(Missing::Other(format!("{}: {why}", path.display())));
@@ -153,7 +153,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
         Ok(about) if about.is_file() || about.is_dir() => {
             refused(&"a file or directory is not a port: remove it, or name another with --port")
         }
-        // In the sandbox its open tells: a port that is not lent is a new one.
+        // In the sandbox only opening shows it: the sandbox has no access to a new port.
         Ok(_) if sandbox::is_entered() => Ok(()),
         Ok(_) => match access(path, Access::READ_OK | Access::WRITE_OK) {
             Ok(()) => Ok(()),
@@ -162,7 +162,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
     }
 }
 
-/// Why a VM has no port of the three names. Loads the driver if it is missing.
+/// Returns why the VM has no such port. Loads the driver if it is missing.
 fn missing(root: &Path) -> Missing {
     let mut foreign = String::new();
     for (name, node) in listed(root) {
@@ -192,7 +192,8 @@ fn missing(root: &Path) -> Missing {
     )
 }
 
-/// The server by the name of the status port; with `--port` by that of the port that would be found without it.
+/// Returns the flavour by the name of the status port; with `--port`, by the port that would be
+/// found without it.
 pub(crate) fn flavour(options: &Options, found: &Result<Found, Missing>) -> Option<Flavour> {
     match &options.port {
         Some(_) => discover(&options.root, options.flavour).map(|found| found.flavour),
@@ -200,7 +201,7 @@ pub(crate) fn flavour(options: &Options, found: &Result<Found, Missing>) -> Opti
     }
 }
 
-/// Like [`find`], but if a driver is there waits up to [`NAMED`] for the ports' names.
+/// Like [`find`], but waits up to [`NAMED`] for the ports' names if the driver runs.
 ///
 /// # Errors
 /// As [`find`].
@@ -216,13 +217,13 @@ pub(crate) fn find_early(options: &Options) -> Result<Found, Missing> {
 /// Part of the message for a busy port.
 pub(super) const ONE: &str = "another process has it open, and a port has one opener at a time";
 
-/// Message with the process that has the port open; `None` if no visible process has.
+/// Returns a message with the process that has the port open; `None` if no visible process has.
 pub(crate) fn busy(root: &Path, path: &Path) -> Option<String> {
     let (pid, name) = holder(root, path)?;
     Some(format!("{} is busy: {ONE}; end process {pid} ({name})", path.display()))
 }
 
-/// Id and name of another process that has the port open: one of root's, since nobody else may.
+/// Returns ID and name of another process that has the port open; it is root's, as only root may.
 pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u64, String)> {
     // Resolves udev's link.
     let node = read_link(path).unwrap_or_else(|_| path.to_owned());
@@ -243,7 +244,7 @@ pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u64, String)> {
     None
 }
 
-/// An open port, non-blocking: else a write to a port whose host does not read would block for ever.
+/// An open port, non-blocking: otherwise a write would block forever if the host does not read.
 #[derive(Debug)]
 pub(crate) struct Port(File);
 
@@ -257,31 +258,33 @@ impl Port {
     /// Opens a port.
     ///
     /// # Errors
-    /// `ResourceBusy` if another process has it open; `InvalidInput` if it is a plain file; any error of open(2).
+    /// `ResourceBusy` if another process has it open; `InvalidInput` if it is a regular file; any
+    /// error of open(2).
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = i32::try_from(flags.bits()).unwrap_or(0);
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
         if file.metadata()?.is_file() {
-            // A plain file would grow with each line.
-            return Err(io::Error::new(ErrorKind::InvalidInput, "a plain file is not a port"));
+            // A regular file would grow with each line.
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a regular file is not a port"));
         }
         Ok(Self(file))
     }
 
-    /// Writes a line. QEMU raises an event only when the port is closed after it.
+    /// Writes a line. QEMU raises an event only when the port is closed afterwards.
     ///
     /// # Errors
-    /// `WouldBlock` if the host does not read; `WriteZero` if only a part was written; any error of write(2).
+    /// `WouldBlock` if the host does not read; `WriteZero` after a partial write; any error of
+    /// write(2).
     pub(crate) fn write(&self, line: &[u8]) -> io::Result<()> {
-        // The kernel takes a short line whole or not at all.
+        // The kernel never splits a short line.
         match (&self.0).write(line)? {
             written if written == line.len() => Ok(()),
             _ => Err(ErrorKind::WriteZero.into()),
         }
     }
 
-    /// Reads bytes by the host; returns their number, 0 if no host is connected.
+    /// Reads bytes of the host; returns their number, 0 if no host is connected.
     ///
     /// # Errors
     /// `WouldBlock` if there is nothing to read; any error of read(2).
@@ -290,22 +293,22 @@ impl Port {
     }
 }
 
-/// Has the reactor watch it.
+/// Registers it with the reactor.
 ///
 /// # Errors
 /// Any error of epoll_ctl(2).
 pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
     Async::new_nonblocking(port).and_then(Async::watched).map_err(|error| {
-        // epoll_ctl(2): not even a terminal, such as /dev/zero.
+        // epoll_ctl(2) refuses files such as /dev/zero.
         let no_port = error.kind() == ErrorKind::PermissionDenied;
         if no_port { io::Error::other("that device is not a port") } else { error }
     })
 }
 
-/// Opens and closes the dummy port. QEMU delays a port's second event for up to a second, but the dummy port has
-/// its own events, and the host reads the status port after any event.
+/// Opens and closes the dummy port. QEMU delays a port's second event for up to a second, but the
+/// dummy port has separate events, and the host reads the status port after any event.
 pub(crate) fn kick(dummy: &Path) {
-    // If that fails the host reads the status port a little later.
+    // Best effort: otherwise the host reads the status port a little later.
     drop(Port::open(dummy));
 }
 

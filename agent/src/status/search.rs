@@ -1,4 +1,4 @@
-//! The search for the status port, with one message for each new obstacle.
+//! Searches for the status port, with one message for each new obstacle.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::runtime::reactor::Async;
 use crate::status::port::{Found, ONE, Port, busy, find, watched};
 use crate::sys::sandbox;
 
-/// Time for which a busy port is not reported: a forked child has a copy of a just closed descriptor until its
-/// exec, and the descriptor of a killed agent is closed after its lock.
+/// How long a busy port is not reported: a forked child has a copy of a just closed descriptor
+/// until its exec, and a killed agent's descriptor is closed after its lock.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Logs the port in use and its possible problem, each if it differs from `known`.
@@ -48,17 +48,15 @@ enum Busy {
     #[default]
     No,
     Since(Uptime),
-    /// Reported.
-    Told,
+    Reported,
 }
 
-/// Result of one look.
 pub(crate) enum Looked {
     /// The port is open now.
     Open(Found, Async<Port>, Before),
     /// The port is not open; the message to log, if it is new.
     Shut(Option<String>),
-    /// The port differs from the old one, which is the only one that the sandbox can open.
+    /// The port differs from the only one that the sandbox can open.
     Barred,
 }
 
@@ -86,11 +84,11 @@ impl Search {
                         return Looked::Shut(None);
                     }
                     Busy::Since(since) if now() - since >= BUSY => {
-                        self.busy = Busy::Told;
+                        self.busy = Busy::Reported;
                         busy(&options.root, &found.path)
                             .unwrap_or_else(|| format!("{} is busy: {ONE}", found.path.display()))
                     }
-                    Busy::Since(_) | Busy::Told => return Looked::Shut(None),
+                    Busy::Since(_) | Busy::Reported => return Looked::Shut(None),
                 },
                 Err(error)
                     if error.kind() == ErrorKind::PermissionDenied && sandbox::is_entered() =>
@@ -119,8 +117,8 @@ impl Search {
     pub(crate) fn pause(&self) -> Duration {
         match (self.busy, self.missing) {
             (Busy::Since(_), _) => LOOK_INTERVAL,
-            (Busy::No | Busy::Told, Some(since)) => look_interval(since),
-            (Busy::No | Busy::Told, None) => LATER_LOOK_INTERVAL,
+            (Busy::No | Busy::Reported, Some(since)) => look_interval(since),
+            (Busy::No | Busy::Reported, None) => LATER_LOOK_INTERVAL,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Two files in `/run/mote`, written when their content changes: the status file for `mote-agent
+//! Writes two files in `/run/mote` when their content changes: the status file for `mote-agent
 //! status`, and the last state that an application set, for the next agent. A full `/run` must not
 //! leave outdated ones.
 
@@ -19,8 +19,8 @@ use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
 use crate::sys::process_id;
 
-/// Writes the status file if its text differs from `last`, or again if its directory was replaced or the last
-/// write failed; the ready file too.
+/// Writes the status file if its text differs from `last`, its directory was replaced, or the last
+/// write failed; also the ready file.
 pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
     if agent.run_files.moved(&agent.options.root) {
         last.clear();
@@ -42,7 +42,7 @@ pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
 }
 
 /// Stores a state that was set, to repeat Ready after the host restarts (decisions §2). Writes it
-/// even if unchanged, because an agent that this one replaced may have had a call in progress.
+/// even if unchanged: an agent that this one replaced may have had a call in progress.
 pub(crate) fn remember(agent: &Agent, state: ReadyState) {
     agent.ready.borrow_mut().set(state);
     agent.run_files.ready.set(None);
@@ -50,7 +50,8 @@ pub(crate) fn remember(agent: &Agent, state: ReadyState) {
     agent.status_changed.raise();
 }
 
-/// Writes the ready file if the state that an application set is not yet in it. Returns whether it is up to date.
+/// Writes the ready file if it lacks the state that an application set. Returns whether it is up to
+/// date.
 pub(crate) fn keep_ready(agent: &Agent) -> bool {
     let state = agent.ready.borrow().get();
     let Some(state) = state.filter(|_| state != agent.run_files.ready.get()) else { return true };
@@ -105,7 +106,7 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
     view.write()
 }
 
-/// Returns the message about the program: it will re-exec, or its file has been replaced.
+/// Returns a remark about the program: it will re-exec, or its file has been replaced.
 fn program(agent: &Agent) -> Option<&'static str> {
     if agent.will_reexec.get() {
         return Some("restarts when no command of the host runs");

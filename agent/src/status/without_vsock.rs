@@ -1,6 +1,6 @@
-//! Status channel without vsock under Incus (P§2.4): the host cannot call, so the guest's state is written to the
-//! status port after every STARTED, where Incus 7.0.1 and later read it. If the policy denies the state, STARTED
-//! is written alone.
+//! The status channel without vsock under Incus (P§2.4). The host cannot call, so mote writes the
+//! guest's state to the status port after every STARTED; Incus 7.0.1 and later read it there. If
+//! the policy denies the state, mote writes only STARTED.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::status::pump::waits;
 use crate::status::status_file;
 use crate::workers::run;
 
-/// Interval between two announcements, as in the Go agents (P§2.2).
+/// Interval between announcements, as in the Go agents (P§2.2).
 const PACE: Duration = Duration::from_secs(5);
-/// Size of the host's ring, bytes (P§2.1). A longer state would overwrite the STARTED before it.
+/// Size of the host's ring, bytes (P§2.1). A longer state would overwrite its STARTED.
 const RING: usize = 16 * 1024;
 
-/// Reason for the end of [`run`].
+/// Why [`run`] ended.
 pub(crate) enum Outcome {
     /// STOPPED was written.
     Stopped,
@@ -31,13 +31,13 @@ pub(crate) enum Outcome {
     Listening,
 }
 
-/// Announces the agent with its state until STOPPED is written, or until `listens` returns that the host can
-/// call.
+/// Announces the agent with its state until STOPPED is written, or until `listens` returns that the
+/// host can call.
 pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> Outcome {
     let mut reported = String::new();
     loop {
         let seen = agent.status_changed.seen();
-        // The state machine's actions are not performed here; only its end matters.
+        // Discard the state machine's actions; only its end matters.
         while agent.status.borrow_mut().poll(now()).is_some() {}
         let found = port::find(&agent.options);
         let path = found.as_ref().map(|found| found.path.clone()).ok();
@@ -69,7 +69,7 @@ pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> 
     }
 }
 
-/// STARTED, followed by the state if the policy allows it and it is available.
+/// Returns STARTED, followed by the state if the policy allows it and it is available.
 async fn started(agent: &Agent) -> Vec<u8> {
     let mut text = STARTED_LINE.to_vec();
     if !agent.policy.allows(Capability::State) {

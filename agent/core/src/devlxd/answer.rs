@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_on_stays_where_it_is() {
+    fn forwarded_parts_stay_in_place() {
         let within = |flavour, ask, status, metadata: &str| {
             let mut body = sync(metadata).into_bytes();
             show_within(flavour, ask, status, &mut body).is_some()
@@ -263,7 +263,7 @@ mod tests {
                          \"error_code\":403,\"error\":\"Forbidden\",\"metadata\":null}\n";
 
     #[test]
-    fn json_passes_through_byte_for_byte() {
+    fn forwards_json_byte_for_byte() {
         let devices = "{\"eth0\": {\"type\":\"nic\"} , \"emoji\":\"\\ud83d\\ude00\"}";
         let (how, text) = shown(Flavour::Lxd, Ask::Json, 200, &sync(devices));
         assert_eq!(how, Shown { status: 200, body: Body::Json });
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_errors_keep_their_code_and_text() {
+    fn keeps_code_and_text_of_the_hosts_errors() {
         let (how, text) = shown(Flavour::Lxd, Ask::Json, 403, ERROR);
         assert_eq!((how.status, how.body, text.as_str()), (403, Body::Text, "Forbidden\n"));
         let (how, text) = shown(Flavour::Incus, Ask::Json, 401, "Unauthorized\n");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_from_the_host_is_a_500() {
+    fn an_invalid_answer_of_the_host_is_a_500() {
         for body in ["", "hello", "{\"type\":\"sync\"", "[1,2]"] {
             let (how, _) = shown(Flavour::Lxd, Ask::Json, 200, body);
             assert_eq!(how, Shown { status: 500, body: Body::Text }, "{body}");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_no_guest_should_see_becomes_500_whatever_the_body() {
+    fn an_invalid_status_becomes_500() {
         for status in [600, 700, 999] {
             for body in ["", "no", "{\"type\":\"error\",\"error\":\"no\"}"] {
                 let (shown, _) = shown(Flavour::Lxd, Ask::Json, status, body);

@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_host_reads_is_sent_with_the_path() {
+    fn sends_only_parameters_that_the_host_reads() {
         assert_eq!(target(Ask::OperationWait, "/w", Some("timeout=3")), "/w?timeout=3");
         assert_eq!(target(Ask::ImageExport, "/i", Some("secret=1")), "/i");
         assert_eq!(target(Ask::ConfigValue, "/1.0/config/user.%2f", None), "/1.0/config/user.%2f");
     }
 
     #[test]
-    fn tokens_pass_and_other_credentials_do_not() {
+    fn forwards_tokens_but_no_other_credentials() {
         assert!(forwards(Ask::Json, "Authorization", b"Bearer x"));
         assert!(!forwards(Ask::Json, "Authorization", b"Basic x"));
         assert!(!forwards(Ask::ImageExport, "authorization", b"Basic x"));

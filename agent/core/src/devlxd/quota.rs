@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_others_do_not_slow_roots() {
+    fn calls_of_others_do_not_slow_down_root() {
         let mut quotas = Quotas::new(&Bounds::of(16_384));
         let now = Uptime::from_millis(30_000);
         let calls = |quotas: &mut Quotas, class| {

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_lost_ready_is_said_again() {
+    fn repeats_only_a_lost_ready() {
         let mut ready = Ready::default();
         assert_eq!(ready.on_connected("Started"), None);
         ready.set(ReadyState::Ready);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_read_back_and_nonsense_is_nothing() {
+    fn restores_the_file_and_ignores_invalid_ones() {
         assert_eq!(Ready::restore(b"Ready\n").get(), Some(ReadyState::Ready));
         for bad in [&b""[..], b"ready", b"\xff\xfe", b"Ready Ready"] {
             assert_eq!(Ready::restore(bad).get(), None);

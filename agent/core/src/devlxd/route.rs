@@ -1,8 +1,8 @@
-//! (flavour, method, path) → [`Route`]. Paths are in `endpoint` (and `lxd_only`), their methods in `by_method`.
-//! Source: P§5.2 (unknown paths and methods), P§5.3 (endpoints).
+//! Finds the [`Route`] of a guest's request. Paths are in `endpoint` (and `lxd_only`), their
+//! methods in `by_method`. Source: P§5.2 (unknown paths and methods), P§5.3 (endpoints).
 //!
-//! A path is split before it is decoded, so an encoded `/` in a key never makes a new segment. The
-//! forwarded path is the client's own, byte for byte.
+//! A path is split before decoding, so an encoded `/` in a key never separates segments. The
+//! forwarded path is the client's, byte for byte.
 
 use crate::flavour::Flavour;
 use crate::http::head::Method;

@@ -1,4 +1,5 @@
-//! The only line that a host may write to the agent: `CONNECT <cid>:<port> [<sha256>]` (decisions §1).
+//! Parses the only line that a host may write to the agent: `CONNECT <cid>:<port> [<sha256>]`
+//! (decisions §1).
 
 use core::fmt;
 
@@ -9,20 +10,20 @@ use crate::host_address::{BadHostAddress, HostAddress};
 pub struct Connect {
     /// Address on which the host listens.
     pub address: HostAddress,
-    /// SHA-256 of the certificate (DER) that the host will present; `None` for the known certificate.
+    /// SHA-256 of the host's certificate (DER); `None` for the known certificate.
     pub fingerprint: Option<[u8; 32]>,
 }
 
-/// Reason why what arrives is refused: mostly a line that begins with CONNECT.
+/// Why input is refused: mostly a line that begins with CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedLine {
     /// Not `CONNECT <cid>:<port> [<64 hex digits>]`.
     Malformed,
     /// No host can have that address.
     BadAddress,
-    /// No fingerprint in the line, and no certificate is known. None is trusted on first use.
+    /// No fingerprint in the line, and no certificate is known. mote trusts none on first use.
     NoCertificate,
-    /// Not a line: more bytes arrive than are read.
+    /// More bytes arrive than mote reads.
     Flood,
 }
 
@@ -47,7 +48,8 @@ impl fmt::Display for RefusedLine {
 }
 
 impl Connect {
-    /// Reads a line; `None` if it does not begin with CONNECT, such as an echo of the agent's own lines.
+    /// Reads a line; returns `None` if it does not begin with CONNECT, such as an echo of the
+    /// agent's own lines.
     ///
     /// # Errors
     /// [`RefusedLine::Malformed`] or [`RefusedLine::BadAddress`].
@@ -85,7 +87,7 @@ mod tests {
     use std::format;
 
     #[test]
-    fn both_forms_are_read() {
+    fn reads_both_forms() {
         let plain = Connect::parse(b"CONNECT 2:40000").unwrap().unwrap();
         assert_eq!(plain.address, HostAddress { cid: 2, port: 40000 });
         assert_eq!(plain.fingerprint, None);
@@ -95,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn our_own_words_and_noise_are_no_connect() {
+    fn ignores_the_agents_own_lines_and_noise() {
         for line in [&b"CONNECTED"[..], b"STARTED", b"STOPPED", b"", b"connect 2:1", b"\xff\0"] {
             assert_eq!(Connect::parse(line), Ok(None));
         }
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn rejects_everything_else() {
         let long = format!("CONNECT 2:1 {}", "0".repeat(65));
         for line in [
             "CONNECT ",

@@ -1,15 +1,15 @@
-//! Limits the bytes read from the port: an endless device or a misbehaving host must not keep the
-//! CPU busy.
+//! Limits the bytes read from the port: an endless device or a misbehaving host must not use all
+//! CPU time.
 
 use core::time::Duration;
 
 use crate::time::Uptime;
 
-/// Most bytes read in one [`PERIOD`], after which the port is not read until the next one. Real
-/// lines have at most 89 bytes, and reading this many takes a hundredth of the time.
+/// Limit of bytes read in one [`PERIOD`], after which mote pauses until the next one. Real lines
+/// have at most 89 bytes, and reading this many takes a hundredth of the time.
 pub(super) const FLOOD_BYTES: usize = 256 * 1024;
-/// Period in which bytes are counted, and so the longest pause: a CONNECT line after a burst is
-/// late by no more than this.
+/// Period in which bytes are counted, and longest pause: a CONNECT line after a burst is delayed by
+/// no more than this.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The bytes of the current period.

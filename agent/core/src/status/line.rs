@@ -1,5 +1,5 @@
-//! Splits bytes into lines. A truncated line could read as a shorter, valid one, so an overlong
-//! line is dropped as a whole.
+//! Splits bytes into lines. Drops an overlong line as a whole, because a truncated one could read
+//! as a shorter, valid line.
 
 use heapless::Vec;
 
@@ -74,7 +74,7 @@ mod tests {
         }
     }
     #[test]
-    fn noise_is_kept_as_it_is_and_only_one_carriage_return_is_cut() {
+    fn keeps_noise_and_removes_only_one_carriage_return() {
         assert_eq!(
             lines(b"\0\xff\r\r\n\r\n"),
             [Line::Full(Vec::from_slice(b"\0\xff\r").unwrap()), full("")]
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cleared_never_comes_back() {
+    fn cleared_bytes_are_gone() {
         let mut buf = LineBuf::default();
         assert!(std::vec![b'x'; 2 * limits::LINE].iter().all(|byte| buf.push(*byte).is_none()));
         buf.clear();

@@ -10,10 +10,10 @@ pub(super) enum Timer {
     Announce,
     /// Write STARTED without an event. Runs in CONNECTED, unless the host reads every line.
     Refresh,
-    /// Write STOPPED, then STARTED, for a host that does not call. Runs in STARTED, and once in CONNECTED if no host has
-    /// ever called.
+    /// Write STOPPED, then STARTED, for a host that does not call. Runs in STARTED, and once in
+    /// CONNECTED if no host has ever called.
     Turn,
-    /// Have the shell make the call of the verification. Stops once the shell has it.
+    /// Make the shell call the host for a verification. Stops once the shell has started the call.
     Call,
     /// Fail a verification that takes too long. Runs during each verification.
     Expire,
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_timer_has_a_slot_of_its_own() {
+    fn each_timer_has_a_separate_slot() {
         let mut timers = Timers::default();
         for (timer, millis) in ALL.into_iter().zip(1..) {
             timers.set(timer, at(millis));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_next_but_lines_wait_for_the_port() {
+    fn returns_the_first_timer_but_delays_lines_until_the_port_is_ready() {
         let mut timers = Timers::default();
         assert_eq!(timers.next(at(0)), None);
         timers.set(Timer::Announce, at(5));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_runs_is_brought_forward_and_nothing_is_put_off() {
+    fn advances_only_running_timers_and_delays_none() {
         let mut timers = Timers::default();
         timers.advance(Timer::Announce, at(5));
         assert_eq!(timers.get(Timer::Announce), None);

@@ -22,7 +22,7 @@ pub struct View<'a> {
     pub running: bool,
     /// The agent's release.
     pub version: Option<Text<'a>>,
-    /// Its process id.
+    /// Its process ID.
     pub pid: Option<u64>,
     /// Where the host's files were found.
     pub files: Option<Text<'a>>,
@@ -48,7 +48,7 @@ pub struct View<'a> {
     pub program: Option<Text<'a>>,
     /// Whether the host has called.
     pub called: bool,
-    /// Whether the error keeps the host from using the agent.
+    /// Whether the error prevents the host from using the agent.
     pub blocked: bool,
 }
 
@@ -89,7 +89,7 @@ impl View<'_> {
     pub fn write(&self) -> String {
         let mut out: Vec<u8> = vec![0; 512];
         loop {
-            // It fails only if the buffer is full.
+            // Fails only if the buffer is full.
             if let Ok(length) = serde_json_core::to_slice(self, &mut out) {
                 out.truncate(length);
                 out.push(b'\n');

@@ -4,10 +4,10 @@ use smol::future::pending;
 use super::*;
 use crate::runtime::run::block_on;
 
-/// Another user than root.
+/// A user other than root.
 const OTHER: u32 = 4711;
 
-/// A client that obtains this and then does that for ever.
+/// A client that obtains this quota and then has this activity forever.
 async fn client(
     guests: &Rc<Guests>,
     executor: &LocalExecutor<'static>,
@@ -36,12 +36,12 @@ fn entry(guests: &Rc<Guests>, user: u32) -> Entry {
     };
     block_on(&LocalExecutor::new(), guests.admit(user, serve, |_| unreachable!("it has ended")));
     let entry = kept.take().expect("an entry");
-    // Nobody closes this one.
+    // This one is never closed.
     entry.leave();
     entry
 }
 
-/// Lets all tasks run that can.
+/// Runs all tasks that are ready.
 async fn all_run() {
     for _ in 0..10 {
         yield_now().await;
@@ -53,7 +53,7 @@ fn count(guests: &Guests) -> usize {
 }
 
 #[test]
-fn who_waits_for_a_call_takes_it_over_from_somebody_idle_after_its_grace() {
+fn a_waiting_call_evicts_an_idle_client_after_its_grace() {
     let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
     let most = guests.bounds.most(Quota::Call);
     block_on(&executor, async {
@@ -67,7 +67,7 @@ fn who_waits_for_a_call_takes_it_over_from_somebody_idle_after_its_grace() {
         assert!(newcomer.obtain(Quota::Call).await);
         assert!(now() - begun >= GRACE, "not before its grace is over");
         assert_eq!(count(&guests), most - 1);
-        // None is left over: the closed one has nothing to give back.
+        // The evicted client has nothing left to return.
         all_run().await;
         assert!(!entry(&guests, 0).try_obtain(Quota::Call));
         drop(newcomer);
@@ -76,7 +76,7 @@ fn who_waits_for_a_call_takes_it_over_from_somebody_idle_after_its_grace() {
 }
 
 #[test]
-fn a_newcomer_is_served_before_those_who_came_earlier_and_are_busy() {
+fn serves_a_new_client_before_busy_ones() {
     let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
     let order = Rc::new(RefCell::new(Vec::new()));
     block_on(&executor, async {
@@ -99,7 +99,7 @@ fn a_newcomer_is_served_before_those_who_came_earlier_and_are_busy() {
 }
 
 #[test]
-fn a_large_request_takes_the_memory_of_one_that_is_not_complete_at_once() {
+fn a_large_request_evicts_an_incomplete_one_at_once() {
     let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
     let most = guests.bounds.most(Quota::LargeBody);
     block_on(&executor, async {
@@ -112,7 +112,7 @@ fn a_large_request_takes_the_memory_of_one_that_is_not_complete_at_once() {
 }
 
 #[test]
-fn others_take_nothing_of_roots_and_root_takes_theirs() {
+fn root_evicts_others_but_not_vice_versa() {
     let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
     let most = guests.bounds.most(Quota::LongPoll);
     block_on(&executor, async {
@@ -147,7 +147,7 @@ fn others_take_nothing_of_roots_and_root_takes_theirs() {
 }
 
 #[test]
-fn whoever_is_closed_gives_back_what_it_holds_and_wakes_those_who_wait() {
+fn an_evicted_client_returns_its_quotas_and_wakes_waiters() {
     let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
     block_on(&executor, async {
         let most = guests.bounds.most(Quota::Call);
@@ -155,7 +155,7 @@ fn whoever_is_closed_gives_back_what_it_holds_and_wakes_those_who_wait() {
         assert!(all.iter().all(|entry| entry.try_obtain(Quota::Call)));
         client(&guests, &executor, 0, Quota::Call, Activity::Silent).await;
         all_run().await;
-        // Not one of those past their grace: it waits.
+        // Not an eviction candidate: it waits.
         let waiter = entry(&guests, 0);
         let waiting = executor.spawn(async move { waiter.obtain(Quota::Call).await });
         yield_now().await;

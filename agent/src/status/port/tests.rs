@@ -8,7 +8,7 @@ fn kernel_port(root: &Path, node: &str, name: &str) {
 }
 
 #[test]
-fn the_newest_name_wins_and_the_dummy_is_known() {
+fn prefers_the_newest_name_and_finds_the_dummy() {
     let root = crate::runtime::scratch::scratch("ports");
     assert_eq!(discover(&root, None), None);
     kernel_port(&root, "vport1p1", "org.linuxcontainers.lxd");
@@ -22,7 +22,7 @@ fn the_newest_name_wins_and_the_dummy_is_known() {
 }
 
 #[test]
-fn ports_of_two_servers_are_told_unless_it_is_said_which_one_it_is() {
+fn warns_of_ports_of_two_servers_unless_a_flavour_is_given() {
     let root = crate::runtime::scratch::scratch("two-servers");
     kernel_port(&root, "vport1p1", "org.linuxcontainers.lxd");
     kernel_port(&root, "vport1p2", "com.canonical.lxd");
@@ -41,12 +41,12 @@ fn ports_of_two_servers_are_told_unless_it_is_said_which_one_it_is() {
     );
     assert_eq!(found(Some(Flavour::Lxd)), (Flavour::Lxd, "vport1p2".into(), None));
     assert_eq!(found(Some(Flavour::Incus)), (Flavour::Incus, "vport1p3".into(), None));
-    // Where there is a newer port, the old one is the dummy.
+    // Next to a newer port, the old one is the dummy.
     assert_eq!(found(Some(Flavour::LxdOld)).1, "vport1p3");
 }
 
 #[test]
-fn udevs_link_is_taken_first_and_names_the_node() {
+fn prefers_udevs_link_and_returns_its_node() {
     let root = crate::runtime::scratch::scratch("links");
     kernel_port(&root, "vport1p1", "com.canonical.lxd");
     let links = root.join("dev/virtio-ports");
@@ -54,7 +54,7 @@ fn udevs_link_is_taken_first_and_names_the_node() {
     fs::write(root.join("dev/vport2p1"), "").unwrap();
     std::os::unix::fs::symlink("../vport2p1", links.join("com.canonical.lxd")).unwrap();
     assert_eq!(discover(&root, None).unwrap().path, root.join("dev/vport2p1"));
-    // One that leads elsewhere is the port all the same.
+    // A link to another place is still the port.
     fs::rename(root.join("dev/vport2p1"), root.join("elsewhere")).unwrap();
     fs::remove_file(links.join("com.canonical.lxd")).unwrap();
     std::os::unix::fs::symlink(root.join("elsewhere"), links.join("com.canonical.lxd")).unwrap();
