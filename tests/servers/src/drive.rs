@@ -27,7 +27,7 @@ pub fn drive(words: &[String]) -> Result<ExitCode, String> {
     for &agent in &options.agents {
         columns.push(column(&options, agent, &wanted)?);
     }
-    println!("\n{}", table::text(options.server, &columns));
+    println!("\n{}", table::rows(options.server, &columns, false));
     Ok(ExitCode::from(verdict(options.server, &columns)))
 }
 
@@ -85,12 +85,8 @@ fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, 
         lost: 0,
         seconds: 0,
     });
-    println!(
-        "{} with {}: {} checks",
-        options.server.title(),
-        agent.title(options.server),
-        wanted.len()
-    );
+    let server = options.server;
+    println!("{} with {}: {} checks", server.title(), agent.title(server), wanted.len());
     for _ in 0..options.boots {
         let left: Vec<_> = wanted.iter().filter(|id| !column.is_settled(id)).cloned().collect();
         if left.is_empty() || Instant::now() > options.until {
@@ -108,29 +104,16 @@ fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, 
     Ok(column)
 }
 
-/// Prints the result of a check.
-fn say(agent: &str, check: &str, seen: &Result<String, String>, took: f64) {
-    let (word, text) = match seen {
-        Ok(text) => ("PASS", text),
-        Err(why) => ("FAIL", why),
-    };
-    println!("{word} {took:6.1} s  {agent} {check}  {}", text.replace('\n', " "));
-}
+type Payload = (String, [PathBuf; 4]);
 
 /// Returns the script that an outer VM runs, and its files.
-fn payload(
-    options: &Options,
-    agent: &str,
-    left: &[String],
-) -> Result<(String, [PathBuf; 4]), String> {
+fn payload(options: &Options, agent: &str, left: &[String]) -> Result<Payload, String> {
     let kvm = options.spec.machine == Machine::Kvm;
     let big = options.big.unwrap_or(if kvm { 50 } else { 4 });
     let turns = options.turns.unwrap_or(if kvm { 200 } else { 40 });
-    let slow = options.slow;
+    let (server, slow, left) = (options.server.name(), options.slow, left.join(","));
     let start = format!(
-        "#!/bin/sh\nexec ./mote-servers check {} {agent} {big} {turns} {slow} {}\n",
-        options.server.name(),
-        left.join(",")
+        "#!/bin/sh\nexec ./mote-servers check {server} {agent} {big} {turns} {slow} {left}\n"
     );
     let file = |name: &str| options.images.join(name);
     let files = [
@@ -146,34 +129,33 @@ fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), S
     let agent = column.agent.name();
     let (start, files) = payload(options, agent, left)?;
     let files: Vec<_> = files.iter().map(PathBuf::as_path).collect();
-    let boots = column.runs.last().map_or(0, |run| run.boots);
+    let Run { boots, seconds: before, .. } = column.runs[0];
     let work = options.work.join(format!("{}-{agent}-{boots}", options.server.name()));
     let from = match warm::begin(options, &work) {
         Ok(from) => from,
         // It may be a lost VM like any other. A permanent reason is repeated at each attempt.
         Err(why) => {
             println!("  {why}");
-            column
-                .runs
-                .iter_mut()
-                .for_each(|run| (run.boots, run.lost) = (run.boots + 1, run.lost + 1));
+            column.runs[0].boots += 1;
+            column.runs[0].lost += 1;
             return Ok(());
         }
     };
     let mut outer = Outer::start(&options.spec, &work, &start, &files, &from)?;
-    column.runs.iter_mut().for_each(|run| run.boots += 1);
-    let (begun, before) = (outer.begun, column.runs.last().map_or(0, |run| run.seconds));
+    column.runs[0].boots += 1;
+    let begun = outer.begun;
     let mut running = None;
     let end = outer.hear(options.until, |line| match line {
         Line::Step(text, at) => println!("  {at:6.1} s  {text}"),
         Line::Begin(check) => running = Some(check),
         Line::End(check, seen, took) => {
             running = None;
-            say(agent, &check, &seen, took);
+            let word = if seen.is_ok() { "PASS" } else { "FAIL" };
+            let (Ok(text) | Err(text)) = &seen;
+            println!("{word} {took:6.1} s  {agent} {check}  {}", text.replace('\n', " "));
             let verdict = seen.map_or_else(Verdict::Fails, Verdict::Holds);
             column.note(&options.at, &check, verdict, took);
-            let lived = begun.elapsed().as_secs();
-            column.runs.iter_mut().for_each(|run| run.seconds = before + lived);
+            column.runs[0].seconds = before + begun.elapsed().as_secs();
             // Not only at the end, because a long run may be interrupted.
             if let Err(why) = record(options, column) {
                 println!("  {why}");
@@ -182,11 +164,8 @@ fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), S
         Line::Over(_) => {}
     });
     let after = begun.elapsed().as_secs();
-    let lost = u64::from(said_lost(&end, running.as_deref(), after));
-    for run in &mut column.runs {
-        run.lost += lost;
-        run.seconds = before + after;
-    }
+    column.runs[0].lost += u64::from(said_lost(&end, running.as_deref(), after));
+    column.runs[0].seconds = before + after;
     record(options, column)?;
     if options.keep {
         hold(&options.spec, &outer);

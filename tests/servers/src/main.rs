@@ -8,10 +8,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.split_first() {
         Some((first, rest)) if first == "check" => report::check(rest),
-        Some((first, rest)) if first == "prepare" => report::prepare(rest),
         Some((first, rest)) if first == "drive" => drive::drive(rest),
         Some(_) | None => {
-            Err("usage: mote-servers check|prepare|drive ...; see scripts/real-server".into())
+            Err("usage: mote-servers check|drive ...; see scripts/real-server".into())
         }
     };
     match done {

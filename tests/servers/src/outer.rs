@@ -94,7 +94,7 @@ impl Outer {
         fs::create_dir_all(directory).map_err(failed)?;
         let script = directory.join("start");
         fs::write(&script, start).map_err(failed)?;
-        let payload = pack(directory, &script, files)?;
+        pack(&directory.join("payload.tar"), &script, files)?;
         let disk = match from {
             From::Power => {
                 format!("file={},format=raw,snapshot=on", spec.outer.join("disk.raw").display())
@@ -108,23 +108,16 @@ impl Outer {
         if let From::Kept(kept) = from {
             command.args(["-incoming", &format!("file:{}", state_of(kept).display())]);
         }
+        // `resets` logs the registers at a reset.
+        let words = "-chardev file,id=report,path=report -device virtio-serial-pci \
+            -device virtserialport,chardev=report,name=mote.report -serial file:console \
+            -qmp unix:qmp,server=on,wait=off -d cpu_reset -D resets \
+            -drive file=payload.tar,format=raw,if=virtio,readonly=on";
         command
+            .current_dir(directory)
             .args(["-drive", &format!("{disk},if=virtio")])
-            .args([
-                "-drive",
-                &format!("file={},format=raw,if=virtio,readonly=on", payload.display()),
-            ])
-            .args([
-                "-chardev",
-                &format!("file,id=report,path={}", directory.join("report").display()),
-            ])
-            .args(["-device", "virtio-serial-pci"])
-            .args(["-device", "virtserialport,chardev=report,name=mote.report"])
+            .args(words.split_whitespace())
             .args(["-netdev", &format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22")])
-            .args(["-serial", &format!("file:{}", directory.join("console").display())])
-            .args(["-qmp", &format!("unix:{},server=on,wait=off", directory.join("qmp").display())])
-            // Logs the registers at a reset.
-            .args(["-d", "cpu_reset", "-D", &directory.join("resets").display().to_string()])
             .args(&spec.more)
             .stdin(Stdio::null())
             .stdout(File::create(directory.join("qemu")).map_err(failed)?)
@@ -247,10 +240,9 @@ impl Monitor {
 }
 
 /// Packs the second disk: a tar archive of constant size, because a kept outer VM knows its size.
-fn pack(directory: &Path, script: &Path, files: &[&Path]) -> Result<PathBuf, String> {
-    let payload = directory.join("payload.tar");
+fn pack(payload: &Path, script: &Path, files: &[&Path]) -> Result<(), String> {
     let mut command = Command::new("tar");
-    command.arg("--mode=755").arg("-cf").arg(&payload);
+    command.arg("--mode=755").arg("-cf").arg(payload);
     for file in std::iter::once(&script).chain(files) {
         let (Some(parent), Some(name)) = (file.parent(), file.file_name()) else {
             return Err(format!("{}: no file", file.display()));
@@ -258,9 +250,9 @@ fn pack(directory: &Path, script: &Path, files: &[&Path]) -> Result<PathBuf, Str
         command.arg("-C").arg(parent).arg(name);
     }
     let packed = command.status().map_err(|error| format!("tar: {error}"))?;
-    let sized = File::options().write(true).open(&payload).and_then(|file| file.set_len(PAYLOAD));
+    let sized = File::options().write(true).open(payload).and_then(|file| file.set_len(PAYLOAD));
     sized.map_err(|error| format!("{}: {error}", payload.display()))?;
-    if packed.success() { Ok(payload) } else { Err("tar failed".into()) }
+    if packed.success() { Ok(()) } else { Err("tar failed".into()) }
 }
 
 /// Returns QEMU's command line, the only one that a kept state fits.
@@ -292,16 +284,7 @@ fn qemu(spec: &Spec) -> Command {
         .arg(tree("usr/share/qemu"))
         .arg("-L")
         .arg(tree("usr/share/seabios"))
-        .args([
-            "-name",
-            "outer",
-            "-machine",
-            "q35",
-            "-display",
-            "none",
-            "-no-reboot",
-            "-nodefaults",
-        ])
+        .args("-name outer -machine q35 -display none -no-reboot -nodefaults".split(' '))
         .args(["-accel", accelerator, "-cpu", processor])
         .args(["-smp", &spec.cpus.to_string(), "-m", &MEMORY.to_string()])
         .args(["-kernel", &outer("vmlinuz"), "-initrd", &outer("initrd"), "-append", words])

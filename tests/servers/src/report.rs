@@ -12,7 +12,8 @@ use crate::server::{Agent, Server};
 use crate::setup;
 use crate::world::{World, round};
 
-/// `check SERVER AGENT BIG TURNS SLOW CHECK,...`: in the outer VM.
+/// `check SERVER AGENT BIG TURNS SLOW CHECK,...`: in the outer VM. Without a check it only sets the
+/// server up.
 pub fn check(words: &[String]) -> Result<ExitCode, String> {
     let usage = || "usage: mote-servers check SERVER AGENT BIG TURNS SLOW CHECK,...".to_owned();
     let [server, agent, big, turns, slow, wanted] = words else { return Err(usage()) };
@@ -23,43 +24,23 @@ pub fn check(words: &[String]) -> Result<ExitCode, String> {
         turns: turns.parse().map_err(|_| usage())?,
         slow: slow.parse().map_err(|_| usage())?,
     };
-    tell(|say| look(&world, wanted, say))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// `prepare SERVER SLOW`: in an outer VM that is to be kept.
-pub fn prepare(words: &[String]) -> Result<ExitCode, String> {
-    let usage = || "usage: mote-servers prepare SERVER SLOW".to_owned();
-    let [server, slow] = words else { return Err(usage()) };
-    let world = World {
-        server: Server::named(server).ok_or_else(usage)?,
-        agent: Agent::Mote,
-        big: 0,
-        turns: 0,
-        slow: slow.parse().map_err(|_| usage())?,
-    };
-    tell(|say| {
-        setup::server(&world)?;
-        say(step("the server is up"))
-    })?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Calls `work` with a sender of lines, and reports its error.
-fn tell(work: impl FnOnce(Say<'_>) -> Result<(), String>) -> Result<(), String> {
     let mut port = File::options().write(true).open(PORT).map_err(|e| format!("{PORT}: {e}"))?;
     let mut say = |line: Line| -> Result<(), String> {
         let text = format!("{}\n", line.json());
         port.write_all(text.as_bytes()).map_err(|error| format!("{PORT}: {error}"))
     };
-    let why = work(&mut say).err().unwrap_or_default();
-    say(Line::Over(why))
+    let why = look(&world, wanted, &mut say).err().unwrap_or_default();
+    say(Line::Over(why))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn look(world: &World, wanted: &str, say: Say<'_>) -> Result<(), String> {
     if !setup::is_up(world)? {
         setup::server(world)?;
         say(step("the server is up"))?;
+    }
+    if wanted.is_empty() {
+        return Ok(());
     }
     instance::start(world, &format!("{}.tar", world.agent.name()), say)?;
     for check in

@@ -29,9 +29,12 @@ impl Server {
         }
     }
 
-    /// Whether it is any Incus.
     pub fn is_incus(self) -> bool {
         self != Self::Lxd
+    }
+
+    pub fn is_incus_7(self) -> bool {
+        self == Self::Incus
     }
 
     fn either(self, incus: &'static str, lxd: &'static str) -> &'static str {
@@ -50,11 +53,6 @@ impl Server {
             Self::Incus60 => "Incus 6.0.4 (Debian 13)",
             Self::Lxd => "LXD 5.0.2 (Debian 12)",
         }
-    }
-
-    /// Returns the package whose version is shown.
-    pub fn package(self) -> &'static str {
-        self.either("incus-base", "lxd")
     }
 
     pub fn own_agent(self) -> &'static str {
@@ -77,27 +75,6 @@ impl Server {
     /// Returns the key that disables devlxd.
     pub fn guest_api(self) -> &'static str {
         self.either("security.guestapi", "security.devlxd")
-    }
-
-    /// Returns the commands that make and delete a snapshot.
-    pub fn snapshot(self, instance: &str, name: &str) -> [Vec<String>; 2] {
-        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-        match self {
-            Self::Incus | Self::Incus60 => [
-                words(&["snapshot", "create", instance, name]),
-                words(&["snapshot", "delete", instance, name]),
-            ],
-            Self::Lxd => [
-                words(&["snapshot", instance, name]),
-                words(&["delete", &format!("{instance}/{name}")]),
-            ],
-        }
-    }
-
-    /// Returns whether a directory can be added to a running instance: 5.0.2 prints `Cannot attach
-    /// directory while instance is running`.
-    pub fn plugs_directories(self) -> bool {
-        self.is_incus()
     }
 
     /// Returns whether it has the status Ready: since LXD 5.5 (`instance_ready_state`).

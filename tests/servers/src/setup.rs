@@ -51,37 +51,22 @@ pub fn server(world: &World) -> Result<(), String> {
     world.run(&["systemctl", "start", name]).within(world.limit(180)).code(0)?;
     knows_vms(world)?;
     let bridge = ["ipv4.address=10.77.0.1/24", "ipv4.nat=false", "ipv6.address=none"];
-    let link = nic(world.server);
-    let eth0: Vec<&str> = link.iter().map(String::as_str).collect();
-    let commands: &[&[&str]] = &[
-        &["storage", "create", "default", "dir"],
-        &[&["network", "create", BRIDGE], &bridge[..]].concat(),
-        &[
-            "profile",
-            "device",
-            "add",
-            "default",
-            "root",
-            "disk",
-            "path=/",
-            "pool=default",
-            "size=128MiB",
-        ],
-        &[&["profile", "device", "add", "default", "eth0", "nic", "name=eth0"], &eth0[..]].concat(),
-    ];
-    for words in commands {
-        world.ok(words)?;
-    }
+    world.ok(&["storage", "create", "default", "dir"])?;
+    world.ok(&[&["network", "create", BRIDGE], &bridge[..]].concat())?;
+    let add = ["profile", "device", "add", "default"];
+    let root = ["root", "disk", "path=/", "pool=default", "size=128MiB"];
+    world.ok(&[&add, &root[..]].concat())?;
+    world.ok(&[&add[..], &["eth0", "nic", "name=eth0"], nic(world.server)].concat())?;
     if world.server == Server::Lxd { lxd_only(world) } else { Ok(()) }
 }
 
 /// Returns a NIC on the bridge. LXD 5.0.2 has QEMU open a tap device as `nobody`, which Debian 13's
 /// kernel refuses. It opens a macvlan device itself. A NIC directly on the bridge could not reach
 /// the bridge's own address.
-pub fn nic(server: Server) -> Vec<String> {
+pub fn nic(server: Server) -> &'static [&'static str] {
     match server {
-        Server::Incus | Server::Incus60 => vec![format!("network={BRIDGE}")],
-        Server::Lxd => vec!["nictype=macvlan".into(), format!("parent={UPLINK}")],
+        Server::Incus | Server::Incus60 => &["network=br-checks"],
+        Server::Lxd => &["nictype=macvlan", "parent=uplink0"],
     }
 }
 

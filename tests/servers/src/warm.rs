@@ -55,8 +55,8 @@ fn make(options: &Options, work: &Path, kept: &PathBuf) -> Result<(), String> {
         return Err("qemu-img failed".into());
     }
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let start =
-        format!("#!/bin/sh\n./mote-servers prepare {} {}\n", options.server.name(), options.slow);
+    let (server, slow) = (options.server.name(), options.slow);
+    let start = format!("#!/bin/sh\n./mote-servers check {server} mote 0 0 {slow} ''\n");
     let mut outer = Outer::start(spec, work, &start, &[&this], &From::PowerKept(kept.clone()))?;
     let end = outer.hear(options.until.min(Instant::now() + FIRST_BOOT), |line| {
         if let Line::Step(text, at) = line {

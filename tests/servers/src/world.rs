@@ -17,8 +17,9 @@ pub type Seen = Result<String, String>;
 /// The instance that most checks look at.
 pub const VM: &str = "vm1";
 pub const BRIDGE: &str = "br-checks";
-/// For a program, before `slow`.
-const PROGRAM: Duration = Duration::from_secs(60);
+/// Limit for a program, before `slow`: a start takes 15 s. With `--slow 2` and the outer VM's slowed
+/// clock it is still shorter than `outer::SILENCE`.
+const PROGRAM: Duration = Duration::from_secs(100);
 /// For something on a terminal, before `slow`.
 const TERMINAL: Duration = Duration::from_secs(40);
 /// How often it is looked whether an instance that boots has its agent, before `slow`.
@@ -70,6 +71,21 @@ impl World {
         self.exec(&["sh", "-c", script]).text()
     }
 
+    /// Sets a key of the instance, looks, and restores the key in every case.
+    pub fn with_key<T>(
+        &self,
+        key: &str,
+        value: &str,
+        was: Option<&str>,
+        look: impl FnOnce() -> Result<T, String>,
+    ) -> Result<T, String> {
+        let set = |value| self.ok(&["config", "set", VM, key, value]);
+        set(value)?;
+        let seen = look();
+        was.map_or_else(|| self.ok(&["config", "unset", VM, key]), set)?;
+        seen
+    }
+
     /// A program of the server's command line on a terminal.
     pub fn terminal(&self, words: &[&str]) -> Result<Terminal, String> {
         let words = [&[self.server.cli()], words].concat();
@@ -113,9 +129,11 @@ impl World {
         Ok(instance["status"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Whether the server sees an agent: only one counts processes.
+    /// Returns whether the server sees an agent, which alone counts processes. A query string may
+    /// follow the instance's name.
     pub fn sees_agent(&self, instance: &str) -> Result<bool, String> {
-        let state = self.query(&format!("/1.0/instances/{instance}/state"))?;
+        let (name, query) = instance.split_once('?').unwrap_or((instance, ""));
+        let state = self.query(&format!("/1.0/instances/{name}/state?{query}"))?;
         Ok(state["processes"].as_i64().is_some_and(|count| count > 0))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::check::Check;
+use super::check::group;
 use super::devices::{in_guest, plug, unplug};
 use super::during::{During, GONE};
 use super::hotplug;
@@ -12,17 +12,11 @@ use crate::setup::{FIRST_IN_GUEST, nic};
 use crate::terminal::Terminal;
 use crate::world::{Seen, VM, World, has, round, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("boot", "restart", restart),
-    Check::new("boot", "clean_stop_start_with_devices", clean_stop_start_with_devices),
-    Check::new("boot", "forced_stop", forced_stop),
-    Check::new("boot", "stop_during_command", stop_during_command),
-    Check::new("boot", "forced_stop_during_command", forced_stop_during_command),
-    Check::new("boot", "console", console),
-    Check::new("boot", "start_with_console", start_with_console),
-    Check::new("boot", "guest_powers_off", guest_powers_off),
-    Check::new("boot", "stateful_stop", stateful_stop),
-];
+group! {
+    "boot":
+    restart, clean_stop_start_with_devices, forced_stop, stop_during_command,
+    forced_stop_during_command, console, start_with_console, guest_powers_off, stateful_stop
+}
 
 fn boot_id(world: &World) -> Result<String, String> {
     world.sh("cat /proc/sys/kernel/random/boot_id")
@@ -32,14 +26,14 @@ fn stopped(world: &World) -> Result<bool, String> {
     Ok(world.status()? == "Stopped")
 }
 
-fn start(world: &World) -> Result<f64, String> {
-    world.cli(&["start", VM]).within(world.limit(120)).text()?;
+pub(super) fn start(world: &World) -> Result<f64, String> {
+    world.ok(&["start", VM])?;
     world.agent_of(VM)
 }
 
-fn stop(world: &World) -> Result<f64, String> {
+pub(super) fn stop(world: &World, how: &[&str]) -> Result<f64, String> {
     let begun = Instant::now();
-    world.cli(&["stop", VM]).within(world.limit(120)).text()?;
+    world.cli(&[&["stop", VM], how].concat()).within(world.limit(300)).text()?;
     same("the status", world.status()?, "Stopped")?;
     Ok(round(begun.elapsed()))
 }
@@ -57,16 +51,12 @@ fn restart(world: &World) -> Seen {
 
 /// A NIC with a name and an MTU, and a directory, both configured from the start.
 fn clean_stop_start_with_devices(world: &World) -> Seen {
-    let stopped = stop(world)?;
+    let stopped = stop(world, &[])?;
     plug(world, "share1", "/mnt/share1", &[])?;
     // On Incus without a bridge, because the instance already has a NIC on the only one.
-    let link = match world.server {
-        Server::Incus | Server::Incus60 => vec!["nictype=p2p".to_owned()],
-        Server::Lxd => nic(world.server),
-    };
-    let link: Vec<_> = link.iter().map(String::as_str).collect();
+    let link = if world.server.is_incus() { &["nictype=p2p"] } else { nic(world.server) };
     let nic = ["config", "device", "add", VM, "lan", "nic", "name=lan7", "mtu=1400"];
-    let added = world.ok(&[&nic, &link[..]].concat());
+    let added = world.ok(&[&nic, link].concat());
     let seen = added.and_then(|_| start(world)).and_then(|took| {
         let (_, line) = in_guest(world, "/mnt/share1")?;
         let nics = world.sh("cat /sys/class/net/lan7/mtu; ls /sys/class/net")?;
@@ -76,7 +66,7 @@ fn clean_stop_start_with_devices(world: &World) -> Seen {
     });
     // A directory that was configured from the start stays: QEMU does not unplug it within Incus'
     // 10 s, with Incus' own agent neither.
-    stop(world)?;
+    stop(world, &[])?;
     let gone = unplug(world, "share1").and_then(|()| unplug(world, "lan"));
     start(world)?;
     let (took, line) = seen?;
@@ -85,30 +75,26 @@ fn clean_stop_start_with_devices(world: &World) -> Seen {
 }
 
 fn forced_stop(world: &World) -> Seen {
-    world.cli(&["stop", "-f", VM]).within(world.limit(60)).text()?;
-    same("the status", world.status()?, "Stopped")?;
+    stop(world, &["-f"])?;
     Ok(format!("agent {} s after the start", start(world)?))
 }
 
-fn stop_during_command(world: &World) -> Seen {
+fn during_command(world: &World, how: &[&str], code: i32) -> Seen {
     let during = During::begin(world)?;
-    let stopped = stop(world);
-    let ended = during.end(world);
+    let stopped = stop(world, how);
+    let ended = during.end(world, code);
     start(world)?;
     stopped?;
-    let (codes, said) = ended?;
-    if codes == [GONE; 2] { Ok(said) } else { Err(said) }
+    ended
+}
+
+fn stop_during_command(world: &World) -> Seen {
+    during_command(world, &[], GONE)
 }
 
 /// The server only sees its connection break, with any agent: 255 (docs/protocol/exec.md).
 fn forced_stop_during_command(world: &World) -> Seen {
-    let during = During::begin(world)?;
-    let stopped = world.cli(&["stop", "-f", VM]).within(world.limit(60)).text();
-    let ended = during.end(world);
-    start(world)?;
-    stopped?;
-    let (codes, said) = ended?;
-    if codes == [255; 2] { Ok(said) } else { Err(said) }
+    during_command(world, &["-f"], 255)
 }
 
 /// Types Ctrl-a q one by one: the client examines only the first byte of each read.
@@ -130,7 +116,7 @@ fn console(world: &World) -> Seen {
 }
 
 fn start_with_console(world: &World) -> Seen {
-    stop(world)?;
+    stop(world, &[])?;
     let mut terminal = world.terminal(&["start", "--console", VM])?;
     let seen = terminal.until("inner: init");
     detach(world, &terminal)?;
@@ -150,13 +136,13 @@ fn guest_powers_off(world: &World) -> Seen {
 }
 
 fn stateful_stop(world: &World) -> Seen {
-    stop(world)?;
+    stop(world, &[])?;
     world.ok(&["config", "set", VM, "migration.stateful", "true"])?;
     world.ok(&["config", "device", "override", VM, "root", "size.state=1GiB"])?;
     let seen = stateful(world);
     // Restores the initial state in any case.
     if !stopped(world)? {
-        world.ok(&["stop", "-f", VM])?;
+        stop(world, &["-f"])?;
     }
     world.ok(&["config", "unset", VM, "migration.stateful"])?;
     start(world)?;
@@ -170,9 +156,7 @@ fn stateful(world: &World) -> Seen {
     if world.server == Server::Lxd {
         world.sh(&format!("umount {FIRST_IN_GUEST}"))?; // QEMU does not migrate with a 9p directory mounted
     }
-    let begun = Instant::now();
-    world.cli(&["stop", "--stateful", VM]).within(world.limit(300)).text()?;
-    let stopped = round(begun.elapsed());
+    let stopped = stop(world, &["--stateful"])?;
     let begun = Instant::now();
     world.cli(&["start", VM]).within(world.limit(300)).text()?;
     world.agent_of(VM)?;

@@ -8,33 +8,28 @@ pub struct Check {
     pub group: &'static str,
     /// Its name within the group.
     pub name: &'static str,
-    /// Whether a server has it.
-    pub has: fn(Server) -> bool,
+    /// Conditions that the server meets.
+    pub servers: &'static [fn(Server) -> bool],
     pub run: fn(&World) -> Seen,
 }
 
 impl Check {
-    pub(super) const fn new(
-        group: &'static str,
-        name: &'static str,
-        run: fn(&World) -> Seen,
-    ) -> Self {
-        Self { group, name, has: |_| true, run }
-    }
-
-    pub(super) const fn incus(mut self) -> Self {
-        self.has = Server::is_incus;
-        self
-    }
-
-    /// Since Incus 7.0.
-    pub(super) const fn incus_7(mut self) -> Self {
-        self.has = |server| server == Server::Incus;
-        self
-    }
-
-    /// Its name for people and on the command line.
+    /// Returns its name in reports and on the command line.
     pub fn id(&self) -> String {
         format!("{}.{}", self.group, self.name)
     }
 }
+
+/// Lists a group's checks, each named as its function. A method of [`Server`] in brackets limits
+/// one to some servers.
+macro_rules! group {
+    ($group:literal: $($name:ident $([$server:ident])?),+) => {
+        pub(super) const CHECKS: &[crate::checks::Check] = &[$(crate::checks::Check {
+            group: $group,
+            name: stringify!($name),
+            servers: &[$(crate::server::Server::$server)?],
+            run: $name,
+        }),+];
+    };
+}
+pub(super) use group;

@@ -3,16 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::check::Check;
+use super::check::group;
 use crate::world::{Seen, VM, World, put, read, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("devices", "directory", directory).incus(),
-    Check::new("devices", "directory_read_only", directory_read_only).incus(),
-    Check::new("devices", "directory_long_name", directory_long_name).incus(),
-    Check::new("devices", "two_directories", two_directories).incus(),
-    Check::new("devices", "block_volume", block_volume),
-];
+group! {
+    "devices":
+    directory [is_incus], directory_read_only [is_incus], directory_long_name [is_incus],
+    two_directories [is_incus], block_volume
+}
 
 /// Plugs in a directory with a file in it.
 pub(super) fn plug(world: &World, name: &str, path: &str, more: &[&str]) -> Result<(), String> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::run::Background;
 use crate::terminal::Terminal;
-use crate::world::{VM, World, same};
+use crate::world::{Seen, VM, World, same};
 
 /// A client's exit code when its command's agent or instance is gone, if the server treats it as a
 /// container: 128 plus SIGHUP (docs/protocol/exec.md, "When the agent ends").
@@ -32,11 +32,11 @@ impl During {
         Ok(Self { pipes, terminal })
     }
 
-    /// Returns the clients' exit codes, with pipes and on a terminal, and the output of the first.
-    pub(super) fn end(self, world: &World) -> Result<([i32; 2], String), String> {
+    /// Demands this exit code of both clients; returns the codes and what the first client printed.
+    pub(super) fn end(self, world: &World, wanted: i32) -> Seen {
         let ended = self.pipes.end(world.limit(30))?;
         let (terminal, _) = self.terminal.end()?;
-        let said = ended.said();
-        Ok(([ended.code, terminal], format!("{} and {terminal}; {said}", ended.code)))
+        let said = format!("{} and {terminal}; {}", ended.code, ended.said());
+        if [ended.code, terminal] == [wanted; 2] { Ok(said) } else { Err(said) }
     }
 }

@@ -2,28 +2,16 @@
 
 use std::time::Instant;
 
-use super::check::Check;
+use super::check::group;
 use crate::run::Background;
 use crate::world::{Seen, VM, World, checksum, first_word, has, noise, round, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("exec", "uname", uname),
-    Check::new("exec", "exit_codes", exit_codes),
-    Check::new("exec", "not_found", not_found),
-    Check::new("exec", "streams_apart", streams_apart),
-    Check::new("exec", "env_cwd_user", env_cwd_user),
-    Check::new("exec", "default_environment", default_environment),
-    Check::new("exec", "big_input", big_input),
-    Check::new("exec", "big_output", big_output),
-    Check::new("exec", "both_ways", both_ways),
-    Check::new("exec", "no_input", no_input),
-    Check::new("exec", "ten_at_once", ten_at_once),
-    Check::new("exec", "in_turn", in_turn),
-    Check::new("exec", "signals", signals),
-    Check::new("exec", "background_child", background_child),
-    Check::new("exec", "recorded_output", recorded_output),
-    Check::new("exec", "monitored", monitored),
-];
+group! {
+    "exec":
+    uname, exit_codes, not_found, streams_apart, env_cwd_user, default_environment, big_input,
+    big_output, both_ways, no_input, ten_at_once, in_turn, signals, background_child,
+    recorded_output, monitored
+}
 
 fn uname(world: &World) -> Seen {
     let text = world.exec(&["uname", "-a"]).text()?;

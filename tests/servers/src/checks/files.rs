@@ -5,25 +5,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Instant;
 
-use super::check::Check;
+use super::check::group;
 use crate::server::Server;
 use crate::world::{Seen, VM, World, checksum, first_word, has, noise, put, read, round, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("files", "push_pull", push_pull),
-    Check::new("files", "push_pull_big", push_pull_big),
-    Check::new("files", "push_from_pipe", push_from_pipe),
-    Check::new("files", "push_recursive", push_recursive),
-    Check::new("files", "pull_recursive", pull_recursive),
-    Check::new("files", "create", create).incus(),
-    Check::new("files", "edit", edit),
-    Check::new("files", "delete", delete),
-    Check::new("files", "delete_full_directory", delete_full_directory),
-    Check::new("files", "pull_missing", pull_missing),
-    Check::new("files", "rest", rest),
-    Check::new("files", "mount", mount),
-    Check::new("files", "mount_many_open", mount_many_open),
-];
+group! {
+    "files":
+    push_pull, push_pull_big, push_from_pipe, push_recursive, pull_recursive, create [is_incus],
+    edit, delete, delete_full_directory, pull_missing, rest, mount, mount_many_open
+}
 
 /// Files that are open at the same time on a mount: more than 128, a former limit of mote's.
 const OPEN: usize = 150;

@@ -1,21 +1,15 @@
 //! The server's API for programs in the instance, through the agent.
 
-use super::check::Check;
+use super::check::group;
 use super::devices::{in_guest, plug, unplug};
 use crate::world::{Seen, VM, World, has, line_with, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("guestapi", "config_and_event", config_and_event),
-    Check::new("guestapi", "many_events", many_events),
-    Check::new("guestapi", "metadata", metadata),
-    Check::new("guestapi", "metadata_format", metadata_format),
-    Check::new("guestapi", "cloud_init_keys", cloud_init_keys),
-    Check::new("guestapi", "user_data_escapes", user_data_escapes),
-    Check::new("guestapi", "device_event", device_event).incus(),
-    Check::new("guestapi", "ready", set_ready).incus(),
-    Check::new("guestapi", "last_state_ready", last_state_ready).incus(),
-    Check::new("guestapi", "off_and_on", off_and_on),
-];
+group! {
+    "guestapi":
+    config_and_event, many_events, metadata, metadata_format, cloud_init_keys,
+    user_data_escapes, device_event [is_incus], ready [is_incus], last_state_ready [is_incus],
+    off_and_on
+}
 
 fn get(world: &World, key: &str) -> Result<String, String> {
     Ok(world.exec(&["mote-agent", "get", key]).text()?.trim().to_owned())
@@ -41,11 +35,11 @@ fn listening(world: &World) -> Result<(), String> {
 
 fn config_and_event(world: &World) -> Seen {
     listening(world)?;
-    world.ok(&["config", "set", VM, "user.foo", "bar"])?;
-    same("user.foo", get(world, "user.foo")?, "bar")?;
-    let took = world.until("the event", 15, || Ok(events(world)?.contains("user.foo")))?;
-    let line = line_with(&events(world)?, "user.foo")?;
-    world.ok(&["config", "unset", VM, "user.foo"])?;
+    let (took, line) = world.with_key("user.foo", "bar", None, || {
+        same("user.foo", get(world, "user.foo")?, "bar")?;
+        let took = world.until("the event", 15, || Ok(events(world)?.contains("user.foo")))?;
+        Ok((took, line_with(&events(world)?, "user.foo")?))
+    })?;
     let unset = world.exec(&["mote-agent", "get", "user.foo"]).run()?;
     same("an unset key is an error", unset.code != 0, true)?;
     Ok(format!("{line} after {took} s; unset: {}", unset.said()))
@@ -88,22 +82,19 @@ fn config(world: &World, key: &str) -> Result<String, String> {
 /// Byte by byte, because cloud-init reads it as YAML.
 fn metadata_format(world: &World) -> Seen {
     let mine = "mine: \"a: b\"\nlist: [1, 2]\n";
-    world.ok(&["config", "set", VM, "user.meta-data", mine])?;
-    let seen = world.exec(&["mote-agent", "metadata"]).text();
-    let id = config(world, "volatile.cloud-init.instance-id");
-    world.ok(&["config", "unset", VM, "user.meta-data"])?;
-    let wanted = format!("#cloud-config\ninstance-id: {}\nlocal-hostname: {VM}\n{mine}", id?);
-    same("meta-data", seen?, wanted)?;
+    world.with_key("user.meta-data", mine, None, || {
+        let seen = world.exec(&["mote-agent", "metadata"]).text()?;
+        let id = config(world, "volatile.cloud-init.instance-id")?;
+        let wanted = format!("#cloud-config\ninstance-id: {id}\nlocal-hostname: {VM}\n{mine}");
+        same("meta-data", seen, wanted)
+    })?;
     Ok(String::new())
 }
 
 fn cloud_init_keys(world: &World) -> Seen {
     let data = "#cloud-config\nruncmd: [touch /run/me]\n";
     for key in ["cloud-init.user-data", "cloud-init.vendor-data"] {
-        world.ok(&["config", "set", VM, key, data])?;
-        let seen = get(world, key)?;
-        world.ok(&["config", "unset", VM, key])?;
-        same(key, seen, data.trim())?;
+        world.with_key(key, data, None, || same(key, get(world, key)?, data.trim()))?;
     }
     Ok("user-data and vendor-data, as they are".into())
 }
@@ -114,10 +105,8 @@ const ESCAPES: &str = "#cloud-config\nwrite_files:\n- content: \"tab\\t \\\"quot
 
 fn user_data_escapes(world: &World) -> Seen {
     for key in ["cloud-init.user-data", "user.user-data"] {
-        world.ok(&["config", "set", VM, key, ESCAPES])?;
-        let seen = world.exec(&["mote-agent", "get", key]).text();
-        world.ok(&["config", "unset", VM, key])?;
-        same(key, seen?, ESCAPES)?;
+        let seen = || world.exec(&["mote-agent", "get", key]).text();
+        world.with_key(key, ESCAPES, None, || same(key, seen()?, ESCAPES))?;
     }
     Ok(String::new())
 }
@@ -132,7 +121,7 @@ fn device_event(world: &World) -> Seen {
     Ok(format!("after {took} s: {}", line_with(&events(world)?, "\"told\"")?))
 }
 
-fn set_ready(world: &World) -> Seen {
+fn ready(world: &World) -> Seen {
     for (word, status) in [("ready", "Ready"), ("started", "Running"), ("ready", "Ready")] {
         world.exec(&["mote-agent", word]).code(0)?;
         same("the status", world.status()?, status)?;

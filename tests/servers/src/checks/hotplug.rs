@@ -2,17 +2,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::check::Check;
+use super::check::group;
 use super::devices::unplug;
 use crate::world::{Seen, VM, World, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    // LXD 5.0.2 changes neither while an instance runs.
-    Check::new("hotplug", "limits_cpu", limits_cpu).incus(),
-    Check::new("hotplug", "limits_memory", limits_memory).incus(),
-    Check::new("hotplug", "nic_plugged_in", nic_plugged_in).incus(),
-    Check::new("hotplug", "clock_after_pause", clock_after_pause),
-];
+// LXD 5.0.2 changes neither limits nor NICs while an instance runs.
+group! {
+    "hotplug":
+    limits_cpu [is_incus], limits_memory [is_incus], nic_plugged_in [is_incus],
+    clock_after_pause
+}
 
 /// Length of a pause: long enough to distinguish a clock that is behind by it from a slow `exec`.
 /// Incus 7.0.2 closes the connection of a running command after 30 s of silence: after a pause of
@@ -28,18 +27,10 @@ const READINGS: usize = 40;
 /// MiB taken from the instance, which has 384.
 const LESS: u64 = 256;
 
-/// Sets a key of the running instance, calls `look`, and restores the key in any case.
-fn with_set(world: &World, key: &str, value: &str, was: &str, look: impl FnOnce() -> Seen) -> Seen {
-    world.cli(&["config", "set", VM, key, value]).within(world.limit(120)).text()?;
-    let seen = look();
-    world.cli(&["config", "set", VM, key, was]).within(world.limit(120)).text()?;
-    seen
-}
-
 fn limits_cpu(world: &World) -> Seen {
     let online = || world.sh("cat /sys/devices/system/cpu/online");
     same("before", online()?.trim(), "0")?;
-    let seen = with_set(world, "limits.cpu", "2", "1", || {
+    let seen = world.with_key("limits.cpu", "2", Some("1"), || {
         let took = world.until("another CPU in use", 10, || Ok(online()?.trim() == "0-1"))?;
         Ok(format!("in use {took} s after the command"))
     })?;
@@ -53,8 +44,7 @@ fn limits_memory(world: &World) -> Seen {
         text.trim().parse().map_err(|_| format!("MemTotal: {text}"))
     };
     let before = total()?;
-    let (less, was) = (format!("{LESS}MiB"), "384MiB");
-    let seen = with_set(world, "limits.memory", &less, was, || {
+    let seen = world.with_key("limits.memory", &format!("{LESS}MiB"), Some("384MiB"), || {
         let took = world.until("less memory", 30, || Ok(total()? < LESS * 1024))?;
         Ok(format!("taken {took} s after the command"))
     })?;
@@ -66,7 +56,7 @@ fn limits_memory(world: &World) -> Seen {
 fn nic_plugged_in(world: &World) -> Seen {
     let add =
         ["config", "device", "add", VM, "later", "nic", "nictype=p2p", "name=lan9", "mtu=1400"];
-    world.cli(&add).within(world.limit(120)).text()?;
+    world.ok(&add)?;
     let mtu = || world.sh("cat /sys/class/net/lan9/mtu 2>/dev/null || ls /sys/class/net");
     let named = world.until("lan9", 10, || Ok(mtu()?.trim() == "1400"));
     let last = mtu();

@@ -33,7 +33,10 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
         boot::CHECKS,
         others::CHECKS,
     ];
-    all.into_iter().flatten().copied().filter(move |check| (check.has)(server))
+    all.into_iter()
+        .flatten()
+        .copied()
+        .filter(move |check| check.servers.iter().all(|is| is(server)))
 }
 
 /// Has the instance running with its agent, in whatever state the previous check left it.

@@ -1,16 +1,13 @@
 //! Other instances: copies, published images, another project. One runs at a time.
 
-use super::check::Check;
+use super::boot;
+use super::check::group;
 use crate::instance::launch;
 use crate::run::Output;
 use crate::server::Server;
 use crate::world::{Seen, VM, World, has, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("others", "copy", copy),
-    Check::new("others", "publish", publish),
-    Check::new("others", "two_projects", two_projects),
-];
+group! { "others": copy, publish, two_projects }
 
 fn exec(world: &World, project: &str, instance: &str, words: &[&str]) -> Result<Output, String> {
     let with = ["--project", project, "exec", instance, "-T", "--"];
@@ -30,11 +27,10 @@ fn instead(
         }
         Ok(())
     };
-    world.cli(&["stop", VM]).within(world.limit(120)).text()?;
+    boot::stop(world, &[])?;
     let seen = all(make).and_then(|()| look());
     all(unmake)?;
-    world.cli(&["start", VM]).within(world.limit(120)).text()?;
-    world.agent_of(VM)?;
+    boot::start(world)?;
     seen
 }
 
@@ -66,30 +62,19 @@ fn two_projects(world: &World) -> Seen {
     // Incus refuses the same name twice on a network: there the instance has no NIC, as the project has profiles
     // of its own.
     let (off, disk): (&[&str], &[&str]) = match world.server {
-        Server::Incus | Server::Incus60 => (&["-c", "features.images=false"], &["-s", "default"]),
-        Server::Lxd => (&["-c", "features.images=false", "-c", "features.profiles=false"], &[]),
+        Server::Incus | Server::Incus60 => (&[], &["-s", "default"]),
+        Server::Lxd => (&["-c", "features.profiles=false"], &[]),
     };
-    let create = [&["project", "create", "second"], off].concat();
+    let create = [&["project", "create", "second", "-c", "features.images=false"], off].concat();
     let words = launch(world, world.agent.name(), VM);
     let mut launch = vec!["--project", "second"];
     launch.extend(words.iter().map(String::as_str).chain(disk.iter().copied()));
     let make: &[&[&str]] = &[&create, &launch];
     let look = || {
-        let path = format!("/1.0/instances/{VM}/state?project=second");
-        let seen = || {
-            let state = world.query(&path)?;
-            Ok(state["processes"].as_i64().is_some_and(|count| count > 0))
-        };
-        let took = world.until("an agent", 120, seen)?;
+        let took = world.agent_of(&format!("{VM}?project=second"))?;
         // Only now: LXD 5.0.2 refuses it while it waits for an agent.
-        world.ok(&[
-            "--project",
-            "second",
-            "config",
-            "set",
-            VM,
-            "user.greeting=hello from there",
-        ])?;
+        let greeting = "user.greeting=hello from there";
+        world.ok(&["--project", "second", "config", "set", VM, greeting])?;
         let get = ["mote-agent", "get", "user.greeting"];
         let there = exec(world, "second", VM, &get)?.text();
         same("the greeting there", there.trim(), "hello from there")?;

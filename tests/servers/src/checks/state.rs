@@ -1,20 +1,14 @@
 //! State and metrics that the server reports, based on its agent.
 
-use super::check::Check;
+use super::check::group;
 use crate::server::Server;
 use crate::world::{Seen, VM, World, has, line_with, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("state", "agent_is_seen", agent_is_seen),
-    Check::new("state", "fields", fields),
-    Check::new("state", "info", info),
-    Check::new("state", "list_columns", list_columns),
-    Check::new("state", "address", address),
-    Check::new("state", "templates", templates),
-    Check::new("state", "metrics", metrics),
-    Check::new("state", "top", top).incus(),
-    Check::new("state", "wait", wait).incus_7(),
-];
+group! {
+    "state":
+    agent_is_seen, fields, info, list_columns, address, templates, metrics, top [is_incus],
+    wait [is_incus_7]
+}
 
 fn agent_is_seen(world: &World) -> Seen {
     Ok(format!("after {} s", world.agent_of(VM)?))
@@ -22,20 +16,13 @@ fn agent_is_seen(world: &World) -> Seen {
 
 fn fields(world: &World) -> Seen {
     let state = world.query(&format!("/1.0/instances/{VM}/state"))?;
-    for path in [
-        "/memory/usage",
-        "/memory/total",
-        "/cpu/usage",
-        "/network/lo/addresses",
-        "/network/eth0/hwaddr",
-        "/network/eth0/host_name",
-        "/pid",
-        "/processes",
-    ] {
+    let paths = "/memory/usage /memory/total /cpu/usage /pid /processes /network/lo/addresses \
+        /network/eth0/hwaddr /network/eth0/host_name";
+    for path in paths.split(' ') {
         let field = state.pointer(path).unwrap_or(&serde_json::Value::Null);
         // 5.0.2's server has no total.
         let missing = field.is_null() || field == 0 || field == "";
-        if missing && !(path == "/memory/total" && world.server.service() == "lxd") {
+        if missing && !(path == "/memory/total" && world.server == Server::Lxd) {
             return Err(format!("{path} is {field} in {state}"));
         }
     }
@@ -47,7 +34,7 @@ fn info(world: &World) -> Seen {
     for wanted in ["Processes: ", "Memory (current): ", "lo:", "eth0:", "MTU: "] {
         has(&text, wanted)?;
     }
-    if world.server == Server::Incus {
+    if world.server.is_incus_7() {
         for wanted in ["OS: inner", "OS Version: 1", "Kernel Version: 6.", "Hostname: vm1"] {
             has(&text, wanted)?;
         }
@@ -79,20 +66,12 @@ fn templates(world: &World) -> Seen {
 fn metrics(world: &World) -> Seen {
     let text = world.curl(&["http://x/1.0/metrics"]).text()?;
     let mine = format!("name=\"{VM}\"");
-    let mut names: Vec<_> = text
-        .lines()
-        .filter(|line| line.contains(&mine))
-        .filter_map(|line| line.split('{').next())
-        .collect();
+    let lines = text.lines().filter(|line| line.contains(&mine));
+    let mut names: Vec<_> = lines.filter_map(|line| line.split('{').next()).collect();
     names.dedup();
-    for wanted in [
-        "cpu_seconds_total",
-        "memory_MemTotal_bytes",
-        "memory_MemAvailable_bytes",
-        "procs_total",
-        "network_receive_bytes_total",
-        "filesystem_size_bytes",
-    ] {
+    let wanted = "cpu_seconds_total memory_MemTotal_bytes memory_MemAvailable_bytes procs_total \
+        network_receive_bytes_total filesystem_size_bytes";
+    for wanted in wanted.split(' ') {
         let wanted = format!("{}_{wanted}", world.server.service());
         same(&wanted, names.contains(&wanted.as_str()), true)?;
     }
@@ -112,7 +91,7 @@ fn top(world: &World) -> Seen {
 fn wait(world: &World) -> Seen {
     for condition in ["agent", "ipv4", "status=running"] {
         let wait = ["wait", VM, condition, "--timeout", "60", "--interval", "1"];
-        world.cli(&wait).within(world.limit(90)).code(0)?;
+        world.ok(&wait)?;
     }
     Ok("agent, ipv4 and status=running".into())
 }

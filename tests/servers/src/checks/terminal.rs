@@ -2,16 +2,10 @@
 
 use std::time::Duration;
 
-use super::check::Check;
+use super::check::group;
 use crate::world::{Seen, World, has, round, same};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("terminal", "shell", shell),
-    Check::new("terminal", "window_change", window_change),
-    Check::new("terminal", "editor", editor),
-    Check::new("terminal", "long_output", long_output),
-    Check::new("terminal", "client_killed", client_killed),
-];
+group! { "terminal": shell, window_change, editor, long_output, client_killed }
 
 /// Time for a program to handle its input.
 const NOTICE: Duration = Duration::from_millis(1500);

@@ -5,34 +5,30 @@ use mote_checks::{Names, Reason, because};
 use crate::server::{Agent, Server};
 
 pub const REASONS: &[Reason] = &[
-    because(INCUS, "exec.exit_codes", OWN, KILLED),
-    because(INCUS, "terminal.window_change", OWN, KILLED),
+    because(ALL, "exec.exit_codes", OWN, KILLED),
+    because(ALL, "terminal.window_change", OWN, KILLED),
     because(INCUS_6, "files.delete", OWN, RELATIVE),
     because(INCUS_7, "files.mount", OWN, ABSOLUTE),
     because(INCUS_7, "files.push_recursive", OWN, ABSOLUTE),
     because(INCUS_7, "files.pull_recursive", OWN, ABSOLUTE),
     because(INCUS_6, "devices.directory", OWN, LEFT),
     because(INCUS_6, "devices.directory_read_only", OWN, LEFT),
-    because(INCUS, "life.agent_killed", OWN, SLOW),
-    because(INCUS, "life.agent_ends_during_command", OWN, CUT_OFF),
-    because(INCUS, "boot.stop_during_command", OWN, CUT_OFF),
+    because(INCUS_7, "devices.directory", OWN, BY_TAG),
+    because(ALL, "life.agent_killed", OWN, SLOW),
+    because(ALL, "life.agent_ends_during_command", OWN, CUT_OFF),
+    because(ALL, "boot.stop_during_command", OWN, CUT_OFF),
     because(INCUS, "life.server_killed", OWN, FORGOTTEN),
     because(INCUS, "life.server_restarted", OWN, FORGOTTEN),
     because(INCUS, "hotplug.limits_cpu", OWN, NOT_FOLLOWED),
     because(INCUS, "hotplug.limits_memory", OWN, NOT_FOLLOWED),
     because(INCUS, "hotplug.nic_plugged_in", OWN, NOT_FOLLOWED),
-    because(INCUS, "hotplug.clock_after_pause", OWN, NOT_FOLLOWED),
+    because(ALL, "hotplug.clock_after_pause", OWN, NOT_FOLLOWED),
     because(INCUS, "boot.stateful_stop", OWN, NOT_FOLLOWED),
-    because(LXD, "exec.exit_codes", OWN, KILLED),
-    because(LXD, "terminal.window_change", OWN, KILLED),
     because(LXD, "guestapi.off_and_on", OWN, ASKED_BACK),
-    because(LXD, "life.agent_killed", OWN, SLOW),
-    because(LXD, "life.agent_ends_during_command", OWN, CUT_OFF),
-    because(LXD, "boot.stop_during_command", OWN, CUT_OFF),
-    because(LXD, "hotplug.clock_after_pause", OWN, NOT_FOLLOWED),
 ];
 
 // By the server's name, and by the columns'.
+const ALL: Names = &["incus", "incus-6.0", "lxd"];
 const INCUS: Names = &["incus", "incus-6.0"];
 const INCUS_6: Names = &["incus-6.0"];
 const INCUS_7: Names = &["incus"];
@@ -45,6 +41,9 @@ const RELATIVE: &str = "`incus file delete` sends a path without its leading sla
     mote from `/`.";
 
 const LEFT: &str = "The agent of Incus 6.0 does not unmount a directory that is removed from a running instance; later releases and mote do.";
+
+const BY_TAG: &str = "The agent runs `umount TAG`, which util-linux resolves and this guest's busybox does not. mote calls the \
+    kernel.";
 
 const ABSOLUTE: &str = "The agent makes the target of a relative link absolute; mote keeps it.";
 

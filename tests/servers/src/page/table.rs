@@ -6,63 +6,14 @@ use std::path::PathBuf;
 use mote_checks::{Table, Verdict, line};
 
 use crate::checks;
-use crate::outer::Machine;
 use crate::page::reasons;
-use crate::page::seen::{Column, Row, Run};
+use crate::page::seen::Column;
 use crate::server::Server;
-
-/// The table on a terminal.
-pub fn text(server: Server, columns: &[Column]) -> String {
-    let mut text = format!("{:<40}", server.title());
-    for column in columns {
-        let _fits = write!(text, "{:>16} {:>8}", column.agent.title(server), "s");
-    }
-    text.push('\n');
-    for check in columns.iter().take(1).flat_map(|column| &column.rows).map(|row| &row.check) {
-        let _fits = write!(text, "{check:<40}");
-        for row in columns.iter().map(|column| column.row(check)) {
-            let (word, took) = row.map_or(("-", 0.0), |row| (word(row), row.took));
-            let _fits = write!(text, "{word:>16} {took:8.1}");
-        }
-        text.push('\n');
-    }
-    for column in columns {
-        let _fits = writeln!(text, "{}: {}", column.agent.title(server), sum(column));
-        for run in &column.runs {
-            let _fits = writeln!(text, "  {}", life(run));
-        }
-    }
-    text
-}
-
-/// The word of a cell whose first try failed.
-const LATER: &str = "yes, 2nd try";
-
-fn word(row: &Row) -> &'static str {
-    match (&row.verdict, row.tries) {
-        (Verdict::Holds(_), 2..) => LATER,
-        (verdict, _) => verdict.word(),
-    }
-}
 
 /// Counts the verdicts.
 fn sum(column: &Column) -> String {
     let count = |word| column.rows.iter().filter(|row| row.verdict.word() == word).count();
     ["yes", "no", "not known"].map(|word| format!("{} {word}", count(word))).join(", ")
-}
-
-fn life(run: &Run) -> String {
-    let machines = match (run.boots, run.lost) {
-        (1, 0) => "one outer VM".to_owned(),
-        (1, _) => "one outer VM, lost".to_owned(),
-        (boots, lost) => format!("{boots} outer VMs, {lost} of them lost"),
-    };
-    let (minutes, seconds) = (run.seconds / 60, run.seconds % 60);
-    let how = match run.machine {
-        Machine::Emulated => "emulated",
-        Machine::Kvm => "KVM",
-    };
-    format!("{} ({}): {machines}, {minutes} min {seconds} s, {how}", run.at, run.build)
 }
 
 const HEAD: &str = "\
@@ -108,13 +59,17 @@ fn part(page: &str, server: Server) -> Option<&str> {
     Some(&page[from..page.find(&end)? + end.len()])
 }
 
-/// A server's part of the page.
+/// Returns a server's part of the page.
 fn section(server: Server, columns: &[Column]) -> String {
     let [begin, end] = marks(server);
-    let mut text = format!("{begin}## {}\n\n", server.title());
-    for paragraph in reasons::limits(server) {
-        let _fits = write!(text, "{paragraph}\n\n");
-    }
+    let limits: String = reasons::limits(server).iter().map(|text| format!("{text}\n\n")).collect();
+    let rows = rows(server, columns, true) + &figures(server, columns);
+    format!("{begin}## {}\n\n{limits}{rows}{end}", server.title())
+}
+
+/// Returns the runs, the table of the checks, either all or those that were run, and its notes.
+pub fn rows(server: Server, columns: &[Column], all: bool) -> String {
+    let mut text = String::new();
     for column in columns {
         let runs: Vec<_> =
             column.runs.iter().map(|run| format!("{} ({})", run.at, run.build)).collect();
@@ -127,18 +82,21 @@ fn section(server: Server, columns: &[Column]) -> String {
     let _fits = write!(text, "\n| check | {} |", titles.join(" | s | ") + " | s");
     let _fits = write!(text, "\n| --- |{}\n", " --- | --: |".repeat(columns.len()));
     for check in checks::of(server).map(|check| check.id()) {
+        if !all && columns.iter().all(|column| column.row(&check).is_none()) {
+            continue;
+        }
         let _fits = write!(text, "| {check} |");
         for (at, column) in columns.iter().enumerate() {
             let row = column.row(&check);
             let cell = table.cell(at, (server.name(), check.as_str()), row.map(|row| &row.verdict));
-            let later = row.filter(|row| word(row) == LATER);
-            let cell = later.map_or(cell, |_| LATER.into());
+            let later = cell == "yes" && row.is_some_and(|row| row.tries > 1);
+            let cell = if later { "yes, 2nd try".into() } else { cell };
             let took = row.map_or(String::new(), |row| format!(" {:.1}", row.took));
             let _fits = write!(text, " {cell} |{took} |");
         }
         text.push('\n');
     }
-    text + &table.notes.list() + &figures(server, columns) + &end
+    text + &table.notes.list()
 }
 
 /// Lists what the passed checks of `hotplug` measured: a yes does not say how soon.
