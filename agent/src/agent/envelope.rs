@@ -10,7 +10,7 @@ use crate::net::serve::{Answer, Reply};
 /// Upper bound of an envelope without its content, bytes.
 pub(crate) const ENVELOPE: usize = 128;
 
-/// A success answer (`sync`, 200) with this metadata.
+/// Returns a success answer (`sync`, 200) with this metadata.
 pub(crate) fn sync(metadata: Value<'_>) -> Answer {
     Answer::Reply(sync_reply(metadata))
 }
@@ -20,12 +20,12 @@ pub(crate) fn sync_reply(metadata: Value<'_>) -> Reply {
     Reply::json(200, Document::new(capacity, |json| write_sync(json, metadata)).line())
 }
 
-/// An error answer; `status` is also its `error_code`.
+/// Returns an error answer; `status` is also its `error_code`.
 pub(crate) fn error(status: u16, text: &str) -> Answer {
     Answer::Reply(error_reply(status, text))
 }
 
-/// The same for an error that has the text.
+/// Returns an error answer with the text of `why`.
 #[inline(never)] // its size
 pub(crate) fn error_by(status: u16, why: &dyn Display) -> Answer {
     error(status, &why.to_string())

@@ -3,8 +3,8 @@
 /// Error text for the host's 401.
 pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
 
-/// Subject of an error, by which it is cleared. Subjects that keep the host from using this agent
-/// come first.
+/// Subject of an error, by which it is cleared. Subjects that prevent the host from using this
+/// agent come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The status port; cleared when it is open.
@@ -45,7 +45,7 @@ impl Errors {
         errors.iter().any(Option::is_some)
     }
 
-    /// Whether host and agent refuse one another, or the host cannot call.
+    /// Returns whether host and agent refuse one another, or the host cannot call.
     pub(crate) fn is_blocked(&self) -> bool {
         let [_, caller, host, _] = &self.0;
         caller.is_some() || host.as_ref().is_some_and(|why| why.starts_with(REFUSED))

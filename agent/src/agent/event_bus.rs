@@ -28,7 +28,6 @@ pub(crate) struct Events {
     pub(crate) listeners: RefCell<Vec<Rc<Listener>>>,
     /// A permit for each free byte of [`limits::EVENTS`].
     room: Rc<Semaphore>,
-    /// Number of events so far.
     count: Cell<u64>,
 }
 
@@ -51,14 +50,12 @@ pub(crate) struct Listener {
 }
 
 impl Events {
-    /// A bus without listeners.
     pub(crate) fn new() -> Self {
         let room = Rc::new(Semaphore::new(limits::EVENTS));
         Self { listeners: RefCell::default(), room, count: Cell::new(0) }
     }
 
-    /// Publishes an event of type `kind` when there is room for it; drops listeners that leave no
-    /// room.
+    /// Publishes an event of type `kind` when there is room; drops listeners that leave no room.
     pub(crate) async fn post(&self, kind: &str, metadata: Value<'_>) {
         if !self.is_heard(kind) {
             return;
@@ -73,7 +70,7 @@ impl Events {
         self.queue(kind, stamped(kind, metadata), share);
     }
 
-    /// The same for an event that cannot wait.
+    /// Publishes an event that cannot wait.
     pub(crate) fn publish(&self, kind: &str, metadata: &dyn Fn() -> Document) {
         if !self.is_heard(kind) {
             return;
@@ -88,7 +85,7 @@ impl Events {
         self.queue(kind, event, share);
     }
 
-    /// Number of the host's listeners.
+    /// Returns the number of the host's listeners.
     pub(crate) fn hosts(&self) -> usize {
         let all = self.listeners.borrow();
         all.iter().filter(|one| one.subscription.audience == Audience::Host).count()
@@ -137,7 +134,7 @@ impl Listener {
         Self { subscription, queue, overrun, signal: Signal::default() }
     }
 
-    /// Number of the next event to take.
+    /// Returns the number of the next event to take.
     fn oldest(&self) -> Option<u64> {
         self.queue.borrow().front().map(|event| event.number)
     }
@@ -164,7 +161,7 @@ impl Listener {
         }
     }
 
-    /// Waits until it is dropped for being slow.
+    /// Waits until the listener is dropped for being slow.
     pub(crate) async fn dropped(&self) {
         self.signal.until(|| self.overrun.get().then_some(())).await;
     }
@@ -225,7 +222,7 @@ mod tests {
             assert_eq!(held(), 0);
             // An event without listeners is not created.
             events.listeners.borrow_mut().remove(0);
-            events.publish(OPERATION, &|| panic!("nobody hears it"));
+            events.publish(OPERATION, &|| panic!("no listener subscribes to it"));
         });
     }
 
@@ -252,7 +249,7 @@ mod tests {
             assert!(deaf.overrun.get() && deaf.queue.borrow().is_empty());
             assert!(!good.overrun.get());
             assert_eq!((heard.get(), events.room.free()), (5, limits::EVENTS));
-            // One that cannot wait drops those behind at once.
+            // An event that cannot wait drops slow listeners at once.
             let late = listener(&events, Audience::Host);
             for _ in 0..3 {
                 events.publish(OPERATION, &|| long(500_000));

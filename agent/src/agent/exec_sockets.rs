@@ -37,7 +37,7 @@ pub(crate) struct Expected {
 
 pub(crate) enum State {
     Awaited,
-    /// The secret was presented; the handshake is not done yet.
+    /// The secret was presented; the handshake is in progress.
     Claimed,
     Here(Rc<WebSocket>),
 }
@@ -80,15 +80,15 @@ impl Sockets {
         if index == CONTROL { Some(&self.control) } else { self.data.get(index) }
     }
 
-    /// Name and secret of each socket.
+    /// Returns name and secret of each socket.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.all().map(|socket| (socket.name, socket.secret.as_str()))
     }
 
     /// Waits until all are connected; returns false if none connected for [`PARTS`] periods. Each
     /// connection restarts the count, because hosts connect one after another, and a busy host is
-    /// slow. (The Go agents wait 5 s for all.) With several periods, a pause of the machine costs
-    /// only one of them.
+    /// slow (the Go agents wait 5 s for all). With several periods, a pause of the VM costs only
+    /// one.
     pub(crate) async fn all_here(&self) -> bool {
         let mut left = PARTS;
         while !self.all().all(Expected::is_here) {
@@ -117,12 +117,13 @@ impl Sockets {
         }
     }
 
-    /// Has all sockets closed.
+    /// Closes all sockets.
     pub(crate) fn finish_all(&self) {
         self.all().for_each(Expected::finish);
     }
 
-    /// Claims the socket with that secret; returns its index. All secrets are compared, in constant time.
+    /// Claims the socket with that secret; returns its index. Compares all secrets, in constant
+    /// time.
     pub(crate) fn claim(&self, secret: &str) -> Result<usize, &'static str> {
         let mut found = None;
         for (index, socket) in

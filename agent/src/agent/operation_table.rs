@@ -21,10 +21,10 @@ use crate::runtime::wake::{NEVER, Signal};
 
 /// How long an operation can be queried after its end (P§4.2).
 pub(crate) const OPERATION_KEPT: Duration = Duration::from_secs(5);
-/// Limit of operations, including ended ones. Beyond it: 503.
+/// Limit of operations, including ended ones; beyond it: 503.
 const MAX_OPERATIONS: usize = 4096;
 
-/// Most bytes of an operation's JSON without its metadata and error.
+/// Longest JSON of an operation without its metadata and error, bytes.
 const FIELDS: usize = 1024;
 
 /// The table of operations.
@@ -39,19 +39,19 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    /// An empty table. Changes of operations are published to `events`.
+    /// Returns an empty table. Publishes changes of operations to `events`.
     pub(crate) fn new(flavour: Flavour, events: Rc<Events>) -> Self {
         let memory = Rc::new(Semaphore::new(limits::HOST_MEMORY));
         Self { flavour, events, all: RefCell::default(), memory, end: Signal::default() }
     }
 
-    /// Ends all operations, because the agent ends. For the host its commands end like those of a
-    /// closed terminal (P§4.1).
+    /// Ends all operations, because the agent ends. For the host, commands end as if their terminal
+    /// had closed (P§4.1).
     pub(crate) fn hang_up(&self) {
         self.end.raise();
     }
 
-    /// Whether that was done.
+    /// Returns whether [`Self::hang_up`] was called.
     pub(crate) fn is_hung_up(&self) -> bool {
         self.end.seen() != NEVER
     }
@@ -62,14 +62,13 @@ impl Operations {
     }
 }
 
-/// One operation.
 pub(crate) struct Operation {
     id: String,
     created: (u64, u32),
     updated: Cell<(u64, u32)>,
     pub(crate) state: Cell<State>,
     metadata: RefCell<Document>,
-    /// Permits for the bytes of the first metadata.
+    /// Permits for the first metadata.
     share: Cell<Option<Permit>>,
     pub(crate) error: RefCell<String>,
     changed: Signal,
@@ -78,8 +77,8 @@ pub(crate) struct Operation {
 }
 
 impl Operations {
-    /// Returns the operation with this id. Ids are compared from the end, because thousands may
-    /// share the beginning, the time.
+    /// Returns the operation with this ID. Compares IDs from the end, because thousands may share
+    /// their start, the time.
     pub(crate) fn find(&self, id: &str) -> Option<Rc<Operation>> {
         let is = |one: &&Rc<Operation>| one.id.bytes().rev().eq(id.bytes().rev());
         self.all.borrow().iter().find(is).cloned()

@@ -7,18 +7,18 @@ use crate::agent::Agent;
 use crate::runtime::log;
 use crate::status::status_file::remember;
 
-/// Called before the host is asked to set the state of this request.
+/// Records a request to set the state, before it is forwarded.
 pub(super) fn asked(agent: &Agent, body: &[u8]) -> Option<ReadyState> {
     let state = ReadyState::parse(&Value::parse(body).ok()?.member("state")?.string().ok()?)?;
-    // At once, so that a later agent does not repeat Ready while the host is asked.
+    // At once, so that an agent started meanwhile does not repeat Ready.
     if state == ReadyState::Started {
         remember(agent, state);
     }
     Some(state)
 }
 
-/// The host has accepted it.
+/// Records that the host has accepted the state.
 pub(super) fn accepted(agent: &Agent, state: ReadyState) {
-    log::info(format_args!("an application says {}", state.name()));
+    log::info(format_args!("an application reports {}", state.name()));
     remember(agent, state);
 }

@@ -1,5 +1,5 @@
-//! The devlxd socket for the guest, switched on and off by the host at run time (P§5.1). All requests
-//! but the index and the events are forwarded to the host.
+//! Serves the devlxd socket, which the host enables and disables at run time (P§5.1). Forwards all
+//! requests except the index and the events to the host.
 
 use std::cell::Cell;
 use std::io;
@@ -41,17 +41,17 @@ use crate::transport::{Socket, is_passing};
 
 /// Time limit for a guest's wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
-/// The kernel's send buffer for a client that does not read, bytes, which the kernel doubles. The
-/// minimum, because there may be hundreds, and a cgroup charges them to the agent.
+/// The kernel's send buffer for a client that does not read, bytes, before the kernel doubles it.
+/// The minimum, because there may be hundreds, and a cgroup charges them to the agent.
 const UNREAD: usize = 2 * 1024;
-/// The same for the few clients that receive an image or a long answer.
+/// Send buffer of the few clients that receive an image or a long answer, bytes.
 const UNREAD_LONG: usize = 8 * 1024;
 /// The error of a call whose client has left.
 const GONE: &str = "the guest client is gone";
-/// Pause between attempts to open the socket, which fails, say, before `/dev` is mounted.
+/// Pause between attempts to open the socket, for example before `/dev` is mounted.
 const REOPEN: Duration = Duration::from_secs(1);
 
-/// Opens and closes the socket as the host demands, forever.
+/// Opens and closes the socket as the host demands.
 pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
     let guests = Rc::new(Guests::new());
     loop {
@@ -67,7 +67,7 @@ pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
                 agent.status_changed.raise();
                 let off = agent.devlxd_changed.after(seen);
                 accept(&agent, &listener, &guests).or(off).await;
-                // The name is removed before the listener closes: a client that finds it can connect.
+                // Remove the name before the listener closes: a client that finds it can connect.
                 socket::hide(&agent, &path);
                 drop(listener);
                 if !agent.devlxd.get() {
@@ -150,7 +150,7 @@ impl Guest {
     async fn answer_in_turn(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
         let agent = &self.agent;
         if !agent.devlxd.get() {
-            // A connection from before it was switched off.
+            // The client connected before the host disabled devlxd.
             return Answer::Reply(Reply::text(403, "Forbidden"));
         }
         // It sends requests without reading: the kernel's buffers for it, even after a close, are
@@ -286,8 +286,8 @@ impl Guest {
             if has_its_turn.get() || call.method != "GET" {
                 return Err("the host's answer is too long".into());
             }
-            // Requested again when it has its permit, because many half-received answers would be
-            // too much memory. Others call meanwhile.
+            // Requested again with a permit, because many half-received answers would need too much
+            // memory. Meanwhile others may call.
             self.entry.has_called();
             let gone = async {
                 stream.gone().await;

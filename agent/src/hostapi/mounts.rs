@@ -21,7 +21,7 @@ use crate::workers::run;
 
 /// A worker's time limits: how long a device may take to appear, and when the worker is killed.
 type Timeouts = (Duration, Duration);
-/// At start: the devices exist, but their drivers may still be loading. STARTED waits for the mounts.
+/// At start: the devices exist, but drivers may still be loading. STARTED waits for the mounts.
 const START: Timeouts = (Duration::from_secs(2), Duration::from_secs(5));
 /// After a hot-plug: Incus' own limit, 20 attempts 500 ms apart.
 const PLUGGED: Timeouts = (Duration::from_millis(9500), Duration::from_secs(10));

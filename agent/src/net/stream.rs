@@ -166,7 +166,7 @@ impl Stream {
         matches!(poll(&mut look, Some(&Timespec::default())), Ok(1..))
     }
 
-    /// Waits until the peer has closed both directions. A half-closed peer may still wait for an answer.
+    /// Waits until the peer has closed both directions; a half-closed peer may wait for an answer.
     pub(crate) async fn gone(&self) {
         let _unwatched = self.socket.hung_up().await;
     }

@@ -61,7 +61,7 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Writes a reply's head.
 ///
 /// # Errors
-/// Any of `out`; also if a field has a control character or a name that is no token.
+/// Any of `out`; also if a field has a control character or an invalid name.
 pub fn write_reply(out: &mut impl Write, head: &Head<'_>) -> Result {
     write!(out, "HTTP/1.1 {} {}\r\n", head.status, reason(head.status))?;
     if let Some(content_type) = head.content_type {
@@ -105,7 +105,7 @@ pub struct RequestLine<'a> {
 /// Writes a request's head.
 ///
 /// # Errors
-/// Any of `out`; also if a field has a control character or a name that is no token, the method is
+/// Any of `out`; also if a field has a control character or an invalid name, the method is
 /// no token, or the target is not a path or has a space or control character.
 pub fn write_request(out: &mut impl Write, request: &RequestLine<'_>) -> Result {
     let whole = request.target.bytes().all(|byte| byte > b' ' && byte != 0x7f);

@@ -117,7 +117,7 @@ mod tests {
         tickets.earned(first, true);
         let third = earn(&mut tickets);
         assert_eq!(tickets.turn(), Turn::Wait);
-        // No answer says nothing about tickets.
+        // A call without an answer shows nothing about tickets.
         tickets.earned(second, false);
         tickets.earned(third, false);
         assert!(matches!(tickets.turn(), Turn::Earn(_)));

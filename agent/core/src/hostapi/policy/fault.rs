@@ -63,7 +63,7 @@ impl fmt::Display for Fault<'_> {
                 out.write_str(" is ")?;
                 out.write_str(expected)
             }
-            BadWord::Twice => out.write_str(" is there twice"),
+            BadWord::Twice => out.write_str(" occurs twice"),
         }
     }
 }

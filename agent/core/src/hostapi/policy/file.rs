@@ -169,13 +169,13 @@ fn judge(limit: Limit, text: &str) -> (bool, &'static str) {
     let numbers = range(text);
     match limit {
         Limit::Users | Limit::Groups => {
-            (numbers.is_some(), "no id or range of ids, like 1000-1999")
+            (numbers.is_some(), "not an ID or range of IDs, like 1000-1999")
         }
         Limit::Ports => (
             numbers.is_some_and(|(first, last)| first > 0 && last <= u16::MAX.into()),
-            "no port or range of ports, like 8080-8090",
+            "not a port or range of ports, like 8080-8090",
         ),
-        Limit::ReadyWhen => (Condition::parse(text).is_some(), "no condition, like 'port 80'"),
+        Limit::ReadyWhen => (Condition::parse(text).is_some(), "not a condition, like 'port 80'"),
         Limit::Commands
         | Limit::Below
         | Limit::ReadOnly
@@ -183,7 +183,7 @@ fn judge(limit: Limit, text: &str) -> (bool, &'static str) {
         | Limit::Memory
         | Limit::Disks => (
             Target::absolute(text).is_some() && !text.contains(char::is_control),
-            "no absolute path without '..'",
+            "not an absolute path without '..'",
         ),
     }
 }

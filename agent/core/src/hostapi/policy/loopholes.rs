@@ -333,7 +333,7 @@ mod tests {
         ] {
             let line = format!("; {WRITES} {below}");
             assert_eq!(loopholes(&features(below, "", "")), line);
-            // Root runs no command of theirs, or they write no file of root's.
+            // Root runs none of their commands, or they cannot write root's files.
             assert_eq!(loopholes(&features(below, "", "read-only: true, ")), "", "{below}");
             assert_eq!(loopholes(&features(below, "users: [1000], ", "")), "", "{below}");
         }

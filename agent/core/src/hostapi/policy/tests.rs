@@ -120,7 +120,7 @@ fn reports_all_faults_up_to_a_limit() {
         "line 4: \"1\" is neither true nor false",
         "line 5: true or false expected",
         &format!("line 6: unknown feature \"fils\"{KNOWN}"),
-        "line 8: \"state\" is there twice",
+        "line 8: \"state\" occurs twice",
         "line 8: true or false expected",
         "line 9: unknown key \"other\"; known: features",
     ];
@@ -154,8 +154,8 @@ fn reports_unknown_words_and_non_booleans_with_their_line() {
         ("features:\n  exec: maybe\n", r#"line 2: "maybe" is neither true nor false"#.into()),
         ("features:\n  exec: 'true'\n", r#"line 2: "true" is neither true nor false"#.into()),
         ("features:\n  exec: 1\n", r#"line 2: "1" is neither true nor false"#.into()),
-        ("features: {exec: true, exec: false}", r#"line 1: "exec" is there twice"#.into()),
-        ("features: {exec: true}\nfeatures: {}", r#"line 2: "features" is there twice"#.into()),
+        ("features: {exec: true, exec: false}", r#"line 1: "exec" occurs twice"#.into()),
+        ("features: {exec: true}\nfeatures: {}", r#"line 2: "features" occurs twice"#.into()),
     ] {
         let bad = bad.to_string();
         assert_eq!(read(&bad).unwrap_err(), [why], "{bad}");
@@ -313,18 +313,19 @@ fn reports_an_invalid_limit_with_its_line() {
     let expected = [
         "line 2: unknown key \"user\"; known: users, groups, commands",
         "line 2: a list expected",
-        "line 2: \"users\" is there twice",
+        "line 2: \"users\" occurs twice",
         "line 4: \"~\" is neither true nor false",
-        "line 5: \"srv\" is no absolute path without '..'",
-        "line 5: \"/a/../b\" is no absolute path without '..'",
-        "line 5: \"/\" is no absolute path without '..'",
-        "line 5: \"/a?/b\" is no absolute path without '..'",
+        "line 5: \"srv\" is not an absolute path without '..'",
+        "line 5: \"/a/../b\" is not an absolute path without '..'",
+        "line 5: \"/\" is not an absolute path without '..'",
+        "line 5: \"/a?/b\" is not an absolute path without '..'",
     ];
     assert_eq!(of(text, Whose::Mote).unwrap_err(), expected);
     for port in ["0", "65536", "80-79", "-1", "+1", "022", "1-", "a", "~", "''", "1 - 2"] {
         let why = of(&format!("features: {{port-forward: {{ports: [{port}]}}}}"), Whose::Mote);
         let shown = port.trim_matches('\'');
-        let expected = format!("line 1: \"{shown}\" is no port or range of ports, like 8080-8090");
+        let expected =
+            format!("line 1: \"{shown}\" is not a port or range of ports, like 8080-8090");
         assert_eq!(why.unwrap_err(), [expected]);
     }
     for (bad, why) in [
@@ -332,7 +333,7 @@ fn reports_an_invalid_limit_with_its_line() {
         ("exec: {users: [[1]]}", "line 1: an item of a list expected"),
         (
             "exec: {users: [4294967296]}",
-            "line 1: \"4294967296\" is no id or range of ids, like 1000-1999",
+            "line 1: \"4294967296\" is not an ID or range of IDs, like 1000-1999",
         ),
         ("state: {users: [1]}", "line 1: true or false expected"),
         (
