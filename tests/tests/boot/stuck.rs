@@ -103,21 +103,6 @@ fn an_invalid_port_blocks_nothing() {
 }
 
 #[test]
-fn an_endlessly_sending_port_delays_no_client() {
-    let boot = Boot::new("lxd");
-    let path = boot.scratch.0.join("port");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let fifo = File::options().read(true).write(true).open(&path).unwrap();
-    let _flood = Process::start(Command::new("cat").arg("/dev/zero").stdout(fifo));
-    let mut agent = boot.start(&["--port", &path.display().to_string()]);
-    boot.serves();
-    std::thread::sleep(Duration::from_millis(1500));
-    let (code, text) = boot.ask(&["config"]);
-    assert_eq!(code, Some(0), "{text}");
-    assert_eq!(terminate(&mut agent), Some(0));
-}
-
-#[test]
 fn the_client_says_whether_there_is_an_agent() {
     let boot = Boot::new("lxd");
     let ask = |args: &[&str]| boot.ask(args);
