@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
-use crate::peers::liar::{self, Stream};
+use crate::peers::liar::{self, Stream, whole};
 use crate::peers::wire::{Message, accept_websocket};
 
 /// Memory limit of a command, KiB, including its program and its threads' stacks.
@@ -23,13 +23,6 @@ fn refused(host: &Host, args: &[&str]) -> String {
 
 fn is_greeting(request: &Message) -> bool {
     request.first_line().starts_with("GET /1.0 ")
-}
-
-fn whole(stream: &mut Stream, status: &str, body: &str) -> std::io::Result<()> {
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
-    stream.write_all((head + body).as_bytes())?;
-    stream.conn.send_close_notify();
-    stream.flush()
 }
 
 fn greet(stream: &mut Stream) -> std::io::Result<()> {

@@ -5,9 +5,10 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::peers::agent::{Agent, Preamble};
+use crate::peers::agent::Agent;
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
+use crate::peers::liar::Preamble;
 use crate::peers::qmp::Qemu;
 
 /// Returns a host, and a VM whose monitor the host has opened.

@@ -3,9 +3,10 @@
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::peers::agent::{Agent, Preamble};
+use crate::peers::agent::Agent;
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
+use crate::peers::liar::Preamble;
 use crate::peers::qmp::Qemu;
 
 fn output(host: &Host, args: &[&str]) -> Output {

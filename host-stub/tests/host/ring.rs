@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::peers::agent::{Agent, Mood, Preamble};
+use crate::peers::agent::{Agent, Mood};
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, text, wait};
+use crate::peers::liar::Preamble;
 use crate::peers::qmp::Qemu;
 
 fn agent_socket(host: &Host) -> PathBuf {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use ring::digest::{SHA256, digest};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::peers::agent::{Agent, Preamble};
+use crate::peers::agent::Agent;
 use crate::peers::host::{Host, SOON, text, wait};
+use crate::peers::liar::Preamble;
 use crate::peers::wire::certificate;
 
 /// Creates an instance whose port is at `path`.

@@ -3,19 +3,15 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-use super::agent::tls;
 use super::host::SOON;
-use super::wire::{Message, accept_websocket, read_request};
-
-type Stream = StreamOwned<ServerConnection, UnixStream>;
+use super::liar::{self, Preamble, Stream, whole};
+use super::wire::{Message, accept_websocket};
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,18 +51,10 @@ pub(crate) const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
 
 impl Shell {
     pub(crate) fn start(socket: &Path, share: &Path, server: &'static str, end: End) -> Self {
-        let (config, listener) = (tls(share), UnixListener::bind(socket).unwrap());
         let shell = Self { seen: Arc::default(), end, server };
         let ours = shell.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (shell, config) = (ours.clone(), config.clone());
-                std::thread::spawn(move || {
-                    let tls = ServerConnection::new(config).unwrap();
-                    let _cut = shell.serve(StreamOwned::new(tls, stream));
-                });
-            }
-        });
+        let act = move |message: &Message, stream| ours.serve(message, stream);
+        liar::start(socket, share, Preamble::None, act);
         shell
     }
 
@@ -104,8 +92,7 @@ impl Shell {
         found
     }
 
-    fn serve(&self, mut stream: Stream) -> std::io::Result<()> {
-        let message = read_request(&mut stream)?;
+    fn serve(&self, message: &Message, mut stream: Stream) -> std::io::Result<()> {
         let target = message.first_line().split(' ').nth(1).unwrap().to_owned();
         let name = target.split_once("secret=").map_or(target.clone(), |(_, name)| name.to_owned());
         if self.seen().ended && self.end == End::Gone {
@@ -122,16 +109,16 @@ impl Shell {
                     "api_extensions": extensions});
                 sync(&mut stream, &info)
             }
-            "/1.0/exec" => self.begin(&mut stream, &message),
+            "/1.0/exec" => self.begin(&mut stream, message),
             "/1.0/events" => {
-                accept_websocket(&mut stream, &message)?;
+                accept_websocket(&mut stream, message)?;
                 self.events_socket(stream)
             }
-            "control" => self.control_socket(stream, &message),
-            "0" => self.input_socket(stream, &message),
-            "1" => self.output_socket(stream, &message),
+            "control" => self.control_socket(stream, message),
+            "0" => self.input_socket(stream, message),
+            "1" => self.output_socket(stream, message),
             "2" => {
-                accept_websocket(&mut stream, &message)?;
+                accept_websocket(&mut stream, message)?;
                 frame(&mut stream, 1, b"")?;
                 until_hang_up(&mut stream);
                 Ok(())
@@ -157,7 +144,7 @@ impl Shell {
         let path = format!("/1.0/operations/{ID}");
         let body = json!({"type": "async", "status_code": 100, "operation": path, "error": "",
             "metadata": started});
-        answer(stream, &format!("202 Accepted\r\nLocation: {path}"), &body)
+        whole(stream, &format!("202 Accepted\r\nLocation: {path}"), &body.to_string())
     }
 
     /// Ends the command when the host says goodbye, which it does after all output.
@@ -243,15 +230,7 @@ fn operation(code: Option<i64>) -> Value {
 
 fn sync(stream: &mut Stream, metadata: &Value) -> std::io::Result<()> {
     let body = json!({"type": "sync", "status_code": 200, "error": "", "metadata": metadata});
-    answer(stream, "200 OK", &body)
-}
-
-fn answer(stream: &mut Stream, status: &str, body: &Value) -> std::io::Result<()> {
-    let body = body.to_string();
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
-    stream.write_all((head + &body).as_bytes())?;
-    stream.conn.send_close_notify();
-    stream.flush()
+    whole(stream, "200 OK", &body.to_string())
 }
 
 /// Writes an unmasked frame, as servers do.

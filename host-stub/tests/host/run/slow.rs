@@ -2,53 +2,37 @@
 //! safe to repeat.
 
 use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustls::{ServerConnection, StreamOwned};
-
 use super::World;
-use crate::peers::agent::tls;
 use crate::peers::host::{Host, SOON, text, wait};
+use crate::peers::liar::{self, Preamble, Stream};
 use crate::peers::qmp::Qemu;
 use crate::peers::sftp::{self, Said};
-use crate::peers::wire::{Message, accept_websocket, read_request};
-
-type Stream = StreamOwned<ServerConnection, UnixStream>;
+use crate::peers::wire::{Message, accept_websocket};
 
 /// How an agent handles the nth call other than the host's own calls.
 type Answer = fn(usize, &Message, &mut Stream) -> std::io::Result<()>;
 
 /// Starts an agent and returns the first words of its calls.
 fn agent(socket: &Path, share: &Path, answer: Answer) -> Arc<Mutex<Vec<String>>> {
-    let (config, listener) = (tls(share), UnixListener::bind(socket).unwrap());
     let calls = Arc::<Mutex<Vec<String>>>::default();
     let all = calls.clone();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let (config, calls) = (config.clone(), calls.clone());
-            std::thread::spawn(move || -> std::io::Result<()> {
-                stream.read_exact(&mut [0; 13])?;
-                stream.write_all(b"OK 8443\n")?;
-                let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
-                let request = read_request(&mut stream)?;
-                let line = request.first_line().trim_end_matches(" HTTP/1.1").to_owned();
-                if line.ends_with(" /1.0") {
-                    let info =
-                        r#"{"type":"sync","metadata":{"environment":{"server":"lxd-agent"}}}"#;
-                    return say(&mut stream, "200 OK", info);
-                }
-                let mut calls = calls.lock().unwrap();
-                calls.push(line);
-                let count = calls.len();
-                drop(calls);
-                answer(count, &request, &mut stream)
-            });
+    liar::start(socket, share, Preamble::Connect, move |request, mut stream| {
+        let line = request.first_line().trim_end_matches(" HTTP/1.1").to_owned();
+        if line.ends_with(" /1.0") {
+            let info = r#"{"type":"sync","metadata":{"environment":{"server":"lxd-agent"}}}"#;
+            return say(&mut stream, "200 OK", info);
         }
+        let mut calls = calls.lock().unwrap();
+        calls.push(line);
+        let count = calls.len();
+        drop(calls);
+        answer(count, request, &mut stream)
     });
     all
 }
