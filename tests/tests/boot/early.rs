@@ -1,4 +1,4 @@
-//! An agent that is started before what it needs is there.
+//! An agent that starts before its port or its files exist.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,18 +13,18 @@ use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, fifo, in_private_mounts, mount, terminate, whole};
 
-/// Its files are elsewhere until [`arrive`].
+/// Starts an agent whose files are elsewhere until [`arrive`].
 fn started_early(boot: &Boot, args: &[&str]) -> Process {
     fs::rename(&boot.host.share, boot.scratch.0.join("later")).expect("the guest");
     boot.start(args)
 }
 
-/// The host's files come, one after the other, as a script copies them.
+/// Copies the host's files one after the other, as a script does.
 fn arrive(boot: &Boot) {
     fs::create_dir(&boot.host.share).expect("the guest");
     for name in ["agent.crt", "agent.conf", "server.crt", "agent.key"] {
         let text = fs::read_to_string(boot.scratch.0.join("later").join(name)).expect("the guest");
-        // The first half of a certificate is none.
+        // Half a certificate is invalid.
         put(boot.host.share.join(name), &text[..text.len() / 2]);
         std::thread::sleep(Duration::from_millis(150));
         put(boot.host.share.join(name), text);
@@ -52,13 +52,13 @@ fn waits_for_the_hosts_files_and_reports_it_everywhere() {
     assert!(code == Some(3) && text.contains(&format!("it is still {what}")), "{text}");
     let (code, text) = boot.ask(&[]);
     assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
-    // Cheap, at first too.
+    // Waiting is cheap, also at first.
     let busy = proc::busy(agent.0.id(), Duration::from_secs(4));
     assert!(busy < 0.03, "{busy} of the time that it could have run");
     arrive(&boot);
     boot.serves();
     boot.logged("CONNECTED");
-    // What there was of certificates until then was not taken for one.
+    // The agent did not use the incomplete certificates.
     assert!(boot.log().contains("agent.key: "), "{}", boot.log());
     let text = String::from_utf8(boot.command(&["status"]).output().unwrap().stdout).unwrap();
     assert!(text.contains(&format!("files: {share}\n")) && text.contains("\nfor: "), "{text}");
@@ -83,7 +83,7 @@ fn reports_everything_missing_while_it_waits() {
     boot.logged("; there is only org.qemu.guest_agent.0 (vport0p1)");
 }
 
-/// udev names a port after the agent has found it, and the one beside it.
+/// udev renames a port after the agent found it, and the one next to it.
 #[test]
 fn reports_a_port_once_however_it_is_named() {
     let boot = Boot::new("lxd");
@@ -106,7 +106,7 @@ fn ends_on_sigterm_while_it_waits() {
     assert_eq!(terminate(&mut agent), Some(0));
 }
 
-/// systemd kills a unit that does not get ready in 90 s, and starts nothing that comes after it.
+/// systemd kills a unit that is not ready within 90 s, and delays the units after it.
 #[test]
 fn notifies_the_service_manager_while_it_waits() {
     let boot = Boot::new("lxd");
@@ -116,7 +116,7 @@ fn notifies_the_service_manager_while_it_waits() {
         let mut text = [0; 128];
         let count = loop {
             match socket.recv(&mut text) {
-                // As waits with a timeout do in a process that was stopped and goes on.
+                // Waits with a timeout return this in a process that was stopped and continues.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 heard => break heard.expect("a datagram"),
             }
@@ -164,7 +164,7 @@ fn a_late_port_is_logged_used_and_clears_the_last_error() {
     assert_eq!(boot.log().matches("waiting for the status port").count(), 1, "{}", boot.log());
 }
 
-/// An initramfs may start it first of all, and mount `/run` afterwards.
+/// An initramfs may start the agent first, and mount `/run` afterwards.
 #[test]
 fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     const TEST: &str = "early::an_agent_from_before_run_was_mounted_is_found_and_comes_after_it";
@@ -181,7 +181,7 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     for name in [&pid.to_string(), "locks"] {
         symlink(Path::new("/proc").join(name), boot.root("proc").join(name)).unwrap();
     }
-    // It has not noticed yet.
+    // It has not noticed the mount yet.
     kill(Signal::STOP, pid);
     mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
     let hidden =
@@ -207,7 +207,7 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     let (code, text) = boot.ask(&[]);
     let another = format!("another mote-agent is running: process {pid}\n");
     assert!(code == Some(1) && text.ends_with(&another), "{text}");
-    // Somebody tidies up.
+    // An administrator cleans up.
     kill(Signal::STOP, pid);
     fs::remove_dir_all(boot.root("run/mote")).unwrap();
     let (_, text) = boot.says(&["status"]);
@@ -289,7 +289,7 @@ fn a_full_run_is_harmless_and_reported_once() {
             .status();
     };
     let status = || boot.says(&["status"]);
-    // Filled while it runs.
+    // /run becomes full while the agent runs.
     let mut agent = boot.start(&[]);
     boot.serves();
     boot.logged("CONNECTED");
@@ -306,7 +306,7 @@ fn a_full_run_is_harmless_and_reported_once() {
     boot.logged("is written again");
     assert_eq!(boot.text("run/mote/ready"), "Ready");
     assert_eq!(terminate(&mut agent), Some(0));
-    // Full before it starts: nothing can be written, but everybody agrees that it runs.
+    // Full before the start: the agent can write nothing, but all commands agree that it runs.
     fs::remove_dir_all(boot.root("run/mote")).unwrap();
     fill();
     let _agent = boot.start(&[]);
@@ -320,7 +320,7 @@ fn a_full_run_is_harmless_and_reported_once() {
     unmount_run(&boot);
 }
 
-/// The agent has ended; what it had started may need a moment on a busy machine.
+/// Unmounts /run after the agent's end. Its child processes may need a moment on a busy machine.
 fn unmount_run(boot: &Boot) {
     let unmounted =
         || Command::new("umount").arg(boot.root("run")).status().expect("umount").success();

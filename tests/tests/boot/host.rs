@@ -1,4 +1,4 @@
-//! What the agent believes of its host, and what it says about it.
+//! The agent's knowledge of its host, and its messages about it.
 
 use std::fs;
 use std::process::Stdio;
@@ -32,7 +32,7 @@ fn an_agent_that_the_host_refuses_is_never_connected() {
         let _agent = boot.start(&[]);
         boot.serves();
         boot.logged(WHY);
-        // What is forwarded gets the host's 401, which proves nothing.
+        // Forwarded calls get the host's 401, which proves nothing.
         for _ in 0..5 {
             let (code, text) = boot.ask(&["get", "user.a"]);
             assert!(code == Some(1) && text.contains("Unauthorized"), "{code:?} {text}");
@@ -72,7 +72,8 @@ fn a_killed_agent_remembers_its_host() {
     let mut boot = Boot::new("lxd");
     let mut agent = boot.start(&[]);
     boot.logged(" CONNECTED");
-    // A new daemon, elsewhere, tells the agent, and not its successor; agent.conf is as it was.
+    // A new daemon with another address announces itself to the agent, but not to its successor;
+    // agent.conf is unchanged.
     boot.host.kill();
     boot.host.start();
     let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
@@ -91,8 +92,8 @@ fn a_killed_agent_remembers_its_host() {
     assert_eq!(quiet.code(), Some(1), "the host says that there is none");
 }
 
-/// As after the restore of a snapshot: bytes are there, and the kernel does not say so. They are read when the state's
-/// interval is over, which is the core's (`status/tests`).
+/// As after the restore of a snapshot: the port has data, but the kernel reports none. The agent
+/// reads it at the interval of its state (`status/tests` in the core).
 #[test]
 fn reads_a_port_whose_wake_ups_are_lost() {
     for (fault, state) in [
@@ -131,7 +132,7 @@ fn host_text_cannot_control_a_terminal() {
     let _agent = boot.start(&[]);
     boot.serves();
     let get = || boot.command(&["get", "user.evil"]);
-    // A program gets what is there, a person what can be shown.
+    // Programs get the raw text, people an escaped one.
     assert_eq!(get().output().unwrap().stdout, format!("{EVIL}\n").into_bytes());
     let mut screen = Terminal::open(80, 24);
     assert!(get().stdout(screen.side()).status().unwrap().success());

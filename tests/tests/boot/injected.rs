@@ -1,5 +1,5 @@
-//! Code that got into a running agent in its sandbox: what docs/explanation/security.md says that it could do and could not, tried by system
-//! calls that the agent itself makes.
+//! Code injected into a running agent in its sandbox: what it can and cannot do according to
+//! docs/explanation/security.md, tried with system calls of the agent's process.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs;
@@ -11,10 +11,10 @@ use mote_tests::{Process, by_root};
 
 use crate::world::{Boot, terminate};
 
-/// What these tests need beside root.
+/// Privilege that these tests need in addition to root.
 const TRACING: &str = "the right to trace root's processes (CAP_SYS_PTRACE)";
 
-/// An agent that has called its host.
+/// Starts an agent that has called its host.
 fn started(boot: &Boot, denied: &str) -> Process {
     let manager = boot.scratch.0.join("manager");
     let messages = UnixDatagram::bind(&manager).unwrap();
@@ -26,7 +26,7 @@ fn started(boot: &Boot, denied: &str) -> Process {
     agent
 }
 
-/// What the agent answers when it is itself again.
+/// Checks that the agent serves again.
 fn assert_serves(boot: &Boot, agent: &mut Process) {
     boot.serves();
     let client = Client::new(Port::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
@@ -35,7 +35,7 @@ fn assert_serves(boot: &Boot, agent: &mut Process) {
     assert_eq!(terminate(agent), Some(0), "{}", boot.log());
 }
 
-/// The host's socket that the agent calls.
+/// Returns the host's socket that the agent calls.
 fn host(boot: &Boot) -> Way {
     let names = fs::read_dir(&boot.scratch.0).unwrap().map(|entry| entry.unwrap().path());
     let called = |path: &std::path::PathBuf| path.to_string_lossy().contains("/vs_");
@@ -72,7 +72,7 @@ fn code_injected_into_a_sandboxed_agent_can_do_only_what_the_page_says() {
     }
 }
 
-/// Else a test that finds all refused would say nothing.
+/// Shows that the attempts work without a sandbox; otherwise the test above would prove nothing.
 #[test]
 fn code_injected_into_an_unsandboxed_agent_can_do_what_root_can() {
     if !by_root() {

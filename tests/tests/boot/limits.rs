@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, in_private_mounts, mount};
 
-/// An agent with this policy beside devlxd.
+/// Starts an agent with this policy and devlxd.
 fn under(flavour: &'static str, features: &str) -> (Boot, Process) {
     let boot = Boot::new(flavour);
     boot.put("etc/mote-agent.yml", &format!("features:\n  guestapi: true\n  {features}\n"));
@@ -43,7 +43,7 @@ fn commands_run_as_listed_users_and_by_listed_paths() {
         assert!(why.contains(&format!("policy does not allow exec of \"{name}\"")), "{why}");
     }
     if is_root() {
-        // What could make another program of it is not passed on.
+        // Variables that could change the program are not passed on.
         let words = ["--user", "65534", "-e", "LD_PRELOAD=/x", "-e", "PATH=/x", "-e", "TERM=dumb"];
         let said = exec(&[&words[..], &["--", "/usr/bin/env"]].concat()).unwrap();
         assert!(said.contains("TERM=dumb") && said.contains("PATH=/usr/local/sbin"), "{said}");
@@ -108,7 +108,7 @@ fn sysvinits_keeper_restarts_the_agent() {
     fs::write(program, "#!/bin/sh\necho \"by ${MOTE_STARTED_BY-root}\"\n").unwrap();
     fs::set_permissions(program, PermissionsExt::from_mode(0o755)).unwrap();
     let keeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/services/respawn");
-    // As by apt-get, if the policy lists that and the package's scripts restart the service.
+    // As by apt-get, if the policy lists it and the package's scripts restart the service.
     let mut keeper = Command::new(keeper);
     assert!(keeper.env("MOTE_STARTED_BY", "host").status().unwrap().success());
     assert_eq!(fs::read_to_string("/var/log/mote-agent.log").unwrap(), "by root\n");
@@ -132,7 +132,7 @@ fn allows_only_the_listed_ports_of_the_guest() {
     assert!(status == 403 && text.contains("port-forward to port 10"), "{text}");
     let (status, text) = ask(&format!("{{\"port\":{port},\"address\":\"192.0.2.1\"}}"));
     assert!(status == 403 && text.contains("beyond the guest itself"), "{text}");
-    // Allowed, but nobody is there.
+    // The port is allowed, but has no listener.
     assert_eq!(ask("{\"port\":9}").0, 500);
 }
 
@@ -197,7 +197,7 @@ fn files_below_a_directory_are_all_that_the_host_sees() {
     let copy = copy.to_str().unwrap();
     let there = |path: &Path| format!("{NAME}{}", path.display());
     if !is_root() {
-        // It cannot be limited, so nothing is allowed.
+        // This file cannot be limited, so nothing is allowed.
         let why = boot.host.try_run(&["file", "pull", &there(&hidden), copy]).unwrap_err();
         return assert!(why.contains("the guest's policy does not allow it"), "{why}");
     }
@@ -209,14 +209,14 @@ fn files_below_a_directory_are_all_that_the_host_sees() {
     }
 }
 
-/// Longest time from a signal to what it brings about: no command is waited for.
+/// Upper bound from a signal to its effect: no command delays it.
 const SOON: Duration = Duration::from_secs(8);
 
 fn client(boot: &Boot) -> Client {
     Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host)
 }
 
-/// Switches a connection of the host's to this protocol.
+/// Upgrades a connection of the host's to this protocol.
 fn switched(client: &Client, protocol: &str, method: &str, target: &str, body: &str) -> Wire {
     let fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
     let mut wire = client.connect().expect("a connection");
@@ -225,7 +225,7 @@ fn switched(client: &Client, protocol: &str, method: &str, target: &str, body: &
     wire
 }
 
-/// A port of the guest's, and its connection with one of the host's.
+/// Returns a listener in the guest, and its connection with the host.
 fn forwarded(client: &Client) -> (Wire, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();
@@ -250,13 +250,13 @@ fn a_new_policy_ends_everything_but_running_commands() {
     let command = format!(": >{}; sleep 4; echo whole", there.display());
     let running = Running::start(&client, &script(&command)).expect("a command");
     wait("the command", LIMIT, || there.exists().then_some(()));
-    // Nothing is changed by a signal alone.
+    // A signal alone changes nothing.
     kill(Signal::HUP, agent.0.id());
     boot.logged("policy: everything is allowed");
     files.send(&[0, 0, 0, 5, 1, 0, 0, 0, 3]).unwrap();
     assert_eq!(files.take(5).unwrap()[4], 2, "VERSION");
 
-    // A command whose streams are not there yet was allowed by another policy.
+    // A command whose streams are not connected yet was allowed by the old policy.
     let waits = Exec::ask(&client, &script("true")).expect("an operation");
     boot.put("etc/mote-agent.yml", "features: {guestapi: true, exec: {users: [0]}}\n");
     kill(Signal::HUP, agent.0.id());
@@ -279,7 +279,7 @@ fn a_new_policy_ends_everything_but_running_commands() {
     assert!(shown.contains("policy: denied: guestapi exec files"), "{shown}");
     assert!(!boot.log().contains("restarting in place"), "a command runs");
 
-    // One that is not understood denies everything, and it can be given back.
+    // An invalid policy denies everything. A valid one restores it.
     boot.put("etc/mote-agent.yml", "features: {exce: true}\n");
     kill(Signal::HUP, agent.0.id());
     boot.logged("unknown feature \"exce\"");

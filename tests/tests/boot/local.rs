@@ -1,4 +1,4 @@
-//! What goes wrong in the guest itself: signals, `/run`, descriptors, a port without an end.
+//! Problems in the guest itself: signals, `/run`, descriptors, an endless port.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -45,7 +45,7 @@ fn reports_and_survives_a_read_only_run() {
     boot.logged("Read-only file system (os error 30); mount a tmpfs on /run; until then no second");
     boot.logged("CONNECTED");
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
-    // A few looks at the lock.
+    // A few checks of the lock.
     std::thread::sleep(Duration::from_millis(2500));
     assert!(!boot.log().contains("no longer this agent's"), "{}", boot.log());
     assert_eq!(boot.log().matches("run/mote/status: ").count(), 1, "{}", boot.log());
@@ -70,7 +70,7 @@ fn survives_closed_descriptors_and_a_missing_dev_null() {
     mount(&["-t", "tmpfs", "tmpfs"], "/dev".as_ref());
     let mut agent = start("exec \"$@\" 0<&- 1>&- 2>&-", &[]);
     boot.serves();
-    // A command of it, with the same and then with its descriptors.
+    // A command of the agent with the same descriptors, and then with its own.
     for script in ["exec \"$@\" 0<&- 1>&- 2>&-", "exec \"$@\""] {
         let mut ready = start(script, &["ready"]);
         let (code, _) = wait("an answer", LIMIT, || ready.0.try_wait().unwrap());
@@ -79,7 +79,7 @@ fn survives_closed_descriptors_and_a_missing_dev_null() {
     assert_eq!(terminate(&mut agent), Some(0));
 }
 
-/// Commands run; what takes this program again, or reads `/proc`, says what is missing.
+/// Commands run. Programs that re-execute the agent or read `/proc` report what is missing.
 #[test]
 fn reports_a_missing_proc_everywhere() {
     const WHY: &str =
@@ -143,7 +143,8 @@ fn reports_an_endless_port_at_little_cost() {
 fn systemd_never_gives_up() {
     let unit = include_str!("../../../image/services/mote-agent.service");
     let has = |line: &str| unit.lines().any(|other| other == line);
-    // Each exit with an error is followed by a start, however many there were; in the section for it.
+    // systemd restarts it after each failure, however many there were; both settings are in the
+    // section for it.
     assert!(has("Restart=on-failure") && has("StartLimitIntervalSec=0"), "{unit}");
     let (general, _) = unit.split_once("[Service]").unwrap();
     assert!(general.contains("StartLimitIntervalSec=0"));

@@ -1,4 +1,4 @@
-//! What the guest lets its host do.
+//! The guest's policy on its host.
 
 use std::fs::File;
 use std::io::Read;
@@ -120,7 +120,7 @@ fn check_reports_actions_without_doing_them() {
         r#"[{"source":"incus_d","target":"/mnt/d","fstype":"virtiofs"}]"#,
     );
     boot.put("etc/incus-agent.yml", "features: {exec: true}");
-    // Without a port the host would not see it, and the exit code says so.
+    // Without a port the host would not see it, which the exit code reports.
     whole(&boot);
     let (code, text) = boot.says(&["--check"]);
     assert_eq!(code, Some(0), "{text}");
@@ -138,7 +138,7 @@ fn check_reports_actions_without_doing_them() {
 #[test]
 fn without_vsock_a_denied_state_does_not_go_through_the_port_either() {
     let boot = Boot::new("incus");
-    // A `/proc`, so that there is a state to tell, and no vsock anywhere.
+    // With a `/proc`, so that there is a state to report, and without vsock.
     report::root(&boot.root(""), [(1, true)].into_iter());
     let port = boot.scratch.0.join("port");
     assert!(Command::new("mkfifo").arg(&port).status().unwrap().success());
@@ -150,7 +150,7 @@ fn without_vsock_a_denied_state_does_not_go_through_the_port_either() {
         command.args(["--flavour", "incus", "--root"]).arg(boot.root(""));
         command.arg("--config-dir").arg(&boot.host.share).arg("--port").arg(&port).args(policy);
         let _agent = Process::start(command.stdin(Stdio::null()).stderr(Stdio::null()));
-        // What is written at once is read at once.
+        // One write arrives as one read.
         let mut text = vec![0; 16 * 1024];
         let (count, _) = wait("STARTED", LIMIT, || end.read(&mut text).ok());
         let text = String::from_utf8_lossy(&text[..count]).into_owned();

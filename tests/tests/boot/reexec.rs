@@ -16,11 +16,11 @@ use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, connected, in_private_mounts, mount, terminate};
 
-/// What a command of the host sees of its limits.
+/// Prints the limits that a command of the host has.
 const LIMITS: &[&str] =
     &["exec", NAME, "--", "sh", "-c", "ulimit -Sn; cat /proc/self/oom_score_adj; umask"];
 
-/// The line of `status` about the program.
+/// Returns the line of `status` about the program.
 fn program(boot: &Boot) -> String {
     let (_, text) = boot.says(&["status"]);
     let line = text.lines().find(|line| line.starts_with("program: "));
@@ -31,12 +31,12 @@ fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").count()
 }
 
-/// Watches how long nobody answers the host.
+/// Measures how long the host gets no answer.
 fn outage(boot: &Boot) -> Outage {
     Outage::watch(Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host))
 }
 
-/// The agent by a file of the test's own, so that it can be replaced.
+/// Returns the agent as a file of the test's, which can be replaced.
 fn installed(boot: &Boot, args: &[&str]) -> Command {
     let place = boot.scratch.0.join("mote-agent");
     copy_program(&agent(), &place);
@@ -55,7 +55,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     let args = ["--port", &port.path(), "--interval-connected", "500"];
     let mut agent = Process::start(&mut installed(&boot, &args));
     connected(&boot, 1);
-    // For a host that has not called within 15 s it says STOPPED by itself.
+    // After 15 s without a call of the host the agent sends STOPPED.
     let host = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
     assert_eq!(
         host.ask("PUT", "/1.0", &host.host_info().unwrap().to_string()).unwrap().status,
@@ -64,12 +64,12 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     host.forget();
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
     let limits = boot.host.run(LIMITS);
-    // Its operation is kept for a while.
+    // The agent keeps its operation for a while.
     let files = || descriptors(agent.0.id());
     std::thread::sleep(Duration::from_secs(6));
     let before = files();
 
-    // As dpkg does.
+    // dpkg replaces files this way.
     let newer = boot.scratch.0.join("newer");
     let text = format!(
         "#!/bin/sh\n: >{0}/ran\nexec {1} \"$@\"\n",
@@ -98,7 +98,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     wait("its descriptors to be closed", LIMIT, || (files() == before).then_some(()));
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
 
-    // Once more, by a program that was removed.
+    // Once more, with a program that was removed.
     fs::remove_file(boot.scratch.0.join("mote-agent")).unwrap();
     kill(Signal::HUP, agent.0.id());
     connected(&boot, 3);
@@ -165,7 +165,7 @@ fn sighup_restarts_a_waiting_agent() {
     wait("it to wait again", LIMIT, || (waits() == 2).then_some(()));
     fs::rename(&away, &boot.host.share).unwrap();
     boot.serves();
-    // Of no meaning but to an agent of an initramfs.
+    // The signal only affects an agent of an initramfs.
     kill(Signal::USR1, agent.0.id());
     std::thread::sleep(Duration::from_millis(300));
     boot.serves();
@@ -188,7 +188,7 @@ fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
     // The root of the test has no /proc.
     let process = boot.root(&format!("proc/{}", first.0.id()));
     symlink(format!("/proc/{}", first.0.id()), process).unwrap();
-    // A command that goes on under the first.
+    // A command continues under the first agent.
     let said = boot.scratch.0.join("said");
     let script = format!("echo part >{0}; sleep 3; echo whole >{0}", said.display());
     let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
@@ -210,7 +210,7 @@ fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
     drop(running);
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
 
-    // The second is as any other.
+    // The second agent behaves like any other.
     let mut third = boot.start(&["--port", &path]);
     let (status, _) = wait("the third's end", LIMIT, || third.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(1));

@@ -1,4 +1,5 @@
-//! An agent that nobody may ask for what needs rights has none, and no agent keeps secrets longer than it needs them.
+//! An agent that nobody may ask for privileged actions drops its privileges, and no agent keeps
+//! secrets longer than needed.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs::{self, File};
@@ -13,10 +14,10 @@ use serde_json::Value;
 
 use crate::world::{Boot, LIMIT, connected, fifo, terminate};
 
-/// Nothing that is left of what the host may ask for needs rights.
+/// With these denied, the host can request nothing privileged.
 const DENIED: [&str; 2] = ["--deny", "exec,files,mounts"];
 
-/// A field of each thread of the process.
+/// Returns a field of each thread of the process.
 fn fields(process: u32, name: &str) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let statuses = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("status")));
@@ -60,7 +61,7 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
         assert!(metrics.contains("cpu"), "{metrics}");
         let denied = boot.host.exec(&["true"]).unwrap_err();
         assert!(denied.contains("policy"), "{denied}");
-        // What the next agent trusts is root's; devlxd's socket is for root alone.
+        // Files that the next agent trusts belong to root; devlxd's socket is for root only.
         for (path, mode) in [("run/mote/lock", 0o600), ("run/mote/status", 0o660)] {
             let about = boot.root(path).metadata().unwrap();
             assert_eq!((about.uid(), about.mode() & 0o7777), (0, mode), "{path}");
@@ -69,7 +70,7 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
         let socket = boot.root(&format!("dev/{flavour}/sock"));
         let about = socket.metadata().unwrap();
         assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o600));
-        // It can be switched off and on, and leaves as it should.
+        // devlxd can be disabled and enabled, and the agent ends normally.
         let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
         let told = client.host_info().unwrap();
         let put = |told: &Value| client.ask("PUT", "/1.0", &told.to_string()).unwrap().status;
@@ -91,7 +92,7 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
 /// The unit's drop-in for guests that limit what their host may do.
 const HARDENED: &str = include_str!("../../../image/services/mote-agent-hardened.conf");
 
-/// The words of one of its settings.
+/// Returns the words of one of its settings.
 fn setting(name: &str) -> impl Iterator<Item = &'static str> {
     let lines = HARDENED.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix('='));
     lines.flat_map(str::split_whitespace)
@@ -131,7 +132,7 @@ fn an_agent_that_may_be_asked_for_more_keeps_its_rights() {
     assert!(!boot.log().contains("sandbox"), "{}", boot.log());
 }
 
-/// How often the bytes are in the process's memory that it can write.
+/// Counts the bytes in the process's writable memory.
 fn copies(process: u32, bytes: &[u8]) -> usize {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
     let memory = File::open(format!("/proc/{process}/mem")).unwrap();
@@ -157,16 +158,17 @@ fn what_a_command_was_given_does_not_stay_in_memory() {
     let key = fs::read_to_string(boot.host.share.join("agent.key")).unwrap();
     let key = key.lines().nth(1).unwrap();
     assert_eq!(copies(process, key.as_bytes()), 0, "the key's file");
-    // Backwards here, so that the test's own words are no copy.
+    // Reversed here, so that the test's own text is not a copy.
     let secret: String = "drowssap_eht_si_siht".chars().rev().collect();
     let environment = format!("PASSWORD={secret}");
     let shown = boot.host.run(&["exec", NAME, "--env", &environment, "--", "printenv", "PASSWORD"]);
     assert_eq!(shown.trim_end(), secret);
-    // The operation is kept for 5 s. Nothing else is asked, so no memory is used again.
+    // The operation is kept for 5 s. Without other requests, no memory is reused.
     wait("no copy of it", LIMIT, || (copies(process, secret.as_bytes()) == 0).then_some(()));
 }
 
-/// What the sandbox forbids ends its agent, as its service expects it, and the next one serves.
+/// Checks that an action which the sandbox forbids ends the agent, as its service expects, and that
+/// the next one serves.
 fn leaves_it_to_the_next(boot: &Boot, mut agent: Process, options: &[&str], why: &str) {
     let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
     assert_eq!(ended.code(), Some(1), "{}", boot.log());

@@ -1,4 +1,4 @@
-//! What the host has prepared: templates, a seed for cloud-init, shared directories.
+//! The host's files: templates, a seed for cloud-init, shared directories.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
@@ -72,7 +72,7 @@ fn templates_do_not_follow_a_users_links() {
     lchown(boot.root("home/a"), Some(NOBODY), None).unwrap();
     let _agent = boot.start(&[]);
     boot.serves();
-    // His own file he may have, and root's link leads where root wants.
+    // A user may have his own file, and root's link leads where root wants.
     assert_eq!((boot.text("home/e"), boot.text("etc/f")), ("new".into(), "new".into()));
     assert_eq!((boot.text("etc/a"), boot.text("etc/b")), ("old".into(), "old".into()));
     assert!(!boot.root("etc/c").exists());
@@ -102,7 +102,7 @@ fn a_working_directory_that_others_can_write_is_not_trusted() {
     assert!(!text.contains(refused) && text.contains("the working directory"), "{text}");
 }
 
-/// A root on a disk: a seed in memory asks for no reboot.
+/// Returns whether the root is on a disk: a seed in memory causes no reboot.
 fn on_disk(boot: &Boot) -> bool {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("boot{}", std::process::id()));
     let _stale = fs::remove_dir_all(&path);
@@ -133,7 +133,7 @@ fn a_new_cloud_init_seed_reboots_once_before_any_announcement() {
         boot.logged("rebooting");
         wait("the command", LIMIT, || boot.root("sbin/called").exists().then_some(()));
         assert!(!boot.root("run/cloud-init").exists());
-        // A second in which it could have announced itself a few times.
+        // In this second it could have announced itself several times.
         std::thread::sleep(Duration::from_secs(1));
         assert!(!boot.root("run/mote/status").exists() && !boot.root("dev/lxd/sock").exists());
         assert_eq!(terminate(&mut agent), Some(0));
@@ -143,7 +143,7 @@ fn a_new_cloud_init_seed_reboots_once_before_any_announcement() {
         assert!(boot.log().contains("it is in memory"), "{}", boot.log());
         agent.kill();
     }
-    // After the reboot the share is as it was, and the seed is there: no second one.
+    // After the reboot the share is unchanged, and the seed exists: no second reboot.
     let _agent = boot.start(&["--port", &port]);
     boot.serves();
     let called = boot.text("sbin/called");
@@ -160,7 +160,7 @@ fn a_failed_share_delays_the_start_only_briefly() {
             {"source":"mote-none","target":"/mnt/../b","fstype":"virtiofs","options":null},
             {"source":"mote-none","target":"mnt/c","fstype":"ext4"}]"#,
     );
-    // It is tried again only where the kernel has the file system.
+    // It is repeated only if the kernel supports the file system.
     boot.put("proc/filesystems", "nodev\tvirtiofs\n");
     let begun = Instant::now();
     let _agent = boot.start(&[]);
@@ -172,7 +172,7 @@ fn a_failed_share_delays_the_start_only_briefly() {
     assert!(boot.root("mnt/a").is_dir() && !boot.root("mnt/c").exists());
     let mode = fs::metadata(boot.root("mnt/a")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
-    // Who adds a device hears why it is not mounted; the device is there all the same.
+    // The caller that adds a device gets the error, but the device stays.
     boot.put("proc/filesystems", "nodev\ttmpfs\n");
     // The host tells agents that have called.
     boot.logged("CONNECTED");
@@ -185,7 +185,7 @@ fn a_failed_share_delays_the_start_only_briefly() {
     boot.logged("nothing is mounted");
 }
 
-/// Posts a device event as the host does, but waits longer than that; the answer.
+/// Posts a device event as the host does, with a longer time limit. Returns the answer.
 fn post_device(boot: &Boot, action: &str, name: &str, path: &str) -> String {
     let agent = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
     let event = json!({"type": "device", "metadata": {"action": action, "name": name,
@@ -218,7 +218,7 @@ fn kills_a_mount_that_hangs() {
     let boot = Boot::new("lxd");
     let entry = r#"[{"source":"t","target":"/mnt/a","fstype":"virtiofs","options":null}]"#;
     boot.share("agent-mounts.json", entry);
-    // The worker reads this before it mounts: where it hangs in a test.
+    // The worker reads this before it mounts, and hangs on it in this test.
     fs::create_dir_all(boot.root("proc/self")).unwrap();
     let table = boot.root("proc/self/mountinfo");
     assert!(Command::new("mkfifo").arg(&table).status().unwrap().success());
@@ -233,7 +233,7 @@ fn kills_a_mount_that_hangs() {
     let took = begun.elapsed();
     assert!(took > Duration::from_secs(2), "{took:?}");
     assert!(why.starts_with("500 ") && why.contains("\"lxd_disk1\": not mounted yet; "), "{why}");
-    // It is still at it; others are served meanwhile, and nothing is left of it in the end.
+    // The worker still hangs. Others are served meanwhile, and no process remains in the end.
     let workers = || children(&agent);
     assert_eq!(workers().len(), 1);
     assert_eq!(boot.ask(&["config"]).0, Some(0));
@@ -246,7 +246,7 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     const EVENTS: usize = 120;
     let boot = Boot::new("lxd");
     fs::create_dir_all(boot.root("proc/self")).unwrap();
-    // Where each worker hangs.
+    // Each worker hangs here.
     fifo(&boot.root("proc/self/mountinfo"));
     let _agent = boot.start(&[]);
     boot.logged("CONNECTED");
@@ -266,7 +266,7 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     assert_eq!(boot.ask(&["config"]).0, Some(0));
 }
 
-/// The processes that this one has started, dead ones among them.
+/// Returns the child processes, including dead ones.
 fn children(process: &Process) -> Vec<String> {
     let pid = process.0.id();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a living agent");

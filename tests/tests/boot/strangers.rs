@@ -17,15 +17,15 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use crate::stuck::fuse::Fuse;
 use crate::world::{Boot, LIMIT, NOBODY, connected, fifo, in_private_mounts, terminate};
 
-/// The test that a keeper of a lock runs.
+/// The test that a holder of a lock runs.
 const KEEPER: &str = "strangers::starts_quickly_next_to_many_locks";
-/// A user with no rights but those that his own namespaces give him.
+/// A user without privileges outside of private namespaces.
 const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Urm";
-/// Root of a container: namespaces, but not of users.
+/// Root of a container, in all namespaces except for users.
 const CONTAINER: &str = "unshare -mpf --kill-child";
 
-/// A guest with the machine's `/proc`; `None` where that may not be looked at, or users have no namespaces of their own
-/// (in a chroot).
+/// Returns a guest with the machine's `/proc`; `None` if that is unreadable, or users cannot create
+/// namespaces (in a chroot).
 #[track_caller]
 fn guest() -> Option<Boot> {
     let mut words = USER.split(' ');
@@ -41,14 +41,15 @@ fn guest() -> Option<Boot> {
     Some(boot)
 }
 
-/// A process that has a `/run` of its own where the guest has one, and keeps a lock in there.
+/// Starts a process with a private `/run` that holds a lock there.
 fn impostor(boot: &Boot, who: &str, program: &str) -> Process {
     let impostor = apart(boot, who, &format!("exec {}", keeper(boot)), program);
     holds(&impostor, &boot.root("run/mote/lock"));
     impostor
 }
 
-/// A process that has a `/run` of its own, and a script that it runs there; in that, [`keeper`] becomes `program`.
+/// Starts a process with a private `/run` that runs a script. [`keeper`] in the script becomes
+/// `program`.
 fn apart(boot: &Boot, who: &str, script: &str, program: &str) -> Process {
     let run = boot.root("run");
     let run = run.display();
@@ -59,9 +60,10 @@ fn apart(boot: &Boot, who: &str, script: &str, program: &str) -> Process {
     Process::start(keeps(&mut command, &boot.root("run/mote/lock"), program))
 }
 
-/// The command line of a process that takes the lock as an agent does, and becomes a program that keeps it.
+/// Returns the command line of a process that takes the lock as an agent does, and becomes a
+/// program that holds it.
 fn keeper(boot: &Boot) -> String {
-    // Where everybody may run it.
+    // Where any user may run it.
     let place = boot.scratch.0.join("keeper");
     if !place.exists() {
         copy_program(&std::env::current_exe().unwrap(), &place);
@@ -69,23 +71,24 @@ fn keeper(boot: &Boot) -> String {
     format!("{} --exact {KEEPER}", place.display())
 }
 
-/// Tells a [`keeper`] its lock and its program.
+/// Passes the lock and the program to a [`keeper`].
 fn keeps<'a>(command: &'a mut Command, lock: &Path, program: &str) -> &'a mut Command {
     command.env("MOTE_LOCK", lock).env("MOTE_PROGRAM", program).stdout(Stdio::null())
 }
 
-/// The process of a [`keeper`].
+/// Runs a [`keeper`].
 fn keep(lock: &Path) -> ! {
     let file = File::options().write(true).create(true).truncate(false).open(lock).unwrap();
     fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
     fcntl_setfd(&file, FdFlags::empty()).unwrap();
-    // What unshare(1) asked for ends with the thread that it started.
+    // unshare(1)'s option applies only to the thread that it started.
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let program = std::env::var("MOTE_PROGRAM").unwrap();
     panic!("{}", Command::new("sh").arg("-c").arg(format!("exec {program}")).exec());
 }
 
-/// A program that lives on, with the words of an agent that makes room for another; it dies of the signal for that.
+/// Returns a program that keeps running under the command line of an agent that hands over. The
+/// signal for that kills it.
 fn liar(boot: &Boot) -> String {
     let place = boot.scratch.0.join("nothing");
     if !place.exists() {
@@ -94,7 +97,7 @@ fn liar(boot: &Boot) -> String {
     format!("sh -c 'read x <{}' mote-agent --initramfs", place.display())
 }
 
-/// Waits until the process, or a child of it, has a lock of this name.
+/// Waits until the process or a child of it holds this lock.
 fn holds(process: &Process, lock: &Path) {
     let pid = process.0.id();
     let look = || {
@@ -117,7 +120,7 @@ fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
     let mut agent = boot.start(&[]);
     connected(boot, 1);
     println!("CONNECTED after {:?}", begun.elapsed());
-    // Who can read it can lock it.
+    // A user who can read it can lock it.
     assert_eq!(fs::metadata(boot.root("run/mote/lock")).unwrap().mode() & 0o7777, 0o600);
     kill(Signal::HUP, agent.0.id());
     connected(boot, 2);
@@ -141,7 +144,7 @@ fn a_user_with_a_private_run_is_not_an_agent() {
 #[test]
 fn ignores_roots_agent_in_a_container() {
     let Some(boot) = guest() else { return };
-    // A true one, which still waits for its files.
+    // A real agent, which still waits for its files.
     let program = format!(
         "sh -c 'exec {} --root {} --initramfs --config-dir /none 2>>{}/theirs' </dev/null",
         agent().display(),
@@ -159,7 +162,8 @@ fn ignores_a_users_file_in_a_program_of_root() {
     let Some(boot) = guest() else { return };
     let lock = boot.root("run/mote/lock");
     let user = apart(&boot, USER, &format!(">{} && exec sleep 1000", lock.display()), "");
-    // As su(1) is when it asks for the password: of root, with what its user has opened, and locked before.
+    // As with su(1) when it asks for the password: a process of root's with a file that its user
+    // has opened and locked.
     let theirs = format!("/proc/{}/root{}", user.0.id(), lock.display());
     wait("the user's file", LIMIT, || Path::new(&theirs).exists().then_some(()));
     let mut setuid = Command::new("sh");
@@ -203,7 +207,7 @@ fn does_not_open_copy_or_close_an_impostors_files() {
 #[test]
 fn does_not_signal_a_process_that_reuses_the_agents_pid() {
     let Some(boot) = guest() else { return };
-    // The status file's agent is gone, and this has its number, and its words.
+    // The status file's agent is gone. This process has its id and its command line.
     let words = format!("exec {}", liar(&boot));
     let mut number = Process::start(Command::new("sh").args(["-c", &words]));
     let pid = number.0.id();
@@ -223,7 +227,7 @@ fn does_not_signal_a_process_that_reuses_the_agents_pid() {
     assert!(number.0.try_wait().unwrap().is_none(), "it was signalled");
 }
 
-/// Locks of one user, and of the many processes that have them.
+/// Locks of one user, and the number of processes that hold them.
 const LOCKS: usize = 40_000;
 const FLOODERS: usize = 8;
 
@@ -259,14 +263,14 @@ fn starts_quickly_next_to_many_locks() {
     assert!(flooded < 2 * calm + 20 * list, "{calm:?} {flooded:?}, {list:?} for their list");
 }
 
-/// How long it takes to read a file.
+/// Returns the time to read a file.
 fn reads(path: &Path) -> Duration {
     let begun = Instant::now();
     assert!(!fs::read(path).unwrap().is_empty());
     begun.elapsed()
 }
 
-/// From an agent's start to STARTED.
+/// Returns the time from an agent's start to STARTED.
 fn started(boot: &Boot) -> Duration {
     fs::write(boot.scratch.0.join("agent.log"), "").unwrap();
     let begun = Instant::now();
@@ -277,7 +281,7 @@ fn started(boot: &Boot) -> Duration {
     took
 }
 
-/// Takes this process's part of [`LOCKS`], and keeps them.
+/// Takes and holds this process's share of [`LOCKS`].
 fn flood(place: &Path) {
     let mut locks = Vec::new();
     for _ in 0..LOCKS / FLOODERS {

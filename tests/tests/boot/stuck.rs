@@ -1,4 +1,4 @@
-//! Who reads nothing, writes without end, or is stopped, stops nobody else.
+//! Peers that read nothing, write endlessly, or are stopped, block nobody else.
 
 mod dead;
 mod freeze;
@@ -39,7 +39,7 @@ fn an_unread_stderr_blocks_nothing_and_is_written_later() {
     let mut agent = Process::start(boot.command(&[]).stderr(writer));
     boot.serves();
     assert!(agent.0.try_wait().unwrap().is_none());
-    // Somebody comes back and reads: what was said meanwhile is there.
+    // A reader returns and gets the earlier output.
     let begun = Instant::now();
     let mut text = read_some(&mut reader);
     assert!(!text.contains("devlxd"), "it was not full");
@@ -68,7 +68,7 @@ fn a_stopped_terminal_blocks_nothing() {
     script.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(Stdio::null()).stdout(writer);
     let _script = Process::start(&mut script);
     boot.serves();
-    // The end of its terminal is not its end.
+    // The agent survives the end of its terminal.
     let pid = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
     kill(Signal::KILL, pid);
 }
@@ -94,7 +94,7 @@ fn an_invalid_port_blocks_nothing() {
         let _stale = fs::remove_dir_all(boot.root("dev"));
         let mut agent = boot.start(&["--port", &port.display().to_string()]);
         boot.serves();
-        // A few turns of the status machine.
+        // A few steps of the status machine.
         std::thread::sleep(Duration::from_millis(1500));
         boot.serves();
         assert_eq!(terminate(&mut agent), Some(0), "{}", port.display());
@@ -116,7 +116,7 @@ fn the_client_says_whether_there_is_an_agent() {
     let agent = boot.start(&[]);
     boot.serves();
     assert_eq!(ask(&["config"]), (Some(0), String::new()));
-    // An agent that is stopped, and a queue before its socket that is full.
+    // A stopped agent, with a full queue at its socket.
     kill(Signal::STOP, agent.0.id());
     let (sender, queue) = std::sync::mpsc::channel();
     let socket = boot.root("dev/lxd/sock");
@@ -133,7 +133,7 @@ fn the_client_says_whether_there_is_an_agent() {
     assert!(code == Some(3) && text.contains("does not answer"), "{text}");
 }
 
-/// Both ends of a pipe that takes nothing more; its reader does not wait.
+/// Returns both ends of a full pipe. Its reader does not block.
 fn full_pipe(path: &Path) -> (File, File) {
     const NONBLOCK: i32 = 0o4000;
     let made = Command::new("mkfifo").arg(path).status().expect("mkfifo");

@@ -1,4 +1,5 @@
-//! Templates beside the guest's policy: what it denies is not written, and its own files never are.
+//! Templates and the guest's policy: denied ones are not written, and the policy's own files never
+//! are.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,10 +9,10 @@ use crate::world::Boot;
 
 /// A policy file that allows no commands.
 const STRICT: &str = "features: {guestapi: true, templates: true}\n";
-/// What a host would like it to be.
+/// The content that a malicious host would want.
 const EVIL: &str = "features: {exec: true}\n";
 
-/// Has the host render one template for each of these targets.
+/// Has the host render a template for each of these targets.
 fn render(boot: &Boot, targets: &[&str]) {
     let listed: Vec<_> =
         targets.iter().map(|target| format!("  {target}: {{template: t}}\n")).collect();
@@ -26,7 +27,7 @@ fn no_template_is_written_where_the_guest_denies_them() {
         ("lxd", "etc/none", "", &["--allow", "guestapi,exec"]),
         ("lxd", "etc/none", "", &["--deny", "templates"]),
         ("incus", "etc/incus-agent.yml", "features: {guestapi: true, templates: false}\n", &[]),
-        // A policy that cannot be read may have been meant to deny them.
+        // A policy that cannot be parsed may have denied them.
         ("lxd", "etc/mote-agent.yml", "features: {templates: *x}\n", &["--allow", "guestapi"]),
     ] {
         let boot = Boot::new(flavour);
@@ -43,7 +44,7 @@ fn no_template_is_written_where_the_guest_denies_them() {
     }
 }
 
-/// Incus' agent knows no such feature, and its users' files were written for that one.
+/// Incus' agent has no such feature, and its users' files were written for that agent.
 #[test]
 fn incus_own_file_need_not_name_what_incus_own_agent_does_not_know() {
     let boot = Boot::new("incus");
@@ -52,7 +53,7 @@ fn incus_own_file_need_not_name_what_incus_own_agent_does_not_know() {
     let _agent = boot.start(&[]);
     boot.logged("STARTED");
     assert_eq!(boot.text("etc/cron.d/mine"), EVIL);
-    // What the host says of its kind by files alone does not take the file out of force.
+    // Files of the host that announce another server do not disable the policy.
     let boot = Boot::new("lxd");
     boot.put("etc/incus-agent.yml", "features: {guestapi: true, templates: false}\n");
     render(&boot, &["/etc/cron.d/mine"]);
@@ -73,7 +74,7 @@ fn no_template_touches_the_policys_own_files_by_any_spelling_or_link() {
     let boot = Boot::new("incus");
     boot.put("etc/mote-agent.yml", STRICT);
     boot.put("etc/x/y", "");
-    // Directories, files and links that lead there.
+    // Directories, files and links that lead to the policy.
     symlink("etc", boot.root("config")).unwrap();
     symlink("../etc", boot.root("etc/up")).unwrap();
     symlink("x/../../etc/mote-agent.yml", boot.root("etc/file")).unwrap();

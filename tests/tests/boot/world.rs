@@ -1,4 +1,4 @@
-//! The real binary in a directory instead of `/`, and a host beside it.
+//! The real binary with a directory instead of `/`, and a host.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -10,10 +10,10 @@ use mote_tests::host::Host;
 use mote_tests::{Private, Process, Scratch, agent, in_private, kill, put, wait};
 use rustix::process::Signal;
 
-/// For each thing that is waited for, on a busy machine.
+/// Limit for each wait, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
-/// A host, and a root that no agent has started in yet.
+/// A host, and a root in which no agent has started yet.
 pub(crate) struct Boot {
     pub(crate) host: Host,
     flavour: &'static str,
@@ -37,12 +37,12 @@ impl Boot {
         fs::read_to_string(self.root(path)).unwrap_or_default()
     }
 
-    /// A file of the guest.
+    /// Writes a file of the guest.
     pub(crate) fn put(&self, path: &str, text: &str) {
         put(self.root(path), text);
     }
 
-    /// A file of the share.
+    /// Writes a file of the share.
     pub(crate) fn share(&self, path: &str, text: &str) {
         put(self.host.share.join(path), text);
     }
@@ -57,13 +57,13 @@ impl Boot {
         Process::start(&mut self.command(args))
     }
 
-    /// Runs it to its end; exit code and what it printed.
+    /// Runs it to its end. Returns the exit code and the output.
     pub(crate) fn says(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = self.command(args).stdout(Stdio::piped()).output().expect("an agent");
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Asks the running agent; exit code and complaint.
+    /// Calls the running agent. Returns the exit code and the error message.
     pub(crate) fn ask(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = self.command(args).stderr(Stdio::piped()).output().expect("an agent");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -77,7 +77,7 @@ impl Boot {
         wait(mark, LIMIT, || self.log().contains(mark).then_some(()));
     }
 
-    /// Waits until guests are served.
+    /// Waits until the agent serves guests.
     pub(crate) fn serves(&self) {
         let sockets = [self.root("dev/lxd/sock"), self.root("dev/incus/sock")];
         wait("devlxd", LIMIT, || sockets.iter().find_map(|path| UnixStream::connect(path).ok()));
@@ -102,7 +102,7 @@ pub(crate) fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
 }
 
-/// Makes the root that of a guest with all an agent needs.
+/// Gives the root everything that an agent needs.
 pub(crate) fn whole(boot: &Boot) {
     for directory in ["proc/self", "run/mote", "etc", "sys/bus/virtio/devices/virtio0/driver"] {
         fs::create_dir_all(boot.root(directory)).expect("a directory");
@@ -113,7 +113,7 @@ pub(crate) fn whole(boot: &Boot) {
     fifo(&boot.root("dev/vport0p1"));
 }
 
-/// Mounts over `place`; in a mount namespace of the test's own.
+/// Mounts over `place`, in a private mount namespace.
 pub(crate) fn mount(args: &[&str], place: &Path) {
     let mounted = Command::new("mount").args(args).arg(place).status().expect("mount");
     assert!(mounted.success(), "{args:?} on {}", place.display());

@@ -1,4 +1,4 @@
-//! What an agent does without being told: it says Ready, and starts with what it remembers.
+//! Actions of an agent on its own: it reports Ready, and starts with what it remembers.
 
 mod ready;
 mod remember;

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, connected, terminate};
 
-/// The agent looks each second.
+/// The agent checks its conditions every second.
 const LOOKS: Duration = Duration::from_millis(2500);
 const TCP: &str =
     "  sl  local_address rem_address   st\n   0: 00000000:0050 00000000:0000 0A 0:0\n";
@@ -19,7 +19,7 @@ fn status(boot: &Boot) -> String {
     boot.host.state()["status"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The process that looks.
+/// Returns the process that checks the conditions.
 fn watcher(boot: &Boot) -> Option<u32> {
     let root = boot.root("").display().to_string();
     let is_it = |words: &str| {
@@ -28,7 +28,7 @@ fn watcher(boot: &Boot) -> Option<u32> {
     processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid)
 }
 
-/// Waits until it has looked twice: it sleeps after each look.
+/// Waits until it has checked twice: it sleeps after each check.
 fn looks_twice(boot: &Boot) {
     let pid = wait("the process that looks", LIMIT, || watcher(boot)).0;
     let sleeps = || -> u64 {
@@ -109,7 +109,7 @@ fn reports_ready_after_kills_and_obstacles() {
     let _agent = boot.start(&[]);
     connected(&boot, 1);
     boot.logged(&format!("ready-when: {}: no such program", check.display()));
-    // As by a kernel without memory.
+    // As if the kernel's OOM killer did it.
     let (process, _) = wait("its process", LIMIT, || watcher(&boot));
     mote_tests::kill(Signal::KILL, process);
     boot.logged("ready-when: its process failed; starting it again");
@@ -165,7 +165,8 @@ fn runs_no_condition_command_if_exec_is_limited_or_the_policy_changed() {
     run(limits, &[]);
     run("features: {guestapi: true, exec: {users: [1000]}}\n", &[]);
     run("", &["--deny", "exec"]);
-    // What was allowed when the agent started is not any longer: a condition before the command holds only then.
+    // The policy allows less than at the start of the agent: the condition before the command holds
+    // only then.
     let waits = list.replace("[", "[cloud-init, ");
     boot.put("etc/mote-agent.yml", &waits);
     let agent = boot.start(&[]);
@@ -177,7 +178,7 @@ fn runs_no_condition_command_if_exec_is_limited_or_the_policy_changed() {
     boot.put("run/cloud-init/result.json", "{}");
     std::thread::sleep(LOOKS);
     assert!(!ran.exists());
-    // And is again.
+    // The policy allows it again.
     boot.put("etc/mote-agent.yml", &waits);
     mote_tests::kill(Signal::HUP, agent.0.id());
     wait("the command", LIMIT, || ran.exists().then_some(()));
@@ -197,7 +198,7 @@ fn does_not_overrule_an_application_that_is_faster() {
         !std::fs::read_to_string(parent).unwrap_or_default().trim().is_empty()
     };
     wait("the process that looks", LIMIT, || looks().then_some(()));
-    // What the application says is on its way as all conditions hold.
+    // The application's message is in flight when all conditions hold.
     boot.host.ok(&["fault", mote_tests::host::NAME, "slow", "3000"]);
     let mut application = boot.command(&["ready"]).spawn().unwrap();
     let asked = || (boot.host.state()["last_request"] == "PATCH /1.0").then_some(());
@@ -207,7 +208,7 @@ fn does_not_overrule_an_application_that_is_faster() {
     assert!(application.try_wait().unwrap().is_none(), "too slow to be a race");
     boot.host.ok(&["fault", mote_tests::host::NAME, "none"]);
     assert!(application.wait().unwrap().success());
-    // Its next word waits for what `ready-when` would have said.
+    // Its next message waits for the Ready of `ready-when`.
     assert_eq!(boot.ask(&["started"]).0, Some(0));
     assert_eq!(boot.host.log().matches("PATCH /1.0 200").count(), 2, "{}", boot.host.log());
     assert!(!boot.log().contains("ready-when holds"));

@@ -1,4 +1,4 @@
-//! What an agent remembers, for a start without the host's files.
+//! State that an agent remembers for a start without the host's files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ fn an_agent_whose_share_is_gone_starts_with_what_it_remembers() {
             fs::read(kept.join(name)).unwrap() == fs::read(boot.host.share.join(name)).unwrap()
         );
     }
-    // The host comes back at another address, and calls.
+    // The host returns with another address, and calls.
     boot.host.kill();
     boot.host.start();
     let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
@@ -36,7 +36,7 @@ fn an_agent_whose_share_is_gone_starts_with_what_it_remembers() {
     assert_eq!(fs::read_to_string(kept.join("agent.conf")).unwrap(), told);
     assert_eq!(terminate(&mut agent), Some(0));
 
-    // No share, and not even what is in /run: another boot.
+    // No share, and an empty /run: another boot.
     fs::rename(&boot.host.share, boot.scratch.0.join("gone")).unwrap();
     fs::remove_dir_all(boot.root("run/mote")).unwrap();
     let (_, said) = boot.says(&[&arguments[..], &["--check"]].concat());

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::check::rows::Row;
 use crate::world::{Boot, NOBODY, in_private_mounts, whole};
 
-/// Each path of a guest, and when it was written to.
+/// Collects each path of a guest with its modification time.
 fn tree(directory: &Path, into: &mut BTreeMap<PathBuf, SystemTime>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let about = entry.metadata().expect("the guest");
@@ -35,7 +35,7 @@ fn begin(mut command: Command, args: &[&str]) -> Child {
     mote_tests::bounded(command).expect("an agent")
 }
 
-/// Its exit code and what it prints.
+/// Returns the exit code and the output.
 fn end(check: Child) -> (Option<i32>, String) {
     let output = check.wait_with_output().expect("an agent");
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
@@ -45,7 +45,8 @@ fn check(command: Command, args: &[&str]) -> (Option<i32>, String) {
     end(begin(command, args))
 }
 
-/// The lines of a document that `--check --json` has printed, which agrees with its exit code.
+/// Returns the lines of the document that `--check --json` printed, which must agree with its exit
+/// code.
 fn lines_of((code, text): &(Option<i32>, String)) -> String {
     let document: Value = serde_json::from_str(text).unwrap_or_else(|why| panic!("{why}: {text}"));
     assert_eq!(document["ok"], *code == Some(0), "{text}");
@@ -60,8 +61,8 @@ fn lines_of((code, text): &(Option<i32>, String)) -> String {
     facts.iter().map(line).collect()
 }
 
-/// Checks a guest that is whole but for this; the command is the agent's. Nothing is written there, what is missing
-/// comes first, and the JSON document says the same.
+/// Checks a guest in which only this is broken, with the agent's command. Nothing is written,
+/// problems come first, and the JSON document agrees.
 fn hold(row: &Row, command: impl Fn(&Boot) -> Command) {
     let boot = Boot::new("lxd");
     whole(&boot);
@@ -87,7 +88,7 @@ fn hold(row: &Row, command: impl Fn(&Boot) -> Command) {
     let _mounted = Command::new("umount").arg(boot.root("run")).stderr(Stdio::null()).status();
 }
 
-/// The agent in a guest whose config share is still to be found, started where nothing is.
+/// Returns the agent for a guest whose config share is not mounted yet, in an empty directory.
 fn bare(boot: &Boot) -> Command {
     let mut command = Command::new(agent());
     command.arg("--root").arg(boot.root("")).current_dir(boot.root("etc"));
@@ -116,7 +117,7 @@ fn check_reports_missing_privileges() {
     };
     secret("run/mote", 0o000);
     secret("dev/vport0p1", 0o000);
-    // The agent is where everybody may read: a home directory need not be, root's own is none.
+    // Where any user may read it: a home directory may be private, as root's is.
     let copy = boot.scratch.0.join("agent-of-all");
     copy_program(&agent(), &copy);
     let ask = |args: &[&str]| {

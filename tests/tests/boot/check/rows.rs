@@ -1,4 +1,4 @@
-//! What can be wrong with a guest, and the line that says so.
+//! Problems of a guest, and the line that reports each.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,8 +10,8 @@ fn namespace(kind: &str) -> PathBuf {
     fs::read_link(format!("/proc/self/ns/{kind}")).expect("a namespace")
 }
 
-/// What is broken, the line that says so and the exit code. `{root}` and `{lib}` stand for where the
-/// guest's root and its kernel's modules are.
+/// A problem, the line that reports it and the exit code. `{root}` and `{lib}` stand for the
+/// guest's root and the directory of its kernel modules.
 pub(super) struct Row {
     pub(super) breaks: fn(&Boot),
     pub(super) args: &'static [&'static str],
@@ -127,7 +127,7 @@ pub(super) const PORTS: &[Row] = &[
     },
     row(
         |boot| {
-            // The first is a user's, who has a file of this name in a namespace of his own.
+            // The first belongs to a user who has a file of this name in a private namespace.
             for (pid, mounts, user) in [(76, "mnt:[1]".into(), 1000), (77, namespace("mnt"), 0)] {
                 let of = |name: &str| format!("proc/{pid}/{name}");
                 boot.put(&of("status"), &format!("Name:\tcat\nUid:\t{user}\t{user}\t{user}\n"));
@@ -148,7 +148,7 @@ pub(super) const PORTS: &[Row] = &[
          opener at a time; end process 77 (cat)",
         1,
     ),
-    // udev's link to the same.
+    // udev's link to the same port.
     row(
         |boot| {
             fs::create_dir_all(boot.root("dev/virtio-ports")).expect("the guest");
@@ -195,7 +195,7 @@ pub(super) const FILES: &[Row] = &[
         0,
     ),
     row(|_| {}, "note     agent: not running", 0),
-    // The server's own, by its name the likeliest one to be taken by hand.
+    // The server's own port, the most likely one to be given by hand.
     row(
         |boot| {
             let conf = fs::read_to_string(boot.host.share.join("agent.conf")).expect("the guest");
@@ -211,7 +211,8 @@ pub(super) const FILES: &[Row] = &[
     },
 ];
 
-/// Without `--config-dir`, from a directory where nothing is; without unix sockets instead of vsock and `--flavour`.
+/// Without `--config-dir`, in an empty directory; without unix sockets instead of vsock, and
+/// without `--flavour`.
 pub(super) const BARE: &[Row] = &[
     Row {
         args: &["--config-dir", "/nowhere"],
@@ -288,7 +289,7 @@ pub(super) const BARE: &[Row] = &[
     },
 ];
 
-/// What only mounts can break; also without `--config-dir`.
+/// Problems that need mounts; also without `--config-dir`.
 pub(super) const MOUNTS: &[Row] = &[
     row(
         |boot| {
@@ -305,7 +306,7 @@ pub(super) const MOUNTS: &[Row] = &[
         "missing  run: cannot write {root}/run: Read-only file system (os error 30); mount a tmpfs on /run",
         1,
     ),
-    // One that runs has no lock there.
+    // The running agent has no lock there.
     row(
         |boot| mount(&["-t", "tmpfs", "-o", "ro", "tmpfs"], &boot.root("run")),
         "note     agent: /run is read-only: mount a tmpfs there",

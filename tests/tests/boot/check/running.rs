@@ -1,4 +1,5 @@
-//! `--check` and `status` beside a running agent: both say what its log has said, and whether the host can use it.
+//! `--check` and `status` next to a running agent: both report what its log says, and whether the
+//! host can use it.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::check::rows::two_servers;
 use crate::check::{bare, check, lines_of};
 use crate::world::{Boot, LIMIT, whole};
 
-/// The host, as it calls the agent.
+/// Returns a client that calls the agent as the host does.
 fn client(boot: &Boot) -> Client {
     Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host)
 }
@@ -26,14 +27,14 @@ fn intrude(boot: &Boot) {
     assert!(answer.is_err(), "{answer:?}");
 }
 
-/// What `status --json` prints, and its exit code.
+/// Returns the output of `status --json`, and its exit code.
 fn status(boot: &Boot) -> (Option<i32>, Value) {
     let (code, text) = boot.says(&["status", "--json"]);
     let document = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
     (code, document)
 }
 
-/// That log, status and check say this, and that the host cannot use the agent.
+/// Checks that log, status and check report this, and that the host cannot use the agent.
 fn assert_blocked(boot: &Boot, why: &str) {
     boot.logged(&format!("warn: {why}"));
     wait("the view", LIMIT, || (status(boot).1["last_error"] == why).then_some(()));
@@ -79,7 +80,7 @@ fn check_uses_the_running_agents_view() {
     check(&format!("ok       files: read by the running agent: {share}"), 0);
     check("note     agent: the host has not called yet", 0);
     running.kill();
-    // One that waits for its files.
+    // An agent that waits for its files.
     let nowhere = boot.root("nowhere").display().to_string();
     let mut command = Command::new(agent());
     command.args(["--config-dir", &nowhere, "--root"]).arg(boot.root("")).stderr(Stdio::null());
@@ -107,7 +108,7 @@ fn a_host_that_is_refused_cannot_use_it() {
     let told = client(&boot).host_info().unwrap().to_string();
     assert!(client(&boot).ask("PUT", "/1.0", &told).is_err());
     assert_blocked(&boot, WHY);
-    // Also 30 s later, and whatever else comes: it is CONNECTED, and not seen.
+    // Also 30 s later, and after other messages: it is CONNECTED, but the host does not see it.
     assert_eq!(status(&boot).1["state"], "CONNECTED");
     agent.kill();
     // Another caller comes before the host: blocked until the host calls.

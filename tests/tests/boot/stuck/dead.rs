@@ -1,4 +1,4 @@
-//! A file system whose server never answers, and what hangs on it.
+//! A file system whose server never answers, and processes that hang on it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn a_command_on_a_dead_file_system_keeps_nothing_of_an_agent_that_is_killed() {
     boot.logged("CONNECTED");
     let cwd = place.display().to_string();
     let _exec = boot.host.launch(&["exec", NAME, "--cwd", &cwd, "--", "true"]);
-    // chdir(2) asks the server, which has read it: no signal gets the child out of there.
+    // chdir(2) calls the server, which has read the request: no signal can end the child.
     wait("chdir(2)", LIMIT, || dead.read.try_iter().find(|one| *one == ACCESS));
     let children = children(agent.0.id());
     let [child] = children[..] else { panic!("{children:?}") };

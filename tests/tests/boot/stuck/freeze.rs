@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use super::fuse::Fuse;
 use crate::world::{Boot, LIMIT, in_private_mounts, mount};
 
-/// A guest with these mounts, and a hook that notes how it is called.
+/// Returns a guest with these mounts, and a hook that records its calls.
 fn guest(mounts: &[(&str, &Path)]) -> Boot {
     let boot = Boot::new("lxd");
     let line = |(at, (kind, point)): (usize, &(&str, &Path))| {
@@ -23,7 +23,7 @@ fn guest(mounts: &[(&str, &Path)]) -> Boot {
     boot
 }
 
-/// Has the hook note how it is called, and do this.
+/// Has the hook record its calls and run `then`.
 fn hook(boot: &Boot, then: &str) {
     let noted = boot.root("noted");
     boot.put(
@@ -34,7 +34,7 @@ fn hook(boot: &Boot, then: &str) {
     fs::set_permissions(boot.root("etc/mote/freeze.d/hook"), mode).expect("it works");
 }
 
-/// Runs a command to its end, which must come; exit code and what it said.
+/// Runs a command to its end. Returns the exit code and the output.
 fn says(boot: &Boot, args: &[&str]) -> (Option<i32>, String) {
     let mut command = boot.command(args);
     let said = boot.scratch.0.join("said");
@@ -45,7 +45,7 @@ fn says(boot: &Boot, args: &[&str]) -> (Option<i32>, String) {
     (status.code(), fs::read_to_string(said).expect("it works"))
 }
 
-/// Whether this test can do what it needs to.
+/// Returns whether this test has the privileges that it needs.
 fn can(test: &str, needs: &str) -> bool {
     if !is_root() || !Path::new(needs).exists() {
         skipped(&format!("root and {needs}"));
@@ -59,7 +59,7 @@ fn runs_hooks_for_the_thaw_if_freezing_fails() {
     if !can("runs_hooks_for_the_thaw_if_freezing_fails", "/proc") {
         return;
     }
-    // It cannot be frozen.
+    // This mount cannot be frozen.
     let boot = guest(&[("ext4", Path::new("/proc"))]);
     let (code, said) = says(&boot, &["freeze"]);
     assert_eq!((code, said.as_str()), (Some(1), "mote-agent: nothing here can be frozen\n"));
@@ -80,7 +80,7 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     let dead = Fuse::mount(&place.0);
     dead.fall_silent();
     let file = dead.file();
-    // The way there leads through it.
+    // The path leads through it.
     let boot = guest(&[("ext4", Path::new("/proc")), ("ext4", &file)]);
     let (code, said) = says(&boot, &["freeze", "--for", "1s"]);
     let why = format!("mote-agent: {}: out of time, or it hangs\n", file.display());
@@ -91,7 +91,7 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     {
         assert_eq!(says(&boot, command).1, answer);
     }
-    // It covers the way there: nobody goes it.
+    // It covers the path, which must not be opened.
     let _asked = dead.read.try_iter().count();
     let boot = guest(&[("ext4", &file), ("fuse", &place.0), ("ext4", Path::new("/proc"))]);
     let (code, said) = says(&boot, &["freeze"]);
@@ -99,7 +99,7 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     assert_eq!(dead.read.try_iter().count(), 0, "it was asked");
 }
 
-/// An ext4 in a file.
+/// Creates an ext4 in a file.
 fn disk(boot_dir: &Path) -> PathBuf {
     let (image, point) = (boot_dir.join("image"), boot_dir.join("point"));
     fs::File::create(&image).expect("it works").set_len(4 << 20).expect("it works");
@@ -125,7 +125,7 @@ fn a_hook_that_fails_as_it_thaws_is_reported() {
     let why = format!("mote-agent: thawed, but a hook failed; {hook_path} thaw: exit code 3\n");
     assert_eq!(says(&boot, &["thaw"]), (Some(5), why));
     fs::write(point.join("file"), "it is thawed").unwrap();
-    // The next one knows nothing of it.
+    // The next freeze is not affected.
     hook(&boot, "exit 0");
     assert_eq!(says(&boot, &["freeze"]), (Some(0), frozen));
     assert_eq!(says(&boot, &["thaw"]), (Some(0), "thawed\n".to_owned()));
@@ -153,10 +153,10 @@ fn thaw_runs_hooks_if_the_guard_was_killed() {
     assert_eq!(says(&boot, &["thaw"]), (Some(1), unguarded));
     fs::write(point.join("file"), "it is thawed").unwrap();
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");
-    // Once, and of those that it has told alone.
+    // Once, and only the hooks that ran for the freeze.
     assert_eq!(says(&boot, &["thaw"]), (Some(1), "mote-agent: not frozen\n".to_owned()));
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");
-    // While it calls them.
+    // While the agent calls them.
     hook(&boot, "[ $1 = thaw ] || sleep 9999");
     let mut freeze = boot.command(&["freeze"]).stderr(Stdio::null()).spawn().expect("it works");
     wait("its call", LIMIT, || boot.text("noted").ends_with("thaw\nfreeze\n").then_some(()));

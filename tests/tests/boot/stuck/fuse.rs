@@ -1,4 +1,4 @@
-//! A FUSE file system with one file, whose server may stop to answer.
+//! A FUSE file system with one file, whose server can stop answering.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,13 +24,13 @@ pub(crate) struct Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // By force: what hangs on it goes on with an error.
+        // By force: processes that hang on it get an error.
         let _gone = Command::new("umount").args(["-f", "-l"]).arg(&self.place).status();
     }
 }
 
 impl Fuse {
-    /// Mounts it; in a mount namespace of the test's own.
+    /// Mounts it, in a private mount namespace.
     pub(crate) fn mount(place: &Path) -> Self {
         let mut device = File::options().read(true).write(true).open("/dev/fuse").expect("FUSE");
         let options = "fd=0,rootmode=40000,user_id=0,group_id=0,allow_other";
@@ -66,7 +66,7 @@ impl Fuse {
         self.place.join("file")
     }
 
-    /// From now on nothing is answered.
+    /// Stops answering.
     pub(crate) fn fall_silent(&self) {
         self.silent.store(true, Ordering::SeqCst);
         self.read.try_iter().for_each(drop);
@@ -75,9 +75,9 @@ impl Fuse {
 
 fn answer(opcode: u32) -> Vec<u8> {
     let numbers: (usize, &[(usize, u32)]) = match opcode {
-        // Version 7.31, nothing beyond the least.
+        // Version 7.31 with minimal options.
         INIT => (64, &[(0, 7), (4, 31), (20, 4096), (24, 1)]),
-        // Node 2: a plain file that all may read, and that is asked for each time.
+        // Node 2: a regular file that anyone may read, without caching.
         LOOKUP => (128, &[(0, 2), (40, 2), (100, 0o100_444), (104, 1)]),
         OPEN => (16, &[]),
         FLUSH => (0, &[]),
