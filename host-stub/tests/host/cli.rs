@@ -29,7 +29,6 @@ fn printed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the names of all commands in the help.
 fn commands() -> Vec<String> {
     let help = printed(&mut mote_host(&["--help"]));
     let rows = help.lines().skip_while(|line| *line != "Commands:").skip(1);

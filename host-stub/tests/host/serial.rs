@@ -50,7 +50,6 @@ impl Port {
         line
     }
 
-    /// Returns whether nothing arrives for a while.
     fn is_quiet(&mut self) -> bool {
         let stream = self.reader.get_mut();
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();

@@ -75,7 +75,6 @@ pub(crate) fn try_all(
     change_network(injected, report)
 }
 
-/// Opens files that are not the agent's.
 fn files(injected: &Injected, around: &Around, report: &mut Report) {
     let (read, write, both) = (libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR);
     let new = libc::O_CREAT | libc::O_EXCL | write;

@@ -17,7 +17,6 @@ pub enum Line {
 }
 
 impl Line {
-    /// Returns the JSON that is sent.
     pub fn json(&self) -> Value {
         match self {
             Self::Step(text, at) => json!({"step": text, "at": at}),
@@ -28,7 +27,6 @@ impl Line {
         }
     }
 
-    /// Parses a received line.
     pub fn parse(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         let text = |key: &str| value[key].as_str().map(str::to_owned);
@@ -52,7 +50,6 @@ pub fn step(text: &str) -> Line {
     Line::Step(text.to_owned(), uptime())
 }
 
-/// Returns the seconds since the outer VM's start.
 fn uptime() -> f64 {
     let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default()

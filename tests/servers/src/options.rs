@@ -144,7 +144,6 @@ fn share(text: &str) -> Result<(usize, usize), String> {
     parts.filter(|&(i, n)| (1..=n).contains(&i)).ok_or_else(|| format!("{text}: not I/N"))
 }
 
-/// Returns the names of the requested checks.
 pub fn wanted(options: &Options) -> Result<Vec<String>, String> {
     let all: Vec<_> = checks::of(options.server).collect();
     for only in &options.only {

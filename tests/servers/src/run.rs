@@ -21,7 +21,6 @@ pub struct Output {
 }
 
 impl Output {
-    /// Standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.out).into_owned()
     }
@@ -62,7 +61,6 @@ impl Run {
         self
     }
 
-    /// Runs it to its end.
     pub fn run(mut self) -> Result<Output, String> {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().map_err(|error| format!("{}: {error}", self.words))?;
@@ -131,7 +129,6 @@ impl Background {
         Ok(Output { code: code(status), out, err: String::new() })
     }
 
-    /// Returns the next line of output.
     pub fn line(&mut self) -> Result<String, String> {
         let stdout = self.0.stdout.as_mut().ok_or("no output")?;
         let mut line = Vec::new();
@@ -142,7 +139,6 @@ impl Background {
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// Returns its answer to an empty line.
     pub fn answer(&mut self) -> Result<String, String> {
         let stdin = self.0.stdin.as_mut().ok_or("no input")?;
         stdin.write_all(b"\n").map_err(|error| error.to_string())?;

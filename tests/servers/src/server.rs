@@ -46,7 +46,6 @@ impl Server {
         self.either("incus", "lxd")
     }
 
-    /// Returns its title.
     pub fn title(self) -> &'static str {
         match self {
             Self::Incus => "Incus 7.0.2 (Debian 13, backports)",
@@ -112,7 +111,6 @@ impl Agent {
         }
     }
 
-    /// Returns the title of its column.
     pub fn title(self, server: Server) -> &'static str {
         match self {
             Self::Mote => "mote",

@@ -47,7 +47,6 @@ impl World {
         Duration::from_secs(seconds) * self.slow
     }
 
-    /// A program in the outer VM.
     pub fn run(&self, words: &[&str]) -> Run {
         Run::new(words).within(PROGRAM * self.slow)
     }
@@ -61,7 +60,6 @@ impl World {
         self.cli(words).text()
     }
 
-    /// A command in the instance.
     pub fn exec(&self, words: &[&str]) -> Run {
         self.cli(&[&["exec", VM, "-T", "--"], words].concat())
     }
@@ -92,7 +90,6 @@ impl World {
         Terminal::start(&words, 97, 31, TERMINAL * self.slow)
     }
 
-    /// A command in the instance, on a terminal.
     pub fn exec_on_terminal(&self, words: &[&str]) -> Result<Terminal, String> {
         let with = ["exec", VM, "-t", "--env", "TERM=xterm", "--"];
         self.terminal(&[&with, words].concat())
@@ -123,7 +120,6 @@ impl World {
         self.run(&[&with, words].concat())
     }
 
-    /// The instance's status, as the API says it.
     pub fn status(&self) -> Result<String, String> {
         let instance = self.query(&format!("/1.0/instances/{VM}"))?;
         Ok(instance["status"].as_str().unwrap_or_default().to_owned())
@@ -175,7 +171,6 @@ impl World {
     }
 }
 
-/// Seconds with one digit.
 pub fn round(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
@@ -185,18 +180,15 @@ pub fn checksum(bytes: &[u8]) -> Result<String, String> {
     first_word(&Run::new(&["sha256sum"]).input(bytes).code(0)?)
 }
 
-/// The first word that a program printed.
 pub fn first_word(output: &Output) -> Result<String, String> {
     let text = output.text();
     text.split_whitespace().next().map(str::to_owned).ok_or_else(|| "nothing printed".to_owned())
 }
 
-/// Writes a file in the outer VM.
 pub fn put(path: &str, content: &[u8]) -> Result<(), String> {
     std::fs::write(path, content).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Reads a file in the outer VM.
 pub fn read(path: &str) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{path}: {error}"))
 }

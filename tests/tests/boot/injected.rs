@@ -26,7 +26,6 @@ fn started(boot: &Boot, denied: &str) -> Process {
     agent
 }
 
-/// Checks that the agent serves again.
 fn assert_serves(boot: &Boot, agent: &mut Process) {
     boot.serves();
     let client = Client::new(Port::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);

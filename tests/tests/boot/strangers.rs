@@ -76,7 +76,6 @@ fn keeps<'a>(command: &'a mut Command, lock: &Path, program: &str) -> &'a mut Co
     command.env("MOTE_LOCK", lock).env("MOTE_PROGRAM", program).stdout(Stdio::null())
 }
 
-/// Runs a [`keeper`].
 fn keep(lock: &Path) -> ! {
     let file = File::options().write(true).create(true).truncate(false).open(lock).unwrap();
     fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
@@ -263,7 +262,6 @@ fn starts_quickly_next_to_many_locks() {
     assert!(flooded < 2 * calm + 20 * list, "{calm:?} {flooded:?}, {list:?} for their list");
 }
 
-/// Returns the time to read a file.
 fn reads(path: &Path) -> Duration {
     let begun = Instant::now();
     assert!(!fs::read(path).unwrap().is_empty());

@@ -37,12 +37,10 @@ impl Boot {
         fs::read_to_string(self.root(path)).unwrap_or_default()
     }
 
-    /// Writes a file of the guest.
     pub(crate) fn put(&self, path: &str, text: &str) {
         put(self.root(path), text);
     }
 
-    /// Writes a file of the share.
     pub(crate) fn share(&self, path: &str, text: &str) {
         put(self.host.share.join(path), text);
     }
@@ -77,7 +75,6 @@ impl Boot {
         wait(mark, LIMIT, || self.log().contains(mark).then_some(()));
     }
 
-    /// Waits until the agent serves guests.
     pub(crate) fn serves(&self) {
         let sockets = [self.root("dev/lxd/sock"), self.root("dev/incus/sock")];
         wait("devlxd", LIMIT, || sockets.iter().find_map(|path| UnixStream::connect(path).ok()));

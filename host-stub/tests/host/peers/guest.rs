@@ -22,7 +22,6 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Returns the guest of `vm1`.
     pub(crate) fn of(host: &Host) -> Self {
         Self::with_share(host, "vm1", Some(&host.share("vm1")))
     }
@@ -50,7 +49,6 @@ impl Guest {
         Self { socket, config: Arc::new(config) }
     }
 
-    /// Connects without sending anything.
     pub(crate) fn connect(&self) -> Stream {
         let socket = UnixStream::connect(&self.socket).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -59,7 +57,6 @@ impl Guest {
         StreamOwned::new(connection, socket)
     }
 
-    /// Connects without TLS.
     pub(crate) fn connect_raw(&self) -> UnixStream {
         let socket = UnixStream::connect(&self.socket).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

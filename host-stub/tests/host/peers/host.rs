@@ -76,7 +76,6 @@ impl Host {
         wait("the daemon", SOON, || self.try_run(&["list"]).ok());
     }
 
-    /// Kills the daemon.
     pub(crate) fn kill(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill().unwrap();
@@ -84,7 +83,6 @@ impl Host {
         }
     }
 
-    /// Returns the daemon's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.daemon.as_ref().unwrap().id()
     }
@@ -133,7 +131,6 @@ impl Host {
         serde_json::from_str(&self.run(&["agent-state", "vm1", "--json"])).unwrap()
     }
 
-    /// Waits until the agent has this state.
     pub(crate) fn wait_for(&self, state: &str) {
         wait(state, SOON, || (self.state()["state"] == state).then_some(()));
     }
@@ -166,7 +163,6 @@ impl Drop for Host {
     }
 }
 
-/// Converts a path to an argument.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

@@ -67,12 +67,10 @@ impl Shell {
         self.seen().order.clone()
     }
 
-    /// Returns the request's body.
     pub(crate) fn body(&self) -> Value {
         self.seen().body.clone()
     }
 
-    /// Returns the control messages.
     pub(crate) fn control(&self) -> Vec<String> {
         self.seen().control.clone()
     }

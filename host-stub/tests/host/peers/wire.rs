@@ -80,7 +80,6 @@ fn read_or(stream: &mut impl Read, unsaid: Option<usize>) -> std::io::Result<Mes
     Ok(message)
 }
 
-/// Accepts a websocket.
 pub(crate) fn accept_websocket(stream: &mut impl Write, request: &Message) -> std::io::Result<()> {
     let key = request.header("Sec-WebSocket-Key").unwrap_or_default();
     let key = tungstenite::handshake::derive_accept_key(key.as_bytes());

@@ -46,7 +46,6 @@ fn say(stream: &mut Stream, status: &str, body: &str) -> std::io::Result<()> {
     stream.flush()
 }
 
-/// Sends nothing until the peer hangs up.
 fn be_slow(stream: &mut Stream) {
     let _gone = stream.read(&mut [0]);
 }

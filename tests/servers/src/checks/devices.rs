@@ -40,7 +40,6 @@ pub(super) fn in_guest(world: &World, path: &str) -> Result<(f64, String), Strin
     Ok((took, world.sh(&format!("grep ' {path} ' /proc/mounts"))?.trim().to_owned()))
 }
 
-/// Waits until nothing is mounted at `path`.
 fn out_of_guest(world: &World, path: &str) -> Result<f64, String> {
     let script = format!("grep -c ' {path} ' /proc/mounts || true");
     world.until("unmounted", 30, || Ok(world.sh(&script)?.trim() == "0"))

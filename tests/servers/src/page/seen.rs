@@ -52,12 +52,10 @@ pub struct Column {
 pub const TRIES: usize = 2;
 
 impl Column {
-    /// Returns an empty column.
     pub fn new(agent: Agent) -> Self {
         Self { agent, rows: Vec::new(), runs: Vec::new() }
     }
 
-    /// Returns a check's row, if it was run.
     pub fn row(&self, check: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.check == check)
     }
@@ -68,7 +66,6 @@ impl Column {
         self.row(check).is_some_and(settled)
     }
 
-    /// Records a check's result in a run.
     pub fn note(&mut self, run: &str, check: &str, verdict: Verdict, took: f64) {
         let tries = self.row(check).map_or(0, |row| row.tries) + 1;
         self.rows.retain(|row| row.check != check);

@@ -19,7 +19,6 @@ fn status(boot: &Boot) -> String {
     boot.host.state()["status"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the process that checks the conditions.
 fn watcher(boot: &Boot) -> Option<u32> {
     let root = boot.root("").display().to_string();
     let is_it = |words: &str| {

@@ -29,13 +29,11 @@ fn tree(directory: &Path, into: &mut BTreeMap<PathBuf, SystemTime>) {
     }
 }
 
-/// Begins `--check`.
 fn begin(mut command: Command, args: &[&str]) -> Child {
     let command = command.args(args).arg("--check").stdin(Stdio::null()).stdout(Stdio::piped());
     mote_tests::bounded(command).expect("an agent")
 }
 
-/// Returns the exit code and the output.
 fn end(check: Child) -> (Option<i32>, String) {
     let output = check.wait_with_output().expect("an agent");
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())

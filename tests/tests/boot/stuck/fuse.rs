@@ -66,7 +66,6 @@ impl Fuse {
         self.place.join("file")
     }
 
-    /// Stops answering.
     pub(crate) fn fall_silent(&self) {
         self.silent.store(true, Ordering::SeqCst);
         self.read.try_iter().for_each(drop);
