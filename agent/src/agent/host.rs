@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use mote_core::devlxd::ready::{ReadyState, host_state, write_state};
 use mote_core::dial::Retry;
-use mote_core::host_address::HostAddress;
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::json::{Document, Value};
+use mote_core::status::Host;
 
 use crate::agent::errors::{Called, REFUSED};
 use crate::agent::{Agent, READY_LOCK_PERMITS};
 use crate::config::known_host;
 use crate::net::host_call::{Call, CallError, HostReply, Link, call};
-use crate::net::tls::{Pin, certificate_bytes};
-use crate::net::tls_error::Unusable;
+use crate::net::tls::pem_fingerprint;
 use crate::runtime::clock::{now, within};
 use crate::runtime::log;
 
@@ -28,7 +27,7 @@ const SAID: usize = 200;
 
 impl Agent {
     /// Opens devlxd before the host calls (P§1.3), with the host info that an earlier agent of this boot
-    /// kept or with `agent.conf`. It is used before it is verified.
+    /// kept or with `agent.conf`.
     pub(crate) fn find_host(&self, conf: Option<&[u8]>) {
         let kept = known_host::recall(&self.options.root);
         if kept.is_some() && self.called.get() == Called::Never {
@@ -37,16 +36,10 @@ impl Agent {
         let sources = [(kept.as_deref(), "/run/mote/known-host"), (conf, "agent.conf")];
         for (bytes, source) in sources {
             let Some(bytes) = bytes else { continue };
-            let taken = HostInfo::parse(bytes).map_err(|why| why.to_string()).and_then(|info| {
-                match self.take(&info) {
-                    Ok(link) => Ok((link.address, info.guest_api)),
-                    Err(why) => Err(why.to_string()),
-                }
-            });
-            match taken {
-                Ok((address, guest_api)) => {
-                    log::info(format_args!("host address {address} (from {source})"));
-                    self.status(|status| status.know(now(), address));
+            match told(bytes) {
+                Ok((host, guest_api)) => {
+                    log::info(format_args!("host address {} (from {source})", host.address));
+                    self.status(|status| status.know(now(), host));
                     return self.allow_devlxd(guest_api);
                 }
                 Err(why) => self.report_error(format_args!("{source} is unusable: {why}")),
@@ -54,32 +47,18 @@ impl Agent {
         }
     }
 
-    /// Adopts the host info: address and certificate. Session tickets are kept only if the certificate
+    /// Returns a link to that host: the last one, or a new one with its TLS state if the certificate
     /// is the same.
     ///
     /// # Errors
-    /// Why the certificate is unusable; nothing is changed then.
-    pub(crate) fn take(&self, info: &HostInfo<'_>) -> Result<Rc<Link>, Unusable> {
-        let mut pem = Vec::new();
-        info.certificate_pem(|piece| pem.extend_from_slice(piece));
-        let pin = Pin::Certificate(certificate_bytes(&pem, "certificate")?);
-        let link = self.link_to(info.address, pin)?;
-        *self.link.borrow_mut() = Some(link.clone());
-        self.status(|status| status.trust_known(true));
-        Ok(link)
-    }
-
-    /// Returns a link to that address, with the current link's TLS state if the pin is the same.
-    ///
-    /// # Errors
     /// As of [`Identity::client`](crate::net::tls::Identity::client).
-    pub(crate) fn link_to(&self, address: HostAddress, pin: Pin) -> io::Result<Rc<Link>> {
-        let known = self.link.borrow().clone();
-        let tls = match known {
-            Some(known) if known.pin == pin => known.tls.clone(),
-            Some(_) | None => self.identity.client(pin.clone())?,
+    fn link_to(&self, host: Host) -> io::Result<Rc<Link>> {
+        let tls = match &*self.link.borrow() {
+            Some(last) if last.host == host => return Ok(last.clone()),
+            Some(last) if last.host.fingerprint == host.fingerprint => last.tls.clone(),
+            Some(_) | None => self.identity.client(host.fingerprint)?,
         };
-        Ok(Rc::new(Link { transport: self.options.transport.clone(), address, pin, tls }))
+        Ok(Rc::new(Link { transport: self.options.transport.clone(), host, tls }))
     }
 
     /// Starts over with a host that may be another one, or that knows another copy of this VM:
@@ -94,12 +73,44 @@ impl Agent {
         });
     }
 
-    /// Checks that the host answers at `link`. 403 is an answer: devlxd may be just about to be
-    /// switched on (P§3.3). Returns the host's view of our state, if the answer has it.
+    /// Verifies a host by a call and reports the result to the status machine. Returns the state of
+    /// this instance to repeat Ready by; `None` if a newer verification has begun.
     ///
     /// # Errors
-    /// [`CallError`] after any other status, or no answer within [`VERIFY`].
-    pub(crate) async fn verify(&self, link: &Link) -> Result<Option<String>, CallError> {
+    /// [`CallError`], logged already, after any status but 200 and 403, or no answer within
+    /// [`VERIFY`].
+    pub(crate) async fn verify(
+        &self,
+        host: Host,
+        attempt: u32,
+    ) -> Result<Option<String>, CallError> {
+        let result = self.try_verify(host).await;
+        let before = self.state();
+        let counts = self.status(|status| match &result {
+            Err(failed) if failed.is_local_shortage() => status.not_made(now(), attempt),
+            result => status.verified(now(), attempt, result.is_ok()),
+        });
+        match result {
+            Ok(_) if !counts => Ok(None),
+            Ok((link, host_state)) => {
+                // With the session ticket of this call.
+                *self.link.borrow_mut() = Some(link);
+                Ok(host_state)
+            }
+            Err(failed) => {
+                if failed.is_local_shortage() {
+                    self.shortage(failed.why());
+                } else if counts {
+                    self.report_host_error(before, failed.why());
+                }
+                Err(failed)
+            }
+        }
+    }
+
+    /// 403 is an answer: devlxd may be just about to be switched on (P§3.3).
+    async fn try_verify(&self, host: Host) -> Result<(Rc<Link>, Option<String>), CallError> {
+        let link = self.link_to(host)?;
         let request = Call {
             method: "GET",
             target: "/1.0",
@@ -108,13 +119,13 @@ impl Agent {
             timeout: VERIFY,
             retry: Retry::Dial,
         };
-        let reply = match within(VERIFY, call(link, &request, &|| false)).await {
+        let reply = match within(VERIFY, call(&link, &request, &|| false)).await {
             Some(reply) => reply?,
             None => return Err("the host took too long to answer".into()),
         };
         match reply.status {
-            200 => Ok(host_state(&reply.body)),
-            403 => Ok(None),
+            200 => Ok((link, host_state(&reply.body))),
+            403 => Ok((link, None)),
             401 => Err(format!("{REFUSED}: are these another instance's files?").into()),
             status => {
                 let said = error_text(&reply.body);
@@ -158,8 +169,10 @@ impl Agent {
     /// # Errors
     /// [`CallError`] while the host's address is unknown.
     pub(crate) fn known_link(&self) -> Result<Rc<Link>, CallError> {
-        let link = self.link.borrow().clone();
-        link.ok_or_else(|| "the host has not told its address yet".into())
+        let host = self.status.borrow().host();
+        let link = self.link_to(host.ok_or("the host has not told its address yet")?)?;
+        *self.link.borrow_mut() = Some(link.clone());
+        Ok(link)
     }
 
     /// Reports a call's result to the status machine: the HTTP status, or why there was none.
@@ -219,6 +232,18 @@ impl Agent {
         }
         false
     }
+}
+
+/// Reads host info: the host, and whether it has devlxd on.
+///
+/// # Errors
+/// Why the host info or its certificate is unusable.
+pub(crate) fn told(host_info: &[u8]) -> Result<(Host, bool), String> {
+    let info = HostInfo::parse(host_info).map_err(|why| why.to_string())?;
+    let mut pem = Vec::new();
+    info.certificate_pem(|piece| pem.extend_from_slice(piece));
+    let fingerprint = pem_fingerprint(&pem).map_err(|why| why.to_string())?;
+    Ok((Host { address: info.address, fingerprint }, info.guest_api))
 }
 
 /// Returns the first line of an error's body, at most [`SAID`] bytes: of an envelope's `error`, or

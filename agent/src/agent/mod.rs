@@ -89,7 +89,7 @@ pub(crate) struct Agent {
     pub(crate) next_look: Cell<Uptime>,
     /// One permit, held from a resume until the random number generator is reseeded and the clock is set.
     pub(crate) resuming: Rc<Semaphore>,
-    /// The host, once known.
+    /// The link that was used last, for its TLS state. `status` decides which host is called.
     pub(crate) link: RefCell<Option<Rc<Link>>>,
     /// True while devlxd is on: host and policy allow it.
     pub(crate) devlxd: Cell<bool>,

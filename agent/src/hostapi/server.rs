@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::hostapi::event::{Audience, DEVICE, Posted, adds_nic};
-use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::host_peer::HostPeer;
 use mote_core::hostapi::info::{self, write_index, write_info};
 use mote_core::hostapi::policy::Capability;
@@ -17,12 +16,12 @@ use mote_core::hostapi::route::{self, NoRoute, Route};
 use mote_core::http::head::{Framing, Request};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
-use mote_core::status::State;
 use smol::future::FutureExt;
 use smol::future::{pending, ready};
 
 use crate::agent::Agent;
-use crate::agent::envelope::{error, error_by, error_reply, sync, sync_reply};
+use crate::agent::envelope::{error, error_reply, sync, sync_reply};
+use crate::agent::host::told;
 use crate::built;
 use crate::built::BoxFuture;
 use crate::config::known_host;
@@ -287,30 +286,22 @@ fn reported(agent: &Agent, what: &str, report: io::Result<Vec<u8>>) -> Answer {
     }
 }
 
-/// `PUT /1.0` (P§3.3): adopts the host info, verifies it with a call to the host, and answers
+/// `PUT /1.0` (P§3.3): takes the host info, verifies it with a call to the host, and answers
 /// within the host's limit of 3 s.
 async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
-    let host_info = match HostInfo::parse(body) {
-        Ok(host_info) => host_info,
+    let (host, guest_api) = match told(body) {
+        Ok(told) => told,
         Err(why) => {
             agent.report_error(format_args!("the host's PUT is unusable: {why}"));
-            return error_by(500, &why);
+            return error(500, &why);
         }
     };
-    let link = match agent.take(&host_info) {
-        Ok(link) => link,
-        Err(why) => {
-            agent.report_error(format_args!("the host's PUT is unusable: {why}"));
-            return error_by(500, &why);
-        }
-    };
-    log::info(format_args!("host address {} (from PUT)", link.address));
+    log::info(format_args!("host address {} (from PUT)", host.address));
     known_host::keep(&agent.options, body);
-    let attempt = agent.status(|status| status.put_started(now(), link.address));
-    let verified = agent.verify(&link).await;
-    agent.status(|status| status.verified(now(), attempt, verified.is_ok()));
+    let attempt = agent.status(|status| status.put_started(now(), host));
+    let verified = agent.verify(host, attempt).await;
     // Even after a failure: the agent's next attempt may succeed before the host's next PUT.
-    agent.allow_devlxd(host_info.guest_api);
+    agent.allow_devlxd(guest_api);
     match verified {
         Ok(host_state) => {
             // In a separate task: the host waits for this answer and may hold a lock until then.
@@ -318,10 +309,7 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
             agent.spawn(async move { task.replay_ready(host_state.as_deref()).await });
             sync(Value::EMPTY)
         }
-        Err(failed) => {
-            agent.report_host_error(State::Connect, failed.why());
-            error(500, &format!("{}{}", info::unverified(agent.flavour), failed.why()))
-        }
+        Err(failed) => error(500, &format!("{}{}", info::unverified(agent.flavour), failed.why())),
     }
 }
 

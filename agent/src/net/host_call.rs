@@ -10,11 +10,12 @@ use mote_core::http::body::Decoder;
 use mote_core::http::head::{self, Framing, Method};
 use mote_core::http::reply::{RequestLine, write_request};
 use mote_core::limits;
+use mote_core::status::Host;
 use rustix::io::Errno;
 use smol::future::zip;
 
 use crate::net::stream::Stream;
-use crate::net::tls::{self, Pin};
+use crate::net::tls;
 use crate::runtime::clock::{sleep, within};
 use crate::transport::{Socket, Transport, is_shortage};
 
@@ -31,14 +32,13 @@ const CHUNK: usize = 16 * 1024;
 /// `Host` header; the host ignores it (P§3.5).
 const HOST: &str = "custom.socket";
 
-/// The host's address and how to authenticate it.
+/// What calls to a host need.
 pub(crate) struct Link {
     /// Kind of socket that reaches it.
     pub(crate) transport: Transport,
-    /// From PUT, CONNECT, agent.conf or a file that an earlier agent stored.
-    pub(crate) address: HostAddress,
-    pub(crate) pin: Pin,
-    /// TLS configuration, with the session tickets of earlier calls.
+    /// The host; [`Status`](mote_core::status::Status) decides which one.
+    pub(crate) host: Host,
+    /// TLS configuration for its certificate, with the session tickets of earlier calls.
     pub(crate) tls: tls::Client,
 }
 
@@ -294,14 +294,14 @@ async fn receive(stream: &Stream, buffer: &mut Vec<u8>, most: usize) -> Result<u
 async fn dial(link: &Link, retry: Retry) -> Result<Socket, CallError> {
     let mut tries = Tries::new(retry);
     loop {
-        let error = match within(CONNECT, link.transport.dial(link.address)).await {
+        let error = match within(CONNECT, link.transport.dial(link.host.address)).await {
             Some(Ok(socket)) => return Ok(socket),
             Some(Err(error)) => error,
             None => io::ErrorKind::TimedOut.into(),
         };
         match tries.failed(failure(&error)) {
             Some(pause) => sleep(pause).await,
-            None => return Err(CallError::by(&error, unreachable(link.address, &error))),
+            None => return Err(CallError::by(&error, unreachable(link.host.address, &error))),
         }
     }
 }

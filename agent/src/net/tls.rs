@@ -111,17 +111,17 @@ impl Identity {
         Ok(Arc::new(config))
     }
 
-    /// Returns the TLS configuration for calls to the host with this pin. Tickets belong to the
-    /// configuration, so a new certificate never resumes an old session.
+    /// Returns the TLS configuration for calls to the host whose certificate has this SHA-256. Tickets
+    /// belong to the configuration, so a new certificate never resumes an old session.
     ///
     /// # Errors
     /// rustls's, by [`invalid`].
-    pub(crate) fn client(&self, pin: Pin) -> io::Result<Client> {
+    pub(crate) fn client(&self, fingerprint: [u8; 32]) -> io::Result<Client> {
         let mut config = ClientConfig::builder_with_details(self.provider.clone(), Arc::new(Clock))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(invalid)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(pin))
+            .with_custom_certificate_verifier(Arc::new(Pin(fingerprint)))
             .with_client_cert_resolver(Arc::new(AlwaysOurs(self.certified.clone())));
         let tickets = Arc::<Store>::default();
         config.resumption = Resumption::store(tickets.clone());
@@ -168,11 +168,16 @@ pub(crate) fn check(files: &ConfigFiles) -> Result<(), Unusable> {
     Identity::load(files).map(drop)
 }
 
-/// Returns the DER of a PEM certificate; `name` is for the error.
+/// Returns the SHA-256 of the host info's certificate (PEM).
 ///
 /// # Errors
 /// Why it is unusable.
-pub(crate) fn certificate_bytes(pem: &[u8], name: &'static str) -> Result<Vec<u8>, Unusable> {
+pub(crate) fn pem_fingerprint(pem: &[u8]) -> Result<[u8; 32], Unusable> {
+    certificate_bytes(pem, "certificate").map(|der| sha256(&der))
+}
+
+/// Returns the DER of a PEM certificate; `name` is for the error.
+fn certificate_bytes(pem: &[u8], name: &'static str) -> Result<Vec<u8>, Unusable> {
     certificate(pem).map(|der| der.to_vec()).map_err(|why| Unusable::File(name, why))
 }
 
@@ -333,31 +338,10 @@ impl rustls::client::ResolvesClientCert for AlwaysOurs {
     }
 }
 
-/// The certificate that the host must present.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Pin {
-    /// This certificate (DER).
-    Certificate(Vec<u8>),
-    /// A certificate with this SHA-256: the serial line has room for no more.
-    Fingerprint([u8; 32]),
-}
-
-impl Pin {
-    /// Returns whether this pins the certificate with that SHA-256.
-    pub(crate) fn has_fingerprint(&self, fingerprint: &[u8; 32]) -> bool {
-        match self {
-            Self::Certificate(known) => sha256(known) == *fingerprint,
-            Self::Fingerprint(known) => known == fingerprint,
-        }
-    }
-
-    fn accepts(&self, presented: &[u8]) -> bool {
-        match self {
-            Self::Certificate(known) => known == presented,
-            Self::Fingerprint(known) => sha256(presented) == *known,
-        }
-    }
-}
+/// SHA-256 of the one certificate (DER) that the host must present: the serial line has no room for
+/// more.
+#[derive(Debug)]
+struct Pin([u8; 32]);
 
 impl ServerCertVerifier for Pin {
     fn verify_server_cert(
@@ -368,7 +352,7 @@ impl ServerCertVerifier for Pin {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.accepts(end_entity.as_ref()) {
+        if sha256(end_entity) == self.0 {
             Ok(ServerCertVerified::assertion())
         } else {
             Err(not_the_one())

@@ -5,15 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
-use mote_core::host_address::HostAddress;
 use mote_core::status::{Action, State};
 use smol::future::FutureExt;
 use smol::future::yield_now;
 
 use crate::agent::Agent;
 use crate::agent::errors::About;
-use crate::net::host_call::{CallError, Link};
-use crate::net::tls::Pin;
 use crate::runtime::clock::{now, sleep, until};
 use crate::runtime::log;
 use crate::status::port::{self, Found, Port};
@@ -147,10 +144,12 @@ impl Pump {
     fn act(&mut self, action: Action) {
         match action {
             Action::Write { line, visible, kick } => self.write(line, visible, kick),
-            Action::Verify { address, fingerprint, attempt } => {
+            Action::Verify { host, attempt } => {
                 let agent = self.agent.clone();
                 self.agent.spawn(async move {
-                    verify(&agent, address, fingerprint, attempt).await;
+                    if let Ok(host_state) = agent.verify(host, attempt).await {
+                        agent.replay_ready(host_state.as_deref()).await;
+                    }
                 });
             }
             Action::Refused(why) => {
@@ -239,47 +238,4 @@ impl Pump {
         self.port = None;
         self.search.lost();
     }
-}
-
-/// Calls the host to verify its address. The link becomes the known one only if the call succeeds and no newer
-/// verification has begun.
-async fn verify(
-    agent: &Rc<Agent>,
-    address: HostAddress,
-    fingerprint: Option<[u8; 32]>,
-    attempt: u32,
-) {
-    let result = try_verify(agent, address, fingerprint).await;
-    let before = agent.state();
-    let counts = agent.status(|status| match &result {
-        Err(failed) if failed.is_local_shortage() => status.not_made(now(), attempt),
-        result => status.verified(now(), attempt, result.is_ok()),
-    });
-    match result {
-        _ if !counts => {}
-        Ok((link, host_state)) => {
-            *agent.link.borrow_mut() = Some(link);
-            agent.replay_ready(host_state.as_deref()).await;
-        }
-        Err(failed) if failed.is_local_shortage() => agent.shortage(failed.why()),
-        Err(failed) => agent.report_host_error(before, failed.why()),
-    }
-}
-
-async fn try_verify(
-    agent: &Rc<Agent>,
-    address: HostAddress,
-    fingerprint: Option<[u8; 32]>,
-) -> Result<(Rc<Link>, Option<String>), CallError> {
-    let known = agent.link.borrow().as_ref().map(|link| link.pin.clone());
-    let pin = match (fingerprint, known) {
-        // The same certificate: keeps its session tickets.
-        (Some(fingerprint), Some(known)) if known.has_fingerprint(&fingerprint) => known,
-        (Some(fingerprint), _) => Pin::Fingerprint(fingerprint),
-        (None, Some(known)) => known,
-        (None, None) => return Err("no host certificate is known".into()),
-    };
-    let link = agent.link_to(address, pin)?;
-    let host_state = agent.verify(&link).await?;
-    Ok((link, host_state))
 }

@@ -3,20 +3,19 @@
 use core::time::Duration;
 
 use super::{
-    CONNECT_DEADLINE, Connect, Heard, How, NO_CALL_TIMEOUT, Phase, REFRESH, STOPPED_TO_STARTED,
-    State, Status, StatusLine, Timer, VERIFY, VERIFY_BACKOFF_MAX, VERIFY_BACKOFF_MIN, Verification,
-    pace,
+    CONNECT_DEADLINE, Heard, Host, How, NO_CALL_TIMEOUT, Phase, REFRESH, STOPPED_TO_STARTED, State,
+    Status, StatusLine, Timer, VERIFY, VERIFY_BACKOFF_MAX, VERIFY_BACKOFF_MIN, Verification, pace,
 };
-use crate::host_address::HostAddress;
 use crate::time::Uptime;
 
 impl Status {
-    /// Takes the address in `agent.conf` at start. It is verified in the background while
-    /// announcements continue. Does nothing once the host has given its address itself.
-    pub fn know(&mut self, now: Uptime, address: HostAddress) {
+    /// Takes the host of `agent.conf` or of an earlier agent's file at start. It is verified in the
+    /// background while announcements continue. Does nothing once the host has given its address
+    /// itself.
+    pub fn know(&mut self, now: Uptime, host: Host) {
         if self.state() == State::Started && self.heard == Heard::Nothing {
-            self.known = Some(Connect { address, fingerprint: None });
-            self.verification = None;
+            self.link.tell(host);
+            self.link.verifying = None;
             self.timers.stop(Timer::Call);
             self.timers.stop(Timer::Expire);
             self.timers.set(Timer::Retry, now);
@@ -26,31 +25,28 @@ impl Status {
 
     /// Records that `PUT /1.0` was received. Its handler makes the call itself and reports the
     /// result to [`Status::verified`] with the number that this returns.
-    pub fn put_started(&mut self, now: Uptime, address: HostAddress) -> u32 {
+    pub fn put_started(&mut self, now: Uptime, host: Host) -> u32 {
         if self.state() == State::Stopped {
             // Stopping: `verified` ignores this number.
-            return self.attempts;
+            return self.link.attempts;
         }
-        let target = Connect { address, fingerprint: None };
         self.forget_line();
-        // Kept even if the verification fails, like the Go agents do (P§3.3): retries go there.
-        self.known = Some(target);
-        self.enter_connect(now, now, target, How::Put);
+        self.link.tell(host);
+        self.enter_connect(now, now, host, How::Put);
         self.timers.stop(Timer::Call);
-        self.attempts
+        self.link.attempts
     }
 
     /// Begins a verification, due at `when`. It replaces any other.
-    pub(super) fn verify(&mut self, when: Uptime, target: Connect, how: How) {
-        self.attempts = self.attempts.wrapping_add(1);
-        self.verification = Some(Verification { attempt: self.attempts, target, how });
+    pub(super) fn verify(&mut self, when: Uptime, target: Host, how: How) {
+        self.link.verify(target, how);
         self.timers.set(Timer::Call, when);
         self.timers.set(Timer::Expire, when + VERIFY);
         self.timers.stop(Timer::Retry);
     }
 
     /// Enters CONNECT with a verification that is due at `when`. Nothing is written in CONNECT.
-    pub(super) fn enter_connect(&mut self, now: Uptime, when: Uptime, target: Connect, how: How) {
+    pub(super) fn enter_connect(&mut self, now: Uptime, when: Uptime, target: Host, how: How) {
         self.verify(when, target, how);
         for timer in [Timer::Announce, Timer::Refresh, Timer::Turn] {
             self.timers.stop(timer);
@@ -61,13 +57,14 @@ impl Status {
     /// Takes the result of a verification. Returns false, without effect, if `attempt` is not the number of
     /// the current one.
     pub fn verified(&mut self, now: Uptime, attempt: u32, ok: bool) -> bool {
-        let verification = self.verification.take_if(|it| it.attempt == attempt);
-        let Some(Verification { target, how, .. }) = verification else { return false };
+        let Some(Verification { target, how, .. }) = self.link.end(attempt, ok) else {
+            return false;
+        };
         self.timers.stop(Timer::Call);
         self.timers.stop(Timer::Expire);
         match (how, ok) {
-            (How::Put, true) => self.confirmed(now, target, Heard::Put),
-            (How::Connect { .. }, true) => self.confirmed(now, target, Heard::Connect),
+            (How::Put, true) => self.confirmed(now, Heard::Put),
+            (How::Connect { .. }, true) => self.confirmed(now, Heard::Connect),
             // Still connected.
             (How::Own, true) if self.state() == State::Connected => {}
             (How::Own, true) => self.regained(now),
@@ -101,7 +98,7 @@ impl Status {
     /// memory, which says nothing about the host. In CONNECTED it is repeated a little later;
     /// elsewhere it counts as failed. Returns the same as [`Status::verified`].
     pub fn not_made(&mut self, now: Uptime, attempt: u32) -> bool {
-        match self.verification {
+        match self.link.verifying {
             Some(Verification { attempt: current, target, how })
                 if current == attempt && self.state() == State::Connected =>
             {
@@ -138,8 +135,8 @@ impl Status {
 
     fn verify_soon(&mut self, now: Uptime) -> bool {
         let at = now.max(self.not_before.own);
-        let sooner = self.known.is_some()
-            && self.verification.is_none()
+        let sooner = self.host().is_some()
+            && self.link.verifying.is_none()
             && self.timers.get(Timer::Retry).is_none_or(|due| at < due);
         if sooner {
             self.timers.set(Timer::Retry, at);
@@ -154,8 +151,7 @@ impl Status {
         }
     }
 
-    fn confirmed(&mut self, now: Uptime, target: Connect, heard: Heard) {
-        self.known = Some(target);
+    fn confirmed(&mut self, now: Uptime, heard: Heard) {
         self.heard = heard;
         self.connected(now, 0, true);
     }
@@ -193,10 +189,11 @@ impl Status {
     /// Enters STARTED and announces immediately. If the host does not call within `timeout`,
     /// writes STOPPED and STARTED. A running verification continues.
     fn lost(&mut self, now: Uptime, timeout: Duration) {
+        self.link.lose();
         self.timers.stop(Timer::Refresh);
         self.timers.set(Timer::Announce, self.at_once(now));
         self.timers.set(Timer::Turn, self.not_before.turn.max(now + timeout));
-        if self.verification.is_none() && self.known.is_some() {
+        if self.link.verifying.is_none() && self.host().is_some() {
             self.timers.set(Timer::Retry, now + VERIFY_BACKOFF_MIN);
         }
         self.enter(now, Phase::Started { pause: VERIFY_BACKOFF_MIN * 2 });

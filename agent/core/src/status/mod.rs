@@ -1,5 +1,5 @@
 //! The status channel as one state machine: when to write which line to the serial port, what a
-//! received line means, and when to call the host (P§2, decisions §1).
+//! received line means, when to call the host, and which one (P§2, decisions §1).
 //!
 //! ```text
 //!                PUT or CONNECT                 verified
@@ -13,13 +13,13 @@
 //! line only, so lines are repeated rather than assumed to be read.
 //!
 //! Inputs are the methods of [`Status`]; outputs are [`Status::poll`] and [`Status::deadline`]. The machine does
-//! no I/O. The address in a CONNECT line becomes the known one only after its verification; those of PUT and
-//! `agent.conf` do at once, since their source is trusted.
+//! no I/O. `link` has the rule which host calls go to.
 
 mod connect;
 mod flood;
 mod host;
 pub mod line;
+mod link;
 mod pace;
 mod phase;
 mod poll;
@@ -32,6 +32,7 @@ pub mod view;
 use core::time::Duration;
 
 pub use connect::{Connect, RefusedLine};
+pub use link::Host;
 pub use pace::{
     CONNECT, CONNECT_DEADLINE, CONNECTED, Intervals, NO_CALL_TIMEOUT, REFRESH, REFRESHED,
     REPLACED_PAUSE, RESTART_INTERVAL, SHORTEST, STARTED, STOPPED_TO_STARTED, VERIFY,
@@ -44,7 +45,8 @@ use crate::host_address::HostAddress;
 use crate::status::line::{Line, LineBuf};
 use crate::time::Uptime;
 use flood::Flood;
-use phase::{How, Phase, Verification};
+use link::{How, Link, Verification};
+use phase::Phase;
 use timers::{Timer, Timers};
 
 /// A line that the agent writes.
@@ -98,19 +100,14 @@ pub struct Status {
     phase: Phase,
     /// Time at which the state was entered.
     since: Uptime,
-    verification: Option<Verification>,
+    link: Link,
     timers: Timers,
     not_before: NotBefore,
     buf: LineBuf,
     flood: Flood,
-    trust_known: bool,
-    /// The host's address and, if a CONNECT line gave it, fingerprint.
-    known: Option<Connect>,
     heard: Heard,
-    /// The latest CONNECT line, until [`Timer::Follow`].
-    waiting: Option<Connect>,
-    /// Number of the latest verification.
-    attempts: u32,
+    /// The host of the latest CONNECT line, until [`Timer::Follow`].
+    waiting: Option<Host>,
     /// The line written last.
     last: StatusLine,
     /// Time of that write; `None` before the first.
@@ -128,17 +125,14 @@ impl Status {
         Self {
             intervals: intervals.bounded(),
             phase: Phase::Started { pause: VERIFY_BACKOFF_MIN },
-            verification: None,
+            link: Link::default(),
             since: now,
             timers,
             not_before: NotBefore { write: now, connect: now, own: now, turn: now, refused: now },
             buf: LineBuf::default(),
             flood: Flood::default(),
-            trust_known: false,
-            known: None,
             heard: Heard::Nothing,
             waiting: None,
-            attempts: 0,
             last: StatusLine::Started,
             written: None,
             log: ForTheLog::default(),
@@ -163,11 +157,17 @@ impl Status {
         self.heard != Heard::Nothing
     }
 
-    /// Returns the known address of the host: from PUT, from `agent.conf`, or from a CONNECT line
-    /// after its verification.
+    /// Returns the host that calls go to: the verified one, or while there is none, the one that
+    /// PUT or a file has told.
+    #[must_use]
+    pub fn host(&self) -> Option<Host> {
+        self.link.host()
+    }
+
+    /// Returns that host's address.
     #[must_use]
     pub fn address(&self) -> Option<HostAddress> {
-        self.known.map(|known| known.address)
+        self.host().map(|host| host.address)
     }
 
     /// Returns the latest time at which the shell wakes while the port is open: at
@@ -184,11 +184,6 @@ impl Status {
                 State::Connected => self.intervals.connected,
             };
         self.deadline().map_or(look, |due| due.min(look))
-    }
-
-    /// Sets whether a host certificate is known, so that a CONNECT line needs no fingerprint.
-    pub fn trust_known(&mut self, known: bool) {
-        self.trust_known = known;
     }
 
     /// Takes bytes from the port, in pieces of any size. Skips noise and echoes of the agent's own
@@ -209,10 +204,13 @@ impl Status {
             };
             match parsed {
                 Ok(None) => {}
-                Ok(Some(Connect { fingerprint: None, .. })) if !self.trust_known => {
-                    self.refuse(now, RefusedLine::NoCertificate);
+                Ok(Some(Connect { address, fingerprint })) => {
+                    let known = self.host().map(|host| host.fingerprint);
+                    match fingerprint.or(known) {
+                        Some(fingerprint) => self.connect_line(Host { address, fingerprint }),
+                        None => self.refuse(now, RefusedLine::NoCertificate),
+                    }
                 }
-                Ok(Some(connect)) => self.connect_line(connect),
                 Err(why) => self.refuse(now, why),
             }
         }
@@ -232,15 +230,15 @@ impl Status {
         }
     }
 
-    fn connect_line(&mut self, connect: Connect) {
-        let under_way = self.verification.is_some_and(|verification| {
-            verification.target == connect && verification.how != How::Own
+    fn connect_line(&mut self, host: Host) {
+        let under_way = self.link.verifying.is_some_and(|verification| {
+            verification.target == host && verification.how != How::Own
         });
         // A repeated line changes nothing, but as the latest one it replaces a pending one.
         if under_way {
             self.forget_line();
         } else {
-            self.waiting = Some(connect);
+            self.waiting = Some(host);
             self.timers.set(Timer::Follow, self.not_before.connect);
         }
     }
@@ -301,7 +299,7 @@ impl Status {
     /// Ends the machine: writes STOPPED, and nothing after it.
     pub fn stop(&mut self, now: Uptime) {
         self.not_before.write = now;
-        self.verification = None;
+        self.link.verifying = None;
         self.waiting = None;
         self.timers.stop_all();
         self.enter(now, Phase::Stopped { owed: true });

@@ -2,9 +2,6 @@
 
 use core::time::Duration;
 
-use super::Connect;
-use crate::time::Uptime;
-
 /// State of the status channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -29,30 +26,6 @@ impl State {
             Self::Stopped => "STOPPED",
         }
     }
-}
-
-/// Cause of a verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
-    Put,
-    /// A CONNECT line, followed since that time.
-    Connect {
-        since: Uptime,
-    },
-    /// A retry of the known address by the agent itself.
-    Own,
-}
-
-/// A call to the host that checks its address. CONNECT always has one, caused by PUT or a CONNECT
-/// line. STARTED and CONNECTED may have one in the background: the agent's own, or one caused by a
-/// CONNECT line with the address that was already connected. [`Timer::Call`](super::Timer::Call)
-/// begins it, [`Timer::Expire`](super::Timer::Expire) ends it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Verification {
-    /// Its number, with which the result is reported.
-    pub(super) attempt: u32,
-    pub(super) target: Connect,
-    pub(super) how: How,
 }
 
 /// A [`State`] with its data.

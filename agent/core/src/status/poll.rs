@@ -1,7 +1,7 @@
 //! Outputs of the status machine: the action that is due, and the time of the next one.
 
 use super::{
-    Connect, How, Phase, REFRESH, REFRESHED, REPLACED_PAUSE, RESTART_INTERVAL, RefusedLine,
+    Host, How, Phase, REFRESH, REFRESHED, REPLACED_PAUSE, RESTART_INTERVAL, RefusedLine,
     STOPPED_TO_STARTED, State, Status, StatusLine, Timer, VERIFY_BACKOFF_MIN, Verification,
 };
 use crate::host_address::HostAddress;
@@ -22,10 +22,8 @@ pub enum Action {
     },
     /// Call the host, then report the result to [`Status::verified`].
     Verify {
-        /// Address to call.
-        address: HostAddress,
-        /// SHA-256 of the certificate to expect; `None` for the known certificate.
-        fingerprint: Option<[u8; 32]>,
+        /// The host to call.
+        host: Host,
         /// Number to report the result with.
         attempt: u32,
     },
@@ -71,11 +69,10 @@ impl Status {
             return Some(Action::HostAddress(address));
         }
         if self.timers.is_due(Timer::Call, now)
-            && let Some(Verification { attempt, target, .. }) = self.verification
+            && let Some(Verification { attempt, target: host, .. }) = self.link.verifying
         {
             self.timers.stop(Timer::Call);
-            let Connect { address, fingerprint } = target;
-            return Some(Action::Verify { address, fingerprint, attempt });
+            return Some(Action::Verify { host, attempt });
         }
         let state = self.state();
         let at = self.address().filter(|_| state == State::Connected);
@@ -140,7 +137,7 @@ impl Status {
     /// Fails a verification that takes too long.
     fn expire(&mut self, now: Uptime) {
         if self.timers.is_due(Timer::Expire, now)
-            && let Some(late) = self.verification
+            && let Some(late) = self.link.verifying
         {
             self.verified(now, late.attempt, false);
         }
@@ -152,28 +149,28 @@ impl Status {
         if !self.timers.is_due(Timer::Follow, now) {
             return;
         }
-        let Some(connect) = self.waiting else { return };
+        let Some(host) = self.waiting else { return };
         self.forget_line();
-        let replaces = self.verification.is_some();
+        let replaces = self.link.verifying.is_some();
         let pause = if replaces { REPLACED_PAUSE } else { self.intervals.connect };
         self.not_before.connect = now + pause;
         let how = How::Connect { since: now };
-        if self.state() == State::Connected && self.known == Some(connect) {
+        if self.state() == State::Connected && self.host() == Some(host) {
             // A CONNECT line with the current address only verifies it again.
-            self.verify(now, connect, how);
+            self.verify(now, host, how);
             self.phase = Phase::Connected { eager: 0, owed: false };
         } else {
-            self.log.followed = Some(connect.address);
-            self.enter_connect(now, now, connect, how);
+            self.log.followed = Some(host.address);
+            self.enter_connect(now, now, host, how);
         }
     }
 
-    /// Begins a verification of the known address if [`Timer::Retry`] is due.
+    /// Begins a verification of the known host if [`Timer::Retry`] is due.
     fn retry(&mut self, now: Uptime) {
         if !self.timers.is_due(Timer::Retry, now) {
             return;
         }
-        let Some(known) = self.known else { return };
+        let Some(known) = self.host() else { return };
         self.not_before.own = now + VERIFY_BACKOFF_MIN;
         self.verify(now, known, How::Own);
     }

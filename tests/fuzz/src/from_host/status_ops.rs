@@ -6,8 +6,14 @@
 use core::time::Duration;
 
 use mote_core::host_address::HostAddress;
-use mote_core::status::{Action, Intervals, State, Status};
+use mote_core::status::{Action, Host, Intervals, State, Status};
 use mote_core::time::Uptime;
+
+/// A host on one of 256 ports, with one of 16 certificates.
+fn host(value: u8) -> Host {
+    let address = HostAddress { cid: 2, port: u32::from(value) + 1 };
+    Host { address, fingerprint: [value % 16; 32] }
+}
 
 struct Run {
     status: Status,
@@ -34,7 +40,7 @@ impl Run {
                     self.last_line = line;
                     self.writes.push(self.now);
                 }
-                Action::Verify { address, attempt, .. } => {
+                Action::Verify { host: Host { address, .. }, attempt } => {
                     assert!(!self.attempts.contains(&attempt));
                     assert!(HostAddress::new(address.cid, address.port).is_some());
                     self.attempts.push(attempt);
@@ -75,8 +81,7 @@ impl Run {
             }
             5 => {
                 self.told += 1;
-                let port = u32::from(value) + 1;
-                self.attempts.push(status.put_started(now, HostAddress { cid: 2, port }));
+                self.attempts.push(status.put_started(now, host(value)));
             }
             6 => {
                 let back = usize::from(value / 2 % 4);
@@ -95,10 +100,9 @@ impl Run {
             9 => status.write_failed(now),
             10 => status.port_appeared(now),
             11 => _ = status.call_refused(now),
-            _ if value.is_multiple_of(2) => status.trust_known(value.is_multiple_of(4)),
             _ => {
                 self.told += 1;
-                status.know(now, HostAddress { cid: 2, port: u32::from(value) + 1 });
+                status.know(now, host(value));
             }
         }
         self.settle();

@@ -71,7 +71,6 @@ fn a_host_that_comes_and_goes_is_not_flooded_with_announcements() {
 #[test]
 fn want_of_own_descriptors_is_no_loss_of_the_host() {
     let mut status = connected(0);
-    status.trust_known(true);
     run(&mut status, 0, 5000);
     // A refused call and a CONNECT line request verifications, but the agent cannot make a call for
     // a minute.
@@ -98,7 +97,6 @@ fn want_of_own_descriptors_is_no_loss_of_the_host() {
 #[test]
 fn a_flood_is_read_in_portions_and_named_now_and_then() {
     let mut status = connected(0);
-    status.trust_known(true);
     let (mut read, mut named) = (0, 0);
     for now in 0..20_000 {
         for _ in 0..100 {

@@ -1,20 +1,18 @@
 //! CONNECT lines: cut, merged, echoed, hostile, with a right or a false address.
 
 use super::*;
-use std::format;
-use std::string::String;
 
-fn trusting() -> Status {
+/// A machine that has announced itself.
+fn announced() -> Status {
     let mut status = status();
-    status.trust_known(true);
     run(&mut status, 0, 0);
     status
 }
 
 /// A machine that has followed a CONNECT line to `HOST` and verified it, at 0.
 fn by_line() -> Status {
-    let mut status = trusting();
-    status.received(at(0), b"CONNECT 2:4000\n");
+    let mut status = announced();
+    status.received(at(0), line(HOST).as_bytes());
     let seen = run_with(&mut status, 0, 0, Some(true));
     assert_eq!(lines(&seen), [(0, "CONNECTED", true)]);
     status
@@ -22,13 +20,14 @@ fn by_line() -> Status {
 
 #[test]
 fn a_connect_line_is_followed_however_it_is_cut() {
-    let text = b"noise\0\nSTARTED\r\nCONNECT 2:4000\r\nSTAR";
+    let text = line(HOST).replace('\n', "\r\n");
+    let text = format!("noise\0\nSTARTED\r\n{text}STAR").into_bytes();
     for size in 1..=text.len() {
-        let mut status = trusting();
+        let mut status = announced();
         for cut in text.chunks(size) {
             status.received(at(100), cut);
         }
-        let expected = Action::Verify { address: HOST, fingerprint: None, attempt: 1 };
+        let expected = Action::Verify { host: HOST, attempt: 1 };
         assert_eq!(actions(&mut status, 100), [expected], "{size}");
         assert_eq!(status.state(), State::Connect);
         assert!(status.verified(at(120), 1, true));
@@ -41,35 +40,34 @@ fn a_connect_line_is_followed_however_it_is_cut() {
 
 #[test]
 fn each_new_address_is_told_to_the_log_once() {
-    let mut status = trusting();
-    status.received(at(0), b"CONNECT 2:4000\n");
+    let mut status = announced();
+    status.received(at(0), line(HOST).as_bytes());
     let all: Vec<_> = core::iter::from_fn(|| status.poll(at(0))).collect();
-    let verify = Action::Verify { address: HOST, fingerprint: None, attempt: 1 };
-    assert_eq!(all, [Action::HostAddress(HOST), verify]);
+    let verify = Action::Verify { host: HOST, attempt: 1 };
+    assert_eq!(all, [Action::HostAddress(HOST.address), verify]);
     assert!(status.verified(at(1), 1, false));
     let all: Vec<_> = core::iter::from_fn(|| status.poll(at(200))).collect();
-    assert_eq!(all, [Action::Verify { address: HOST, fingerprint: None, attempt: 2 }]);
+    assert_eq!(all, [Action::Verify { host: HOST, attempt: 2 }]);
 }
 
 #[test]
 fn an_overlong_line_is_no_connect_and_the_next_one_is() {
-    let mut status = trusting();
-    let long = format!("CONNECT 2:4000{}\nCONNECT 2:7\n", " ".repeat(crate::limits::LINE));
+    let mut status = announced();
+    let long = format!("CONNECT 2:4000{}\n{}", " ".repeat(crate::limits::LINE), line(at_port(7)));
     status.received(at(0), long.as_bytes());
-    let seven = HostAddress { cid: 2, port: 7 };
-    let expected = Action::Verify { address: seven, fingerprint: None, attempt: 1 };
+    let expected = Action::Verify { host: at_port(7), attempt: 1 };
     assert_eq!(actions(&mut status, 0), [expected]);
 }
 
 #[test]
 fn half_a_line_dies_with_its_port() {
-    let mut status = trusting();
+    let mut status = announced();
     status.received(at(0), b"CONNECT 2:40");
     status.port_appeared(at(1));
-    status.received(at(2), b"00\nCONNECT 2:7\n");
+    status.received(at(2), format!("00\n{}", line(at_port(7))).as_bytes());
     assert_eq!(tries(&run(&mut status, 2, 2)), [2]);
     assert!(status.verified(at(2), 1, true));
-    assert_eq!(status.address(), Some(HostAddress { cid: 2, port: 7 }));
+    assert_eq!(status.address(), Some(at_port(7).address));
     // Also one with a false address.
     status.received(at(3), b"CONNECT 2:4");
     status.port_appeared(at(1000));
@@ -107,16 +105,15 @@ fn a_certificate_is_never_taken_on_trust() {
     assert_eq!(actions(&mut status, 2), []);
     status.received(at(10_001), b"CONNECT x\n");
     assert!(actions(&mut status, 10_001).contains(&Action::Refused(RefusedLine::Malformed)));
-    let pinned = format!("CONNECT 2:4000 {}\n", "ab".repeat(32));
-    status.received(at(10_002), pinned.as_bytes());
-    let expected = Action::Verify { address: HOST, fingerprint: Some([0xab; 32]), attempt: 1 };
+    status.received(at(10_002), line(HOST).as_bytes());
+    let expected = Action::Verify { host: HOST, attempt: 1 };
     assert_eq!(actions(&mut status, 10_002), [expected]);
 }
 
 #[test]
 fn a_told_host_is_tried_for_a_while_then_announced_to_again() {
-    let mut status = trusting();
-    status.received(at(0), b"CONNECT 2:4000\n");
+    let mut status = announced();
+    status.received(at(0), line(HOST).as_bytes());
     let seen = run_with(&mut status, 0, 2500, Some(false));
     // With growing pauses, since many other guests may be calling it too.
     assert_eq!(tries(&seen), [0, 100, 200, 400, 800, 1600]);
@@ -127,14 +124,13 @@ fn a_told_host_is_tried_for_a_while_then_announced_to_again() {
 #[test]
 fn a_lie_does_not_replace_an_address_that_was_true() {
     let mut status = connected(0);
-    status.trust_known(true);
     run(&mut status, 0, 500);
     status.received(at(600), b"CONNECT 2:666\n");
     run_with(&mut status, 600, 2600, Some(false));
-    assert_eq!((status.state(), status.address()), (State::Started, Some(HOST)));
+    assert_eq!((status.state(), status.address()), (State::Started, Some(HOST.address)));
     let seen = run_with(&mut status, 2601, 4000, Some(true));
     let own = seen.iter().find_map(|(_, action)| match action {
-        Action::Verify { address, .. } => Some(*address),
+        Action::Verify { host, .. } => Some(*host),
         Action::Write { .. } | Action::Refused(_) | Action::HostAddress(_) | Action::Changed(_) => {
             None
         }
@@ -149,22 +145,22 @@ fn our_own_tries_ask_for_the_certificate_that_the_line_named() {
     run_with(&mut status, 0, 0, Some(true));
     status.host_lost(at(500));
     let seen = run(&mut status, 500, 1500);
-    let expected = Action::Verify { address: HOST, fingerprint: Some([1; 32]), attempt: 2 };
+    let host = Host { fingerprint: [1; 32], ..HOST };
+    let expected = Action::Verify { host, attempt: 2 };
     assert!(seen.contains(&(1500, expected)), "{seen:?}");
 }
 
 #[test]
 fn a_restarted_host_may_send_connect_while_we_are_connected() {
     let mut status = connected(0);
-    status.trust_known(true);
     run(&mut status, 0, 500);
     status.received(at(600), b"CONNECT 2:5000\n");
-    let new = HostAddress { cid: 2, port: 5000 };
-    let expected = Action::Verify { address: new, fingerprint: None, attempt: 2 };
+    let new = at_port(5000);
+    let expected = Action::Verify { host: new, attempt: 2 };
     assert_eq!(actions(&mut status, 600), [expected]);
-    assert_eq!((status.state(), status.address()), (State::Connect, Some(HOST)));
+    assert_eq!((status.state(), status.host()), (State::Connect, Some(HOST)));
     assert!(status.verified(at(610), 2, true));
-    assert_eq!((status.state(), status.address()), (State::Connected, Some(new)));
+    assert_eq!((status.state(), status.host()), (State::Connected, Some(new)));
     assert_eq!(lines(&run(&mut status, 610, 610)), [(610, "CONNECTED", true)]);
 }
 
@@ -174,7 +170,7 @@ fn the_same_address_again_is_checked_and_answered_without_leaving_connected() {
     run(&mut status, 0, 700);
     status.received(at(700), b"CONNECT 2:4000\n");
     let all: Vec<_> = core::iter::from_fn(|| status.poll(at(700))).collect();
-    assert_eq!(all, [Action::Verify { address: HOST, fingerprint: None, attempt: 2 }]);
+    assert_eq!(all, [Action::Verify { host: HOST, attempt: 2 }]);
     assert_eq!(status.state(), State::Connected);
     assert!(status.verified(at(710), 2, true));
     assert_eq!((status.state(), status.since()), (State::Connected, at(0)));
@@ -194,28 +190,28 @@ fn a_host_that_reads_every_line_is_written_to_seldom() {
 
 #[test]
 fn a_put_goes_before_a_line_that_waits() {
-    let mut status = trusting();
-    status.received(at(0), b"CONNECT 2:1\n");
+    let mut status = announced();
+    status.received(at(0), line(at_port(1)).as_bytes());
     run(&mut status, 0, 0);
-    status.received(at(1), b"CONNECT 2:2\n");
+    status.received(at(1), line(at_port(2)).as_bytes());
     let attempt = status.put_started(at(2), HOST);
     assert!(tries(&run(&mut status, 2, 1000)).is_empty());
     assert!(status.verified(at(1000), attempt, true));
-    assert_eq!(status.address(), Some(HOST));
+    assert_eq!(status.host(), Some(HOST));
 }
 
 #[test]
 fn the_latest_line_wins() {
-    let mut status = trusting();
-    status.received(at(0), b"CONNECT 2:1\n");
+    let mut status = announced();
+    let [one, two, three] = [1, 2, 3].map(at_port);
+    status.received(at(0), line(one).as_bytes());
     run(&mut status, 0, 0);
     // The second is dropped: the host returned to the first address, whose verification is in
     // progress.
-    status.received(at(1), b"CONNECT 2:2\nCONNECT 2:1\n");
+    status.received(at(1), [line(two), line(one)].concat().as_bytes());
     assert!(tries(&run(&mut status, 1, 1000)).is_empty());
-    status.received(at(1000), b"CONNECT 2:2\nCONNECT 2:3\n");
-    let third = HostAddress { cid: 2, port: 3 };
-    let expected = Action::Verify { address: third, fingerprint: None, attempt: 2 };
+    status.received(at(1000), [line(two), line(three)].concat().as_bytes());
+    let expected = Action::Verify { host: three, attempt: 2 };
     assert_eq!(actions(&mut status, 1000), [expected]);
 }
 
@@ -223,10 +219,12 @@ fn the_latest_line_wins() {
 fn a_hostile_writer_costs_a_bounded_number_of_calls() {
     // Whether the calls hang, fail or succeed.
     for (answer, most) in [(None, 11), (Some(false), 110), (Some(true), 110)] {
-        let (mut status, mut calls) = (trusting(), 0);
+        let (mut status, mut calls) = (announced(), 0);
         for now in 0..10_000 {
-            let words: String =
-                (1..20).map(|port| format!("CONNECT {}:{port}\n", now + 2)).collect();
+            let (cid, fingerprint) = (u32::try_from(now + 2).unwrap(), [0xab; 32]);
+            let hosts =
+                (1..20).map(|port| Host { address: HostAddress { cid, port }, fingerprint });
+            let words: String = hosts.map(line).collect();
             status.received(at(now), words.as_bytes());
             status.received(at(now), &[b'x'; 300]);
             status.received(at(now), b"\n");

@@ -13,7 +13,7 @@ enum Daemon {
 
 /// A host according to P§2.3. It reads its ring at its start, after an event of the port, and every 10 s without
 /// one. It sends PUT only once, when the line that counts becomes STARTED.
-struct Host {
+struct Simulated {
     ring: Ring,
     /// Time from a visible write to its event if there is no dummy port to kick.
     lag: u64,
@@ -21,14 +21,14 @@ struct Host {
     reads: Vec<u64>,
     /// Number of PUTs that will fail.
     failing: u32,
-    address: HostAddress,
+    host: Host,
 }
 
-impl Host {
+impl Simulated {
     fn new(incus: bool, lag: u64) -> Self {
         let ring = Ring::new(if incus { Reader::Incus } else { Reader::Lxd });
         let reads = [0].into();
-        Self { ring, lag, daemon: Daemon::Unaware, reads, failing: 0, address: HOST }
+        Self { ring, lag, daemon: Daemon::Unaware, reads, failing: 0, host: HOST }
     }
 
     fn write(&mut self, now: u64, line: &[u8], visible: bool) {
@@ -61,7 +61,7 @@ impl Host {
                     self.failing -= 1;
                     return;
                 }
-                let attempt = status.put_started(at(now), self.address);
+                let attempt = status.put_started(at(now), self.host);
                 assert!(status.verified(at(now), attempt, true));
             }
             Some(b"STOPPED") => self.daemon = Daemon::Unaware,
@@ -72,7 +72,7 @@ impl Host {
     /// Restarts the daemon: it has no agent, listens on another port, and reads the ring
     /// immediately.
     fn start(&mut self, now: u64) {
-        self.address.port += 1;
+        self.host.address.port += 1;
         (self.daemon, self.reads) = (Daemon::Unaware, [now].into());
     }
 
@@ -82,12 +82,12 @@ impl Host {
 }
 
 /// Performs the actions that are due; returns the time of the next one.
-fn step(host: &mut Host, status: &mut Status, now: u64) -> u64 {
+fn step(host: &mut Simulated, status: &mut Status, now: u64) -> u64 {
     for action in actions(status, now) {
         match action {
             Action::Write { line, visible, .. } => host.write(now, line, visible),
-            Action::Verify { address, attempt, .. } => {
-                status.verified(at(now), attempt, host.up() && address == host.address);
+            Action::Verify { host: target, attempt } => {
+                status.verified(at(now), attempt, host.up() && target == host.host);
             }
             Action::Refused(_) | Action::Changed(_) | Action::HostAddress(_) => {}
         }
@@ -99,10 +99,10 @@ fn step(host: &mut Host, status: &mut Status, now: u64) -> u64 {
 }
 
 /// Runs both until `end`, or until they are connected; returns the time.
-fn together(host: &mut Host, status: &mut Status, mut now: u64, end: u64) -> u64 {
+fn together(host: &mut Simulated, status: &mut Status, mut now: u64, end: u64) -> u64 {
     while now < end {
         let next = step(host, status, now);
-        let known = status.address() == Some(host.address);
+        let known = status.host() == Some(host.host);
         if host.daemon == Daemon::Started && known && status.state() == State::Connected {
             break;
         }
@@ -122,7 +122,7 @@ fn a_restarted_host_has_us_back_within_two_seconds() {
             for noticed in [None, Some(100), Some(1900)] {
                 // Between two announcements, and a little more.
                 for phase in (0..32_000).step_by(500) {
-                    let (mut host, mut status) = (Host::new(incus, lag), status());
+                    let (mut host, mut status) = (Simulated::new(incus, lag), status());
                     let begun = together(&mut host, &mut status, 0, NEVER);
                     // Stays in CONNECTED for some time while the host reads.
                     let mut now = begun;
@@ -159,7 +159,7 @@ fn a_restarted_host_has_us_back_within_two_seconds() {
 fn a_host_whose_put_got_lost_is_made_to_send_another() {
     for incus in [false, true] {
         for failing in 1..4 {
-            let (mut host, mut status) = (Host::new(incus, 0), status());
+            let (mut host, mut status) = (Simulated::new(incus, 0), status());
             host.failing = failing;
             let took = together(&mut host, &mut status, 0, NEVER);
             // 15 s, then each 30 s; the STARTED follows 1.5 s later (twice on Incus, at worst).
@@ -171,7 +171,7 @@ fn a_host_whose_put_got_lost_is_made_to_send_another() {
 
 #[test]
 fn an_agent_that_was_killed_is_told_although_the_host_noticed_nothing() {
-    let (mut host, mut first) = (Host::new(false, 0), status());
+    let (mut host, mut first) = (Simulated::new(false, 0), status());
     let killed = together(&mut host, &mut first, 0, NEVER);
     drop(first);
     let mut second = Status::new(at(killed + 50), Intervals::default());
@@ -179,7 +179,7 @@ fn an_agent_that_was_killed_is_told_although_the_host_noticed_nothing() {
     assert!(took <= 17_000, "{took}");
     // With agent.conf the agent does not wait for that.
     let mut third = Status::new(at(took + 100_000), Intervals::default());
-    third.know(at(took + 100_000), host.address);
+    third.know(at(took + 100_000), host.host);
     assert_eq!(together(&mut host, &mut third, took + 100_000, NEVER), took + 100_000);
 }
 
@@ -187,7 +187,7 @@ fn an_agent_that_was_killed_is_told_although_the_host_noticed_nothing() {
 fn the_first_host_that_looks_finds_us_whenever_it_comes() {
     for incus in [false, true] {
         for late in (0..70_000).step_by(130) {
-            let (mut host, mut status) = (Host::new(incus, 0), status());
+            let (mut host, mut status) = (Simulated::new(incus, 0), status());
             host.stop();
             together(&mut host, &mut status, 0, late);
             host.start(late);
@@ -201,7 +201,7 @@ fn the_first_host_that_looks_finds_us_whenever_it_comes() {
 fn stopped_is_read_by_every_host_whatever_stood_before_it() {
     for incus in [false, true] {
         for when in (0..12_000).step_by(170) {
-            let (mut host, mut status) = (Host::new(incus, 0), status());
+            let (mut host, mut status) = (Simulated::new(incus, 0), status());
             let begun = together(&mut host, &mut status, 0, NEVER);
             for action in run(&mut status, begun, when) {
                 if let (now, Action::Write { line, visible, .. }) = action {
@@ -225,7 +225,7 @@ fn agent_conf_connects_in_the_background_while_started_is_still_said() {
     let mut status = status();
     status.know(at(0), HOST);
     let first = actions(&mut status, 0);
-    let Action::Verify { address: HOST, fingerprint: None, attempt } = first[0] else {
+    let Action::Verify { host: HOST, attempt } = first[0] else {
         panic!("{first:?}");
     };
     assert_eq!((first[1], status.state()), (started(), State::Started));
@@ -259,10 +259,10 @@ fn one_that_was_called_after_it_had_found_its_host_says_no_stopped() {
 #[test]
 fn agent_conf_does_not_replace_what_the_host_said() {
     let mut status = connected(0);
-    let other = HostAddress { cid: 2, port: 9 };
+    let other = at_port(9);
     status.know(at(1), other);
-    assert_eq!((status.address(), status.state()), (Some(HOST), State::Connected));
+    assert_eq!((status.host(), status.state()), (Some(HOST), State::Connected));
     status.host_lost(at(2));
     status.know(at(3), other);
-    assert_eq!(status.address(), Some(HOST));
+    assert_eq!(status.host(), Some(HOST));
 }

@@ -4,14 +4,27 @@
 mod calls;
 mod connect_lines;
 mod host;
+mod link;
 mod ops;
 mod table;
 
 use super::*;
+use std::format;
+use std::string::String;
 use std::vec::Vec;
 
 const REFRESH_TEXT: &str = "STARTED\nSTARTED";
-const HOST: HostAddress = HostAddress { cid: 2, port: 4000 };
+const HOST: Host = at_port(4000);
+
+/// The host on another port.
+const fn at_port(port: u32) -> Host {
+    Host { address: HostAddress { cid: 2, port }, fingerprint: [0xab; 32] }
+}
+
+/// The CONNECT line of that host.
+fn line(host: Host) -> String {
+    format!("CONNECT {} {}\n", host.address, "ab".repeat(32))
+}
 
 fn at(millis: u64) -> Uptime {
     Uptime::from_millis(millis)
@@ -150,7 +163,7 @@ fn the_log_is_told_of_a_state_once() {
     assert!(status.verified(at(10), attempt, true));
     assert_eq!(changes(&mut status, 10), []);
     // Another address.
-    let attempt = status.put_started(at(20), HostAddress { cid: 2, port: 4001 });
+    let attempt = status.put_started(at(20), at_port(4001));
     assert!(status.verified(at(20), attempt, true));
     assert_eq!(changes(&mut status, 20), [State::Connected]);
     // An address without a host.
@@ -370,7 +383,6 @@ fn stopped_is_the_last_word() {
     status.stop(at(5));
     let stopped = Action::Write { line: b"STOPPED\nSTOPPED\n", visible: true, kick: true };
     assert_eq!(actions(&mut status, 5), [stopped]);
-    status.trust_known(true);
     status.received(at(6), b"CONNECT 2:1\n");
     status.call_answered(at(6), 200);
     status.call_answered(at(6), 401);

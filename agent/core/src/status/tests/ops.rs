@@ -18,7 +18,6 @@ enum Op {
     Failed,
     Appeared,
     Know,
-    Trust(bool),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -27,6 +26,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0u64..100_000_000).prop_map(Op::Wait),
         2 => prop_oneof![
             Just(b"CONNECT 2:9\n".to_vec()),
+            Just(line(at_port(9)).into_bytes()),
             Just(b"\nCONNECT 3:7 \nCONNECT 2:4000\nCONN".to_vec()),
             Just(b"STARTED\nCONNECTED\n".to_vec()),
             proptest::collection::vec(any::<u8>(), 0..40),
@@ -39,7 +39,6 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Failed),
         1 => Just(Op::Appeared),
         1 => Just(Op::Know),
-        1 => any::<bool>().prop_map(Op::Trust),
     ]
 }
 
@@ -62,7 +61,7 @@ impl Driver {
             Op::Bytes(bytes) => status.received(now, &bytes),
             Op::Put(port) => {
                 self.news += 1;
-                self.attempts.push(status.put_started(now, HostAddress { cid: 2, port }));
+                self.attempts.push(status.put_started(now, at_port(port)));
             }
             Op::Verified(back, ok) => {
                 let given = self.attempts.iter().rev().nth(back).copied();
@@ -87,7 +86,6 @@ impl Driver {
                 self.news += 1;
                 status.know(now, HOST);
             }
-            Op::Trust(known) => status.trust_known(known),
         }
         self.settle();
     }
@@ -137,10 +135,10 @@ impl Driver {
         assert_eq!(runs(Timer::Announce), matches!(state, State::Started | State::Connected));
         assert!(!runs(Timer::Refresh) || state == State::Connected);
         assert_eq!(runs(Timer::Follow), status.waiting.is_some());
-        let how = status.verification.map(|verification| verification.how);
+        let how = status.link.verifying.map(|verification| verification.how);
         assert_eq!(runs(Timer::Expire), how.is_some());
         assert!(!runs(Timer::Call) || how.is_some());
-        assert!(!runs(Timer::Retry) || (how.is_none() && status.known.is_some()));
+        assert!(!runs(Timer::Retry) || (how.is_none() && status.host().is_some()));
         assert!(state != State::Connect || how.is_some_and(|how| how != How::Own));
         assert!(state != State::Stopped || how.is_none());
     }

@@ -2,12 +2,11 @@
 
 use super::*;
 
-const OTHER: HostAddress = HostAddress { cid: 3, port: 77 };
+const OTHER: Host = Host { address: HostAddress { cid: 3, port: 77 }, ..HOST };
 
 /// A machine in that state at 10 s, with no action due.
 fn machine(state: State) -> Status {
     let mut status = connected(0);
-    status.trust_known(true);
     run(&mut status, 0, 9000);
     match state {
         State::Started => status.host_lost(at(9000)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::machine::handshake::{Certificate, Hello};
 use crate::machine::net::Broken;
-use crate::net::tls::{self, Begun, OURS};
+use crate::net::tls::{self, Begun, OURS, fingerprint};
 use crate::runtime::clock::{sleep, within};
 use crate::runtime::yield_budget::Fair;
 use crate::transport::Socket;
@@ -58,7 +58,7 @@ impl Stream {
         let ours = Hello { certificate: OURS, ticket };
         ours.send(socket.stream()).await.map_err(broken)?;
         let theirs = Hello::receive(socket.stream()).await.map_err(broken)?;
-        if !begun.pin.is(theirs.certificate) {
+        if begun.fingerprint != fingerprint(theirs.certificate) {
             return Err(io::ErrorKind::InvalidData.into());
         }
         if theirs.ticket != 0 {

@@ -32,8 +32,8 @@ impl Identity {
         Ok(Server { caller: HOST_CLIENT })
     }
 
-    pub(crate) fn client(&self, pin: Pin) -> io::Result<Client> {
-        Ok(Client { pin, tickets: Arc::default() })
+    pub(crate) fn client(&self, fingerprint: [u8; 32]) -> io::Result<Client> {
+        Ok(Client { fingerprint, tickets: Arc::default() })
     }
 
     pub(crate) fn receipt(&self, presented: Option<Certificate>) -> Result<HostPeer, NotTheHost> {
@@ -44,13 +44,13 @@ impl Identity {
 
 #[derive(Clone)]
 pub(crate) struct Client {
-    pin: Pin,
+    fingerprint: [u8; 32],
     pub(crate) tickets: Arc<Store>,
 }
 
 /// A hello that is about to be sent.
 pub(crate) struct Begun {
-    pub(crate) pin: Pin,
+    pub(crate) fingerprint: [u8; 32],
     pub(crate) ticket: Option<Ticket>,
     pub(crate) store: Arc<Store>,
 }
@@ -58,29 +58,7 @@ pub(crate) struct Begun {
 impl Client {
     pub(crate) fn begin(&self) -> io::Result<Begun> {
         let store = self.tickets.clone();
-        Ok(Begun { pin: self.pin.clone(), ticket: store.take(), store })
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Pin {
-    Certificate(Vec<u8>),
-    Fingerprint([u8; 32]),
-}
-
-impl Pin {
-    pub(crate) fn is(&self, certificate: Certificate) -> bool {
-        match self {
-            Self::Certificate(known) => *known == certificate.to_le_bytes(),
-            Self::Fingerprint(print) => *print == fingerprint(certificate),
-        }
-    }
-
-    pub(crate) fn has_fingerprint(&self, fingerprint: &[u8; 32]) -> bool {
-        match self {
-            Self::Certificate(known) => known.first() == fingerprint.first(),
-            Self::Fingerprint(known) => known == fingerprint,
-        }
+        Ok(Begun { fingerprint: self.fingerprint, ticket: store.take(), store })
     }
 }
 
@@ -89,8 +67,8 @@ pub(crate) fn fingerprint(certificate: Certificate) -> [u8; 32] {
     [certificate.to_le_bytes()[0]; 32]
 }
 
-pub(crate) fn certificate_bytes(pem: &[u8], name: &'static str) -> Result<Vec<u8>, Unusable> {
+pub(crate) fn pem_fingerprint(pem: &[u8]) -> Result<[u8; 32], Unusable> {
     let text = String::from_utf8_lossy(pem);
     let number = text.rsplit(' ').next().and_then(|number| number.trim().parse::<u64>().ok());
-    number.map(|number| number.to_le_bytes().to_vec()).ok_or(Unusable::File(name))
+    number.map(fingerprint).ok_or(Unusable::File("certificate"))
 }

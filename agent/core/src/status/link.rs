@@ -1,0 +1,86 @@
+//! The link to the host, with the steps told, verifying, verified. PUT, CONNECT lines, `agent.conf` and the file
+//! of an earlier agent all lead through it.
+
+use crate::host_address::HostAddress;
+use crate::time::Uptime;
+
+/// A host: where it listens, and which certificate it must present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its address.
+    pub address: HostAddress,
+    /// SHA-256 of its certificate (DER).
+    pub fingerprint: [u8; 32],
+}
+
+/// Cause of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Put,
+    /// A CONNECT line, followed since that time.
+    Connect {
+        since: Uptime,
+    },
+    /// A retry by the agent itself.
+    Own,
+}
+
+/// A call to the host that checks its address. CONNECT always has one, caused by PUT or a CONNECT
+/// line. STARTED and CONNECTED may have one in the background: the agent's own, or one caused by a
+/// CONNECT line with the address that was already connected. [`Timer::Call`](super::Timer::Call)
+/// begins it, [`Timer::Expire`](super::Timer::Expire) ends it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verification {
+    /// Its number, with which the result is reported.
+    pub(super) attempt: u32,
+    pub(super) target: Host,
+    pub(super) how: How,
+}
+
+/// The hosts of each step.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    /// The latest from a trusted source: PUT, a file, or a verification.
+    told: Option<Host>,
+    pub(super) verifying: Option<Verification>,
+    /// The latest that was verified, until it is lost.
+    verified: Option<Host>,
+    /// Number of the latest verification.
+    pub(super) attempts: u32,
+}
+
+impl Link {
+    /// Returns the host that calls go to. A new host replaces a verified one only after its own
+    /// verification. While none is verified, calls go to the one that was told: boot scripts may
+    /// call before the host answers (P§5.3), and the Go agents call it even after the verification
+    /// failed (P§3.3).
+    pub(super) fn host(&self) -> Option<Host> {
+        self.verified.or(self.told)
+    }
+
+    /// Takes a host from PUT or a file. A CONNECT line's is only verified.
+    pub(super) fn tell(&mut self, host: Host) {
+        self.told = Some(host);
+    }
+
+    /// Begins a verification, in place of any other.
+    pub(super) fn verify(&mut self, target: Host, how: How) {
+        self.attempts = self.attempts.wrapping_add(1);
+        self.verifying = Some(Verification { attempt: self.attempts, target, how });
+    }
+
+    /// Ends the verification with that number, unless it was replaced, and adopts its host if it
+    /// is `ok`.
+    pub(super) fn end(&mut self, attempt: u32, ok: bool) -> Option<Verification> {
+        let ended = self.verifying.take_if(|it| it.attempt == attempt)?;
+        if ok {
+            (self.told, self.verified) = (Some(ended.target), Some(ended.target));
+        }
+        Some(ended)
+    }
+
+    /// Records that the verified host does not answer.
+    pub(super) fn lose(&mut self) {
+        self.verified = None;
+    }
+}

@@ -1,0 +1,81 @@
+//! Which host calls go to while another one is told or verified.
+
+use super::*;
+
+/// The new host: another port, as after a restart of its daemon.
+const NEW: Host = at_port(4001);
+
+#[test]
+fn a_new_host_replaces_a_verified_one_only_once_it_is_verified() {
+    for by_put in [true, false] {
+        for ok in [true, false] {
+            let mut status = connected(0);
+            run(&mut status, 0, 500);
+            let attempt = if by_put {
+                status.put_started(at(500), NEW)
+            } else {
+                status.received(at(500), line(NEW).as_bytes());
+                let Action::Verify { host: NEW, attempt } = actions(&mut status, 500)[0] else {
+                    panic!("no verification")
+                };
+                attempt
+            };
+            assert_eq!((status.state(), status.host()), (State::Connect, Some(HOST)));
+            // Calls to the old one fail meanwhile, as after a restart: that changes nothing.
+            status.host_lost(at(510));
+            assert_eq!((status.state(), status.host()), (State::Connect, Some(HOST)));
+            assert!(status.verified(at(520), attempt, ok));
+            run_with(&mut status, 520, 2500, Some(false));
+            // A failed PUT's address is kept, as by the Go agents; a failed CONNECT line's is not.
+            let expected = if ok || by_put { NEW } else { HOST };
+            assert_eq!(status.host(), Some(expected), "put {by_put} ok {ok}");
+            assert_eq!(status.state() == State::Connected, ok);
+        }
+    }
+}
+
+#[test]
+fn a_told_host_is_called_before_it_is_verified_if_there_is_no_other() {
+    let mut status = status();
+    assert_eq!(status.host(), None);
+    // A line's is not: it would send a guest's secrets to a host that nobody has checked.
+    status.received(at(0), line(NEW).as_bytes());
+    actions(&mut status, 0);
+    assert_eq!((status.state(), status.host()), (State::Connect, None));
+    status.put_started(at(1), HOST);
+    assert_eq!(status.host(), Some(HOST));
+    status.put_started(at(2), NEW);
+    assert_eq!(status.host(), Some(NEW));
+}
+
+#[test]
+fn a_lost_host_is_replaced_by_the_next_one_that_is_told() {
+    let mut status = connected(0);
+    run(&mut status, 0, 500);
+    status.host_lost(at(500));
+    assert_eq!(status.host(), Some(HOST));
+    status.put_started(at(600), NEW);
+    assert_eq!(status.host(), Some(NEW));
+}
+
+#[test]
+fn a_line_that_replaces_a_put_does_not_make_it_forgotten() {
+    let mut status = connected(0);
+    run(&mut status, 0, 500);
+    let replaced = status.put_started(at(500), NEW);
+    status.received(at(501), line(at_port(5)).as_bytes());
+    run_with(&mut status, 501, 3000, Some(false));
+    assert!(!status.verified(at(3000), replaced, true));
+    assert_eq!((status.state(), status.host()), (State::Started, Some(NEW)));
+}
+
+#[test]
+fn a_line_without_a_fingerprint_means_the_certificate_of_the_host_that_is_called() {
+    let mut status = connected(0);
+    run(&mut status, 0, 500);
+    status.received(at(500), b"CONNECT 2:4001\n");
+    assert_eq!(actions(&mut status, 500), [Action::Verify { host: NEW, attempt: 2 }]);
+    // With the same one in words it is the same line.
+    status.received(at(501), line(NEW).as_bytes());
+    assert!(tries(&run(&mut status, 501, 2000)).is_empty());
+}
