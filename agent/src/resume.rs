@@ -46,6 +46,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     let links = is_ours.then(signs::announcements).flatten();
     let Some(Ok(links)) = links.map(Async::new_nonblocking) else { return };
     let (mut watch, mut signs) = (Watch::new(links), Signs::default());
+    agent.watches_resume.set(true);
     loop {
         let woken = agent.woken.seen();
         if watch.returns.is_over() {
@@ -53,7 +54,6 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         }
         watch.look(&agent, &mut signs);
         if watch.returns.is_another(now(), signs) {
-            let _resuming = agent.resuming.try_take();
             let words = [AFTER_RESUME, watch.clock_word(&agent)];
             match run::run(&agent, &words, &[], OUTPUT, LIMIT).await {
                 Err(why) if watch.returns.retries(now()) => {
@@ -62,6 +62,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
                 said => watch.done(&agent, signs, &said.unwrap_or_default()),
             }
         }
+        agent.resume_handled.raise();
         let announced = async {
             if watch.links.readable().await.is_err() {
                 pending().await

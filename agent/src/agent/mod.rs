@@ -21,7 +21,6 @@ use mote_core::hostapi::policy::Capability;
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, State, Status};
 use mote_core::time::Uptime;
-use smol::future::yield_now;
 
 use crate::agent::errors::{About, Called, Errors, REFUSED};
 use crate::agent::event_bus::Events;
@@ -87,8 +86,10 @@ pub(crate) struct Agent {
     pub(crate) clock_set: Cell<bool>,
     /// Earliest time of the next comparison of the wall clock with the RTC.
     pub(crate) next_look: Cell<Uptime>,
-    /// One permit, held from a resume until the random number generator is reseeded and the clock is set.
-    pub(crate) resuming: Rc<Semaphore>,
+    /// Whether `resume` looks for resumes.
+    pub(crate) watches_resume: Cell<bool>,
+    /// Raised by `resume` after each look, and after what a resume requires.
+    pub(crate) resume_handled: Signal,
     /// The link that was used last, for its TLS state. `status` decides which host is called.
     pub(crate) link: RefCell<Option<Rc<Link>>>,
     /// True while devlxd is on: host and policy allow it.
@@ -169,7 +170,8 @@ impl Agent {
             nic_added: Signal::default(),
             clock_set: Cell::default(),
             next_look: Cell::default(),
-            resuming: Rc::new(Semaphore::new(1)),
+            watches_resume: Cell::default(),
+            resume_handled: Signal::default(),
             link: RefCell::default(),
             devlxd: Cell::new(false),
             guests: None,
@@ -249,11 +251,12 @@ impl Agent {
     /// and the clock is stepped. Otherwise the host's first command after a resume would see the
     /// old time.
     pub(crate) async fn settled(&self) {
-        self.next_look.take();
-        self.woken.raise();
-        // The task of `resume`, which was woken before, checks first.
-        yield_now().await;
-        drop(self.resuming.clone().take().await);
+        if self.watches_resume.get() {
+            let handled = self.resume_handled.seen();
+            self.next_look.take();
+            self.woken.raise();
+            self.resume_handled.after(handled).await;
+        }
     }
 
     /// Notes a call with the host's certificate.

@@ -2,13 +2,20 @@
 
 use std::rc::Rc;
 
+use smol::future::FutureExt;
+
 use crate::agent::Agent;
 use crate::below::here::here;
 
 pub(crate) async fn run(agent: Rc<Agent>) {
     let returned = &here().kernel.returned;
+    agent.watches_resume.set(true);
     loop {
-        returned.after(returned.seen()).await;
-        agent.restart_link();
+        let (seen, woken) = (returned.seen(), agent.woken.seen());
+        returned.after(seen).or(agent.woken.after(woken)).await;
+        if returned.seen() != seen {
+            agent.restart_link();
+        }
+        agent.resume_handled.raise();
     }
 }
