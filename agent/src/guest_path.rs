@@ -1,6 +1,6 @@
-//! Opens paths in the guest that the host names, one component at a time. Symbolic links are
-//! followed within the root, and only if only root can have created them. The owner of a directory
-//! on the way can still replace it, but what was opened stays the same.
+//! Opens paths in the guest that the host names, one component at a time. Follows symbolic links
+//! within the root, but only those that root alone can create. The owner of a directory on the way
+//! can still replace it, but what was opened stays the same.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -35,7 +35,7 @@ pub(crate) struct Place {
 pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Place> {
     let top = || openat(CWD, root, directory(), Mode::empty());
     let mut here = top()?;
-    // Depth below the root, and whether users other than root can modify the way.
+    // Depth below the root, and whether only root can modify the path so far.
     let (mut depth, mut trusted) = (0_usize, is_kept(&fstat(&here)?));
     let mut links = 0;
     let mut rest = target.below_root().as_bytes().to_vec();
@@ -59,7 +59,7 @@ pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Pl
             return Ok(Place { directory: here, name });
         }
         match open_directory(&here, &name, make && !is_last) {
-            // The directory may have been moved, so its parent may be another one.
+            // The directory may have been moved, and then has another parent.
             _ if up && !trusted => return Err(Errno::LOOP.into()),
             Ok(_) | Err(Errno::NOENT) if is_last => return Ok(Place { directory: here, name }),
             Ok(next) => {
@@ -86,7 +86,7 @@ pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Pl
     }
 }
 
-/// Opens the directory at a path. With `make`, creates it and its parents if missing.
+/// Opens the directory at a path. With `make`, creates it and its missing parents.
 ///
 /// # Errors
 /// As [`find`]; `InvalidInput` for the root or a path with `..`.
@@ -101,7 +101,7 @@ fn directory() -> OFlags {
     OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
 }
 
-/// Opens a directory without following symbolic links. With `make`, creates it if missing.
+/// Opens a directory unless it is a symbolic link. With `make`, creates it if missing.
 #[inline(never)] // its size
 fn open_directory(above: &OwnedFd, name: &CStr, make: bool) -> Result<OwnedFd, Errno> {
     let open = || openat(above, name, directory() | OFlags::NOFOLLOW, Mode::empty());
@@ -114,8 +114,8 @@ fn open_directory(above: &OwnedFd, name: &CStr, make: bool) -> Result<OwnedFd, E
     }
 }
 
-/// Returns a symbolic link's target; `None` for a file. `trusted` means that only root can modify
-/// the directories on the way.
+/// Returns a symbolic link's target; `None` for another file. `trusted`: only root can modify the
+/// directories above.
 #[inline(never)] // its size
 fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -130,14 +130,14 @@ fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8
     if !trusted || !is_roots(about.st_uid) {
         let path = real_path(above).unwrap_or_default().join(OsStr::from_bytes(name.to_bytes()));
         return Err(io::Error::other(format!(
-            "the symbolic link {} is not followed: others than root can change it",
+            "the symbolic link {} is not followed: users other than root can change it",
             path.display()
         )));
     }
     Ok(Some(readlinkat(&link, c"", Vec::new())?.into_bytes()))
 }
 
-/// Returns the kernel's current path of an open file.
+/// Returns the current path of an open file.
 ///
 /// # Errors
 /// `/proc` is not mounted.
@@ -145,18 +145,17 @@ pub(crate) fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
     std::fs::read_link(by_descriptor(open))
 }
 
-/// Returns a name in `/proc` that leads to an open file.
 pub(crate) fn by_descriptor(open: &impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
 }
 
-/// Returns whether only root, or the user of this process, can modify the file; false if it does
-/// not exist. False for a symbolic link, whose mode allows all users to write.
+/// Returns whether only root, or this process's user, can modify the file; false if it does not
+/// exist. False for a symbolic link, whose mode allows all users to write.
 pub(crate) fn is_roots_alone(path: &Path) -> bool {
     is_roots_but_for(path, 0o022)
 }
 
-/// Returns whether it is root's and has none of these mode bits.
+/// Returns whether root owns it and it has none of these mode bits.
 #[inline(never)] // its size
 pub(crate) fn is_roots_but_for(path: &Path, bits: u32) -> bool {
     lstat(path).is_ok_and(|about| is_roots(about.st_uid) && about.st_mode & bits == 0)
@@ -167,8 +166,8 @@ pub(crate) fn is_private(about: &Stat) -> bool {
     is_roots(about.st_uid) && about.st_mode & 0o022 == 0
 }
 
-/// Returns whether only root can replace root's files in a directory. Others may add files to a
-/// sticky directory, which `/` of an initramfs is by default.
+/// Returns whether only root can replace root's files in a directory. It may be sticky, as the `/`
+/// of an initramfs is by default.
 fn is_kept(about: &Stat) -> bool {
     is_private(about) || (is_roots(about.st_uid) && about.st_mode & 0o1000 != 0)
 }
@@ -185,7 +184,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 
-    /// An account without rights.
+    /// An unprivileged user.
     const NOBODY: Option<u32> = Some(65_534);
 
     fn real(root: &Path, target: &str) -> io::Result<PathBuf> {
@@ -227,11 +226,11 @@ mod tests {
         }
         let link = |path: &str| symlink("/etc", root.join(path)).unwrap();
         let at = |target: &str| real(&root, target);
-        // His own, in a directory of root's.
+        // The user's own link, in a directory of root's.
         link("his");
         assert_eq!(at("his/x").unwrap(), root.join("etc/x"));
         lchown(root.join("his"), NOBODY, None).unwrap();
-        // Root's, in directories where he can put another in its place.
+        // Root's links, in directories where the user can replace them.
         link("home/user/share");
         link("home/user/deep/link");
         link("wide");
@@ -241,7 +240,7 @@ mod tests {
         {
             let why = at(target).unwrap_err().to_string();
             assert!(
-                why.contains("others than root")
+                why.contains("users other than root")
                     && why.contains("home/user") == target.starts_with("home"),
                 "{why}"
             );
@@ -251,7 +250,7 @@ mod tests {
             fs::set_permissions(&root, Permissions::from_mode(mode)).unwrap();
             assert_eq!((at("wide").is_ok(), at("his").is_ok()), (followed, false), "{mode:o}");
         }
-        // No link: a directory of his is his business.
+        // Not a link: a directory of the user's is allowed.
         assert_eq!(at("home/user/deep/y").unwrap(), root.join("home/user/deep/y"));
         assert!(!root.join("etc/y").exists());
     }

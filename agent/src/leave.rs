@@ -1,5 +1,5 @@
-//! The agent's ends. Told to end, it says STOPPED. Where another goes on in its place, it says nothing: the program
-//! started anew (SIGHUP), or a second agent (SIGUSR1).
+//! The agent's exit. On SIGTERM it reports STOPPED. On SIGHUP (re-exec) and SIGUSR1 (another agent
+//! takes over) it reports nothing.
 
 use std::future::pending;
 use std::time::Duration;
@@ -18,23 +18,22 @@ use crate::runtime::run::Task;
 use crate::runtime::{log, notify};
 use crate::sys::{self, SignalSource, Signalled, SystemError, sandbox};
 
-/// Interval between two looks, while the agent is to leave or may have to follow into another root.
+/// Polling interval while the agent waits to leave or for a switch of the root.
 const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Longest wait for the host to take the ends of its commands: within the 5 s that systems give a process between
-/// SIGTERM and SIGKILL. A host takes them at once.
+/// Longest wait for the host to fetch the exit codes of its commands: within the 5 s that init
+/// systems allow between SIGTERM and SIGKILL. A host fetches them at once.
 const HANG_UP: Duration = Duration::from_secs(3);
 
 /// Why the agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitReason {
-    /// A signal told it to.
+    /// SIGTERM or SIGINT.
     Stopped,
     /// A second agent takes over.
     Replaced,
 }
 
-/// The signals to the agent.
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: Async<SignalSource>,
@@ -42,10 +41,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Reads them from this descriptor, and follows process 1 out of that root.
-    ///
-    /// # Errors
-    /// As [`Async::new_nonblocking`].
+    /// Reads signals from `fd`, and follows process 1 out of `root`.
     pub(crate) fn new(fd: SignalSource, root: OldRoot) -> Result<Self, SystemError> {
         let fd = Async::new_nonblocking(fd).map_err(|error| SystemError::of("signals", error))?;
         Ok(Self { fd, root })
@@ -56,7 +52,8 @@ impl Signals {
         next.map_err(|error| SystemError::of("signals", error))
     }
 
-    /// Reaps children until a signal asks the agent to end. Starts anew when asked to, or in another root.
+    /// Reaps children until a signal ends the agent. Re-execs on SIGHUP or after a switch of the
+    /// root.
     pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, SystemError> {
         let (mut follows, mut mode) = (agent.options.is_early(), Mode::Same);
         let mut leave: Option<Leave> = None;
@@ -100,13 +97,13 @@ impl Signals {
     }
 }
 
-/// Returns only if it fails.
+/// Re-execs; returns only on failure.
 fn reexec(agent: &Agent, mode: Mode) {
     log::info(format_args!("restarting in place"));
     if sandbox::is_entered() {
-        // Its successor needs rights that this process has given up: a supervisor has them.
+        // The new program needs rights that this process has given up; a supervisor has them.
         log::info(format_args!(
-            "not from the sandbox: ending with exit code 1, to be started again"
+            "a sandboxed agent cannot re-exec; exiting with code 1 so that the supervisor restarts it"
         ));
         sys::exit(1);
     }
@@ -115,8 +112,8 @@ fn reexec(agent: &Agent, mode: Mode) {
     agent.options.transport.hand_on(false);
 }
 
-/// Ends the agent for one that takes over: closes its listeners and its port and releases the lock, in this order,
-/// then waits for the host's commands to end. devlxd's socket keeps its name.
+/// Ends the agent for one that takes over: closes its listeners and port and releases the lock, in
+/// this order, then waits for the host's commands to end. devlxd's socket keeps its name.
 pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>; 2]) {
     notify::stopping();
     for task in tasks {
@@ -137,8 +134,9 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
     idle.or(told).await;
 }
 
-/// Ends the commands of the host that still run: the last that it hears of them is 129, as of those of a terminal that
-/// hangs up (P§4.1). Then waits until it has taken that: it asks for nothing and has left the events.
+/// Ends the host's commands that still run. They report exit code 129, as after a terminal's
+/// hang-up (P§4.1). Then waits until the host has fetched that: it has no open request and has left
+/// the events.
 pub(crate) async fn hang_up(agent: &Agent) {
     if agent.operations.load() != Load::Busy {
         return;
@@ -153,15 +151,14 @@ pub(crate) async fn hang_up(agent: &Agent) {
     within(HANG_UP, taken).await;
 }
 
-/// Waits until the agent may leave.
 async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
     while !leave.may(now(), load(agent)) {
         sleep(LEAVE_LOOK_INTERVAL).await;
     }
 }
 
-/// What of the host's is under way, or of an application's words to it. Without `/proc`, which a new root may lack yet,
-/// the program cannot be found.
+/// Returns whether a request of the host or an application's Ready is in progress. Also busy
+/// without `/proc`, which a new root may lack at first: the program could not be found.
 fn load(agent: &Agent) -> Load {
     let is_busy = agent.host_requests.free() != HOST_REQUEST_PERMITS
         || agent.sessions.free() != SESSIONS

@@ -1,5 +1,4 @@
-//! The agent's life, in order: its lock, what it waits for, its listener, then all its tasks until a signal. Only
-//! `leave` and the files that it starts know more; what touches the system is below them.
+//! The agent from start to exit: lock, waiting, listener, then all tasks until a signal.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -39,10 +38,9 @@ use crate::{devlxd, first_boot, hostapi, hotplug, ready_when, resume};
 /// Longest wait for STOPPED to be written.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What serves until the agent's end.
 pub(crate) type Served = BoxFuture<'static, Result<(), SystemError>>;
 
-/// Says which program this is, and what is wrong with the image.
+/// Logs the version and problems of the image.
 fn log_startup_state(options: &Options) {
     log::info(format_args!("mote-agent {VERSION}"));
     if !built::INIT && sys::process_id() == 1 {
@@ -56,11 +54,11 @@ fn log_startup_state(options: &Options) {
     }
 }
 
-/// Starts everything in order, and has `go` run the agent and what it serves to its end. Returns before that if a signal asks
-/// the agent to end.
+/// Starts everything in order, then lets `go` run the agent. Returns early if a signal asks the
+/// agent to end.
 ///
 /// # Errors
-/// What keeps it from starting; any error of `go`.
+/// What prevents the start; any error of `go`.
 pub(crate) fn run(
     options: Options,
     signals: SignalSource,
@@ -68,7 +66,7 @@ pub(crate) fn run(
 ) -> Result<(), StartError> {
     let old_root = prepare_for_switch_root(&options);
     log_startup_state(&options);
-    // Before anything of the host's is touched.
+    // Before the agent touches anything that belongs to the host.
     let policies = policy::read(&options);
     let mut known = None;
     let mut prepared = None;
@@ -79,8 +77,8 @@ pub(crate) fn run(
         Ok(())
     };
     let takes_over = (!options.makes_room()).then_some(&options.transport);
-    // The agent of an initramfs goes on serving the host until this one has what it needs. What is missing is waited for
-    // below.
+    // An initramfs' agent continues to serve the host until this one has what it needs. `Wait`
+    // waits for what is missing.
     let mut lock = lock::acquire(&options.root, takes_over, &mut || drop(attempt()))?;
     let mut wait = Wait::new(&options, &signals, &mut lock, old_root);
     if wait.until(&what(&options), &mut attempt)? == Waited::Leave {
@@ -123,14 +121,14 @@ pub(crate) fn run(
         HostLink::SerialOnly(why) => (None, Some(why)),
     };
     *agent.errors.borrow_mut().about(About::Caller) = deaf;
-    // The identity has the key; its text is not to stay in memory.
+    // The identity has the key; its text must not stay in memory.
     drop((files.agent_key, files.nics, applied));
     let signals = Signals::new(signals, old_root)?;
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
     Ok(go(agent, Box::pin(served))?)
 }
 
-/// Makes an agent of an initramfs fit to outlive that.
+/// Lets an agent of an initramfs survive the switch of the root.
 fn prepare_for_switch_root(options: &Options) -> OldRoot {
     if options.is_early() && !reexec::is_spared() {
         reexec::start(Mode::Spared);
@@ -141,12 +139,12 @@ fn prepare_for_switch_root(options: &Options) -> OldRoot {
     OldRoot::now()
 }
 
-/// What follows the host and the clock, beside all else.
+/// Spawns the tasks that follow the host and the clock.
 fn watch_changes(agent: &Rc<Agent>) {
     if built::RESOURCES {
         agent.spawn(hotplug::run(agent.clone()));
     }
-    // An initramfs is not the system that is to be Ready; nothing of that has begun.
+    // Ready concerns the system after the initramfs, which has not started yet.
     if built::READY_WHEN && !agent.options.is_early() {
         agent.spawn(ready_when::run(agent.clone()));
     }
@@ -155,7 +153,7 @@ fn watch_changes(agent: &Rc<Agent>) {
     }
     let task = agent.clone();
     agent.spawn(async move {
-        // Without it, a line is late after a suspend.
+        // Otherwise the status line is late after a suspend.
         jumps::jumps(|| {
             task.clock_set.set(true);
             task.status_changed.raise();
@@ -164,8 +162,8 @@ fn watch_changes(agent: &Rc<Agent>) {
     });
 }
 
-/// Runs all tasks until a signal (success) or a broken host listener, then sends STOPPED, unless another agent has
-/// taken over.
+/// Runs all tasks until a signal or a broken host listener, then sends STOPPED, unless another
+/// agent has taken over.
 async fn serve(
     agent: Rc<Agent>,
     listeners: Option<Vec<Listener>>,
@@ -182,7 +180,7 @@ async fn serve(
         Box::pin(pump::run(agent.clone()))
     };
     let mounted: BoxFuture<'static> = match shares {
-        // What the host mounts in an initramfs would stay there.
+        // A mount made in an initramfs would stay there.
         Some(list) if built::MOUNTS && !agent.options.is_early() => {
             Box::pin(mounts::at_start(agent.clone(), list))
         }
@@ -190,7 +188,7 @@ async fn serve(
     };
     let task = agent.clone();
     let serial = agent.task(async move {
-        // Services that wait for us rely on the shares (P§1.3).
+        // Services that wait for the agent rely on the shares (P§1.3).
         mounted.await;
         task.spawn(notify_loop());
         drop(task);
@@ -210,26 +208,26 @@ async fn serve(
     let mut host = Box::pin(host);
     let result = host.as_mut().or(signals.obeyed(&agent)).await;
     if built::INITRAMFS && matches!(result, Ok(ExitReason::Replaced)) {
-        // Only the other one listens: left open here, it would keep a third from doing so once that has ended.
+        // The other agent listens, too: an open listener here would take connections.
         drop(host);
         let over: BoxFuture<'_> = Box::pin(leave::replaced(&agent, &signals, [guests, serial]));
         over.await;
         return Ok(());
     }
-    // Removes the socket's name: where there is one, cloud-init expects a host that answers (P§5.1).
+    // Remove the socket's name: where it exists, cloud-init expects a host that answers (P§5.1).
     agent.allow_devlxd(false);
     agent.status(|status| status.stop(now()));
     if built::EXEC && result.is_ok() {
-        // A host that has just started a command asks for it only now.
+        // A host that has just started a command is only now connecting to it.
         leave::hang_up(&agent).or(async { drop(host.await) }).await;
     }
     if clock::within(GOODBYE, serial).await.is_none() {
-        log::warn(format_args!("the status port does not take STOPPED"));
+        log::warn(format_args!("cannot write STOPPED: the status port is blocked"));
     }
     result.map(|_| ())
 }
 
-/// Uses the status port alone until there is a vsock, then announces as always.
+/// Uses only the status port until vsock is available, then announces as usual.
 async fn announce_alone(
     agent: Rc<Agent>,
     late: Rc<RefCell<Option<Vec<Listener>>>>,
@@ -237,7 +235,7 @@ async fn announce_alone(
 ) {
     let mut looked = None;
     let listens = || {
-        // A new attempt is of use only after a device or a driver has appeared.
+        // Retry only after a device or driver has appeared.
         let root = &agent.options.root;
         let seen = devices::entries(&root.join("sys/bus/virtio/devices")).len()
             + usize::from(root.join("dev/vsock").exists());
@@ -251,7 +249,7 @@ async fn announce_alone(
     match without_vsock::run(agent.clone(), listens).await {
         without_vsock::Outcome::Stopped => {}
         without_vsock::Outcome::Listening => {
-            log::info(format_args!("vsock: there; the host can call"));
+            log::info(format_args!("vsock is available; the host can connect"));
             agent.clear_error(About::Caller);
             arrived.raise();
             pump::run(agent).await;
@@ -263,12 +261,12 @@ async fn never(task: impl Future<Output = Infallible>) {
     match task.await {}
 }
 
-/// Sends READY to systemd, then feeds its watchdog if it has one for us.
+/// Reports READY to systemd, then feeds its watchdog, if it has one.
 async fn notify_loop() {
     notify::ready();
     let Some(interval) = notify::watchdog_interval() else { return };
     loop {
-        // Half the time allowed, as sd_watchdog_enabled(3) asks for.
+        // sd_watchdog_enabled(3) recommends half the time allowed.
         clock::sleep(interval / 2).await;
         notify::watchdog();
     }

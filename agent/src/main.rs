@@ -1,7 +1,8 @@
-//! mote-agent: the guest agent of LXD and Incus virtual machines. This file chooses the command; the agent itself is `life`.
+//! mote-agent: the guest agent of LXD and Incus virtual machines. Chooses the command; `life` runs
+//! the agent.
 
 #![warn(clippy::indexing_slicing)]
-#![cfg_attr(not(test), no_main)] // its start: `sys/start`
+#![cfg_attr(not(test), no_main)] // see `sys/start`
 
 mod agent;
 mod built;
@@ -46,11 +47,11 @@ use crate::start::error::StartError;
 use crate::sys::SystemError;
 use crate::workers::{after_resume, grow, mount, report};
 
-/// Runs the command that these arguments, the program's name first, ask for; returns the exit code.
+/// Runs the command given by `arguments`, the program's name first; returns the exit code.
 #[cfg_attr(test, expect(dead_code, reason = "the tests have a start of their own"))]
 fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
     let code = command(arguments);
-    // Std tells the number in no other way.
+    // An ExitCode has no other way to return its number.
     (0..u8::MAX).find(|number| code == (*number).into()).unwrap_or(u8::MAX)
 }
 
@@ -100,7 +101,7 @@ fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         | Command::AfterResume(_)
         | Command::Init
         | Command::Leave(_) => built::absent(),
-        // As theirs: the number alone.
+        // Only the number, like the Go agents.
         Command::Version if options.stands_in => printed(format_args!("{RELEASE}\n")),
         Command::Version => printed(format_args!("mote-agent {VERSION}\n")),
         Command::Help if built::INIT => printed(format_args!("{}{}", help::HELP, init::HELP)),
@@ -123,10 +124,10 @@ fn printed(text: Arguments<'_>) -> ExitCode {
     }
 }
 
-/// Makes the process fit, starts the agent, then waits for a signal or a fatal error.
+/// Prepares the process and runs the agent.
 fn run(options: Options) -> Result<(), StartError> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    // Before any thread starts: threads inherit the signal mask.
+    // Before any thread starts, because threads inherit the signal mask.
     let signals = sys::signals().map_err(|error| SystemError::of("signals", error))?;
     sys::raise_file_limit();
     sys::keep_secrets();

@@ -1,4 +1,5 @@
-//! The VM runs again, after a pause, elsewhere or as a copy: what the kernel and the host take for granted is made anew.
+//! Detects that the VM resumed, was restored or cloned, and reseeds, steps the clock and reconnects
+//! to the host.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -27,20 +28,18 @@ use crate::system::signs;
 use crate::workers::after_resume::{CLOCK, STOPPED_CLOCK};
 use crate::workers::run;
 
-/// Shortest interval between two reads of the hardware's clock, since the agent may wake much more often; [`Agent::settled`] does
-/// not wait for it.
+/// Shortest interval between two reads of the RTC, since the agent may wake much more often;
+/// [`Agent::settled`] ignores it.
 const LOOKS: Duration = Duration::from_secs(3);
-/// Upper bound for reseeding and setting the clock, and so for the wait of [`Agent::settled`].
+/// Time limit for reseeding and setting the clock, and so for the wait of [`Agent::settled`].
 const LIMIT: Duration = Duration::from_secs(10);
-/// This machine's own.
 const ROOT: &str = "/";
-/// The worker.
 const AFTER_RESUME: &str = "after-resume";
 /// Longest output of a worker, bytes.
 const OUTPUT: usize = 4096;
 
-/// Waits for signs that the VM runs again, for ever. Does nothing where it may not, or in a root that is another: what is set is
-/// the machine's.
+/// Watches for signs of a resume, forever. Does nothing in the sandbox or with another `--root`,
+/// because it changes the whole machine.
 pub(crate) async fn run(agent: Rc<Agent>) {
     let is_ours = agent.options.root == Path::new(ROOT) && !sandbox::is_entered();
     let links = is_ours.then(signs::announcements).flatten();
@@ -72,10 +71,10 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     }
 }
 
-/// What the signs are seen by.
+/// Sources of the signs.
 struct Watch {
     links: Async<OwnedFd>,
-    /// The kernel's.
+    /// The kernel's log.
     log: Option<OwnedFd>,
     returns: Returns,
     difference: Difference,
@@ -84,7 +83,7 @@ struct Watch {
 
 impl Watch {
     fn new(links: Async<OwnedFd>) -> Self {
-        // Where it cannot be written, the lock could not either, of which the log tells.
+        // If it is not writable, neither is the lock, which logs that.
         drop(count(Path::new(ROOT), 0));
         let log = signs::kernel_log();
         let (returns, is_missed) = Default::default();
@@ -92,17 +91,17 @@ impl Watch {
         Self { links, log, returns, difference, is_missed }
     }
 
-    /// Adds what there is to see.
+    /// Collects new signs.
     #[inline(never)] // its size
     fn look(&mut self, agent: &Agent, signs: &mut Signs) {
-        // What does not fit is cut off, and where some were lost there were others.
+        // Only the arrival matters: messages may be cut off, and lost ones had others before.
         while self.links.try_read(|links| Ok(read(links, &mut [0])?)).is_ok() {
             signs.is_announced = true;
         }
-        // It is not waited for: the kernel may say much.
+        // Not awaited, because the kernel may log much.
         signs.is_fork |= self.log.as_ref().is_some_and(signs::is_forked);
         if agent.clock_set.take() {
-            // Somebody did, or it was a suspend, after which the kernel does it.
+            // A program set the clock, or the VM was suspended, after which the kernel sets it.
             self.difference.forget();
             agent.next_look.take();
         }
@@ -123,7 +122,7 @@ impl Watch {
         }
     }
 
-    /// Tells the worker to set the clock, or why not.
+    /// Returns the worker's argument: to set the clock, or why not.
     fn clock_word(&self, agent: &Agent) -> &'static str {
         if !agent.policy.allows(Capability::Clock) {
             return "clock left alone: the policy denies it";
@@ -135,13 +134,14 @@ impl Watch {
         }
     }
 
-    /// Random numbers and clock are new, and this was said of it: now the host, and then the guest's programs.
+    /// Completes a resume after the worker has reseeded and set the clock (`said` is its output):
+    /// reconnects to the host, then runs the hooks.
     #[inline(never)] // its size
     fn done(&mut self, agent: &Agent, mut signs: Signs, said: &[u8]) {
-        // What it is now counts as right.
+        // The clock is now taken as correct.
         self.difference.settle();
         agent.next_look.take();
-        // The kernel's log may come a little after a NIC.
+        // The kernel's log entry may arrive shortly after the NIC's announcement.
         self.look(agent, &mut signs);
         self.returns.done(now());
         let generation = self.log.is_some() && signs::has_generation();
@@ -158,7 +158,7 @@ impl Watch {
                 json.end_object();
             })
         });
-        // Nobody waits for them: each has its time.
+        // Not awaited: each hook has its own time limit.
         let stderr = io::stderr();
         if let Err(why) = run::start(agent, &[AFTER_RESUME, name], stderr.as_fd(), stderr.as_fd()) {
             log::warn(format_args!("{why}"));
@@ -166,10 +166,7 @@ impl Watch {
     }
 }
 
-/// Counts the generation up by so many; gives it. It is written in place, since programs have it mapped.
-///
-/// # Errors
-/// Any error of the file.
+/// Adds `more` to the generation and returns it. Writes in place, because programs map the file.
 fn count(root: &Path, more: u64) -> io::Result<u64> {
     let path = root.join(run_dir::GENERATION);
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -197,7 +194,7 @@ mod tests {
         let path = root.join(run_dir::GENERATION);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         assert_eq!(count(&root, 0).unwrap(), 0);
-        // As a program has it that looks now and then.
+        // Like a program that polls the file.
         let open = File::open(&path).unwrap();
         assert_eq!(open.metadata().unwrap().permissions().mode() & 0o777, 0o644);
         for more in 1..4_u64 {

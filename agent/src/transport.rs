@@ -1,5 +1,5 @@
-//! Sockets towards host and guests: vsock or, for tests, what stands in for it: unix sockets (named as
-//! vhost-device-vsock names them), TCP with the feature `tcp`. All are non-blocking descriptors in the reactor.
+//! Sockets towards host and guests: vsock or, for tests, unix sockets (named like
+//! vhost-device-vsock's) or TCP (feature `tcp`). All are non-blocking.
 
 mod probe;
 
@@ -22,44 +22,40 @@ use rustix::net::{
 use crate::runtime::yield_budget::Fair;
 use crate::sys::{self, VsockAddr, listener};
 
-/// Any context id, so that a listener survives a change of ours (P§3.1).
+/// Any context id, so that a listener survives a change of the guest's (P§3.1).
 const CID_ANY: u32 = u32::MAX;
 /// The host's context id. Callers with it or a lower one are served, except vsock's loopback (1).
 const CID_HOST: u32 = 2;
 /// The vsock port that the host calls (P§3.1).
 pub(crate) const AGENT_PORT: u32 = 8443;
-/// Where the host calls.
 const LISTENER: VsockAddr = VsockAddr { cid: CID_ANY, port: AGENT_PORT };
-/// The same as a unix socket, after the prefix.
+/// Suffix of the same as a unix socket.
 const LISTENS: &str = ".listen_8443";
-/// Listen queue: connections that wait while we are busy or all permits are taken. Beyond it a
-/// non-blocking client gets `EAGAIN`, which clients in Go and Python do not retry. As large as the
-/// kernel allows by default, like the Go agents'.
+/// Listen queue: connections that wait while the agent is busy or all permits are taken. Beyond it,
+/// a non-blocking client gets `EAGAIN`, which Go and Python clients do not retry. The kernel's
+/// default maximum, like the Go agents'.
 const BACKLOG: i32 = 4096;
 
-/// A connected socket.
 pub(crate) type Socket = Async<OwnedFd>;
 
-/// Kind of socket between host and agent.
 #[derive(Clone, Debug)]
 pub(crate) enum Transport {
     /// AF_VSOCK.
     Vsock,
-    /// Unix sockets that begin with this path (tests).
+    /// Unix sockets with this path prefix (tests).
     Unix(PathBuf),
-    /// TCP on loopback, with the agent's port; the host's is in its address (tests).
+    /// TCP on loopback, with the agent's port (tests). The host's address contains its port.
     #[cfg(feature = "tcp")]
     Tcp(u16),
 }
 
-/// A socket that the host calls. Not in the reactor yet: the sandbox is entered before anything is waited for.
+/// A socket that the host calls, not yet in the reactor, because the sandbox comes first.
 #[derive(Debug)]
 pub(crate) struct Listener {
     transport: Transport,
     socket: OwnedFd,
 }
 
-/// The same in the reactor.
 #[derive(Debug)]
 pub(crate) struct Watched {
     transport: Transport,
@@ -67,10 +63,7 @@ pub(crate) struct Watched {
 }
 
 impl Transport {
-    /// Listens where the host will call, by the listener of the agent before if it was handed on.
-    ///
-    /// # Errors
-    /// Any error of socket(2), bind(2) or listen(2).
+    /// Listens where the host will call, or takes the listener that the previous agent handed over.
     pub(crate) fn listen(&self) -> io::Result<Listener> {
         let kept = self.name().and_then(|name| listener::kept(&name));
         let socket = match kept {
@@ -99,7 +92,7 @@ impl Transport {
         Ok(fd)
     }
 
-    /// Hands the listener on to the program that this process becomes, or ends that.
+    /// Hands the listener to the program that this process re-executes, or revokes that.
     pub(crate) fn hand_on(&self, is_kept: bool) {
         if let Some(name) = self.name() {
             let flags = if is_kept { FdFlags::empty() } else { FdFlags::CLOEXEC };
@@ -107,12 +100,11 @@ impl Transport {
         }
     }
 
-    /// Takes the listener over from another agent, if it is this socket there.
+    /// Takes the listener from another agent, if `socket` is it.
     pub(crate) fn take_over(&self, agent: &impl AsFd, socket: RawFd) -> bool {
         self.name().is_some_and(|name| listener::take(agent, socket, &name))
     }
 
-    /// The listener's name.
     #[inline(never)] // its size
     fn name(&self) -> Option<Vec<u8>> {
         match self {
@@ -126,7 +118,7 @@ impl Transport {
         }
     }
 
-    /// Whether it needs the kernel's vsock.
+    /// Returns whether it needs the kernel's vsock.
     pub(crate) fn is_vsock(&self) -> bool {
         match self {
             Self::Vsock => true,
@@ -136,7 +128,6 @@ impl Transport {
         }
     }
 
-    /// Family of its sockets.
     pub(crate) fn family(&self) -> u16 {
         match self {
             Self::Vsock => AddressFamily::VSOCK.as_raw(),
@@ -149,7 +140,7 @@ impl Transport {
     /// Connects to the host once; the caller sets the deadline.
     ///
     /// # Errors
-    /// Any error of connect(2); a port where nobody listens is `ConnectionReset` or `ConnectionRefused`.
+    /// Any error of connect(2); `ConnectionReset` or `ConnectionRefused` if nothing listens.
     pub(crate) async fn dial(&self, address: HostAddress) -> io::Result<Socket> {
         let (fd, started) = match self {
             Self::Vsock => {
@@ -176,7 +167,6 @@ impl Transport {
 }
 
 impl Listener {
-    /// Puts it into the reactor.
     ///
     /// # Errors
     /// As [`Async::new_nonblocking`].
@@ -187,11 +177,8 @@ impl Listener {
 }
 
 impl Watched {
-    /// Accepts one caller. A vsock connection that is not the host's is closed before it costs a
-    /// handshake: any local user could come through vsock's loopback.
-    ///
-    /// # Errors
-    /// Any error of accept(2) but `EAGAIN`.
+    /// Accepts one connection. Closes a vsock connection that is not the host's before it costs a
+    /// handshake: any local user could connect through vsock's loopback.
     pub(crate) async fn accept(&self) -> io::Result<Socket> {
         let fair = Fair::default();
         loop {
@@ -216,9 +203,6 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 /// Connects to a TCP port once; the caller sets the deadline.
-///
-/// # Errors
-/// Any error of connect(2).
 pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = stream(family)?;
@@ -226,7 +210,6 @@ pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
     finish(fd, started).await
 }
 
-/// Waits for a connect that was started.
 async fn finish(fd: OwnedFd, started: rustix::io::Result<()>) -> io::Result<Socket> {
     let socket = Async::new_nonblocking(fd)?;
     match started {
@@ -242,18 +225,15 @@ async fn finish(fd: OwnedFd, started: rustix::io::Result<()>) -> io::Result<Sock
 }
 
 /// Listens on a unix socket of mode 0600 that replaces any file at `path`. The socket is renamed to
-/// `path` once it listens, so that a client that finds it can connect: a name made by bind(2) is
-/// refused until listen(2), and a name removed first is missing for a while.
-///
-/// # Errors
-/// Any error of bind(2), listen(2), or of replacing the file.
+/// `path` once it listens, so that a client that finds it can connect: before listen(2) it would be
+/// refused, and removing the old name first would leave a gap.
 fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let fd = bind_unnamed(path)?;
     std::fs::rename(unnamed(path), path)?;
     Ok(fd)
 }
 
-/// The same, but it is still to be renamed. The same errors.
+/// Does the same without the renaming.
 pub(crate) fn bind_unnamed(path: &Path) -> io::Result<OwnedFd> {
     let unnamed = unnamed(path);
     match std::fs::remove_file(&unnamed) {
@@ -261,19 +241,18 @@ pub(crate) fn bind_unnamed(path: &Path) -> io::Result<OwnedFd> {
         Ok(()) | Err(_) => {}
     }
     let fd = stream(AddressFamily::UNIX)?;
-    // The umask is 077: nobody else can connect, not even before the mode is set.
+    // The umask is 077: nobody else can connect before the mode is set, either.
     bind(&fd, &SocketAddrUnix::new(&unnamed)?)?;
     std::fs::set_permissions(&unnamed, PermissionsExt::from_mode(0o600))?;
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }
 
-/// The name of a socket that is not to be found yet.
+/// Returns the temporary name of a socket.
 pub(crate) fn unnamed(path: &Path) -> PathBuf {
     suffixed(path, ".new")
 }
 
-/// Accepts one connection.
 ///
 /// # Errors
 /// Any error of accept(2) but `EAGAIN`.
@@ -283,8 +262,7 @@ pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
     Async::new_nonblocking(fd)
 }
 
-/// User id of a unix socket's peer when it connected. Nobody's (65534, as the kernel has it) if that cannot be
-/// told.
+/// Returns the user id of a unix socket's peer when it connected, or 65534 (nobody) if unknown.
 pub(crate) fn user(socket: &Socket) -> u32 {
     sockopt::socket_peercred(socket.get_ref()).map_or(65_534, |peer| peer.uid.as_raw())
 }
@@ -300,12 +278,13 @@ fn suffixed(prefix: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
-/// True if an error of accept passes by itself: out of descriptors or memory for now, or the caller left.
+/// Returns whether an error of accept(2) is temporary: no descriptors or memory for now, or the
+/// caller left.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     is_shortage(error) || is_one_of(error, &[Errno::CONNABORTED, Errno::CONNRESET, Errno::INTR])
 }
 
-/// True if this agent, or its machine, has no descriptor or memory left.
+/// Returns whether the agent or its machine is out of descriptors or memory.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     is_one_of(error, &[Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM])
 }
@@ -330,8 +309,9 @@ mod tests {
         let scratch = crate::runtime::scratch::scratch("socket");
         let path = scratch.join("sock");
         let done = AtomicBool::new(false);
-        // A client that looked the name up just before it was removed is refused by the closed socket:
-        // the kernel has no way round that. So a refusal counts only if nothing was closed meanwhile.
+        // A client that looked the name up just before its replacement is refused by the closed
+        // socket, which the kernel cannot prevent. So a refusal counts only if nothing was closed
+        // meanwhile.
         let closed = AtomicU32::new(0);
         std::thread::scope(|threads| {
             let client = threads.spawn(|| {
@@ -387,7 +367,7 @@ mod tests {
         let scratch = crate::runtime::scratch::scratch("strangers");
         let path = scratch.join("sock");
         let listener = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");
-        // No vsock at all, so no host.
+        // Not vsock, so not the host.
         let strangers = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
         let mut last = strangers.last().expect("one of them");
         last.set_nonblocking(true).expect("a socket");

@@ -49,7 +49,7 @@ fn its_subcommands_are_gone_and_check_says_what_was_left_out() {
             Command::new(agent()).args(words).envs([mote_tests::AS_AGENT]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("this build does not have that"), "{words:?}: {said}");
+        assert!(said.contains("this build does not have that command"), "{words:?}: {said}");
     }
     let output = Command::new(agent()).arg("--check").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

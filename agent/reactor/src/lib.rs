@@ -1,10 +1,11 @@
 //! Waits for descriptors and timers on one thread.
 //!
-//! The names are those of async-io, which always starts a second thread. [`block_on`] takes the clock and a hook from its
-//! caller: this crate reads no clock and starts no thread.
+//! The names are those of async-io, which always starts a second thread. [`block_on`] takes the
+//! clock and a hook from its caller: this crate reads no clock and starts no thread.
 //!
-//! Descriptors are watched edge-triggered. [`Async`] registers its descriptor when an operation first has to wait, so one
-//! that never waits costs no system call. An edge is remembered until an operation returns `WouldBlock`.
+//! Descriptors are watched edge-triggered. [`Async`] registers its descriptor when an operation
+//! first has to wait, so one that never waits costs no system call. An edge is remembered until an
+//! operation returns `WouldBlock`.
 
 mod timers;
 
@@ -174,8 +175,8 @@ impl Wake for Woken {
 
 /// Runs a future to its end, and meanwhile waits for descriptors and timers.
 ///
-/// `now` is the clock of [`Timer::at`]. `before_wait` is called before each wait, to run an executor's tasks, and returns
-/// an upper bound for that wait.
+/// `now` is the clock of [`Timer::at`]. `before_wait` is called before each wait, to run an
+/// executor's tasks, and returns an upper bound for that wait.
 pub fn block_on<T>(
     future: impl Future<Output = T>,
     now: impl Fn() -> Duration,
@@ -196,7 +197,8 @@ pub fn block_on<T>(
     }
 }
 
-/// Waits until the next timer is due, at most for `limit`; then wakes the tasks whose descriptors or timers are ready.
+/// Waits until the next timer is due, at most for `limit`; then wakes the tasks whose descriptors
+/// or timers are ready.
 fn turn(limit: Option<Duration>, now: impl Fn() -> Duration) {
     let limit = match limit {
         Some(Duration::ZERO) => limit,
@@ -227,9 +229,6 @@ enum Interest {
 
 impl<T: AsFd> Async<T> {
     /// Makes a descriptor non-blocking and wraps it.
-    ///
-    /// # Errors
-    /// Any error of ioctl(2).
     pub fn new(io: T) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&io, true)?;
         Self::new_nonblocking(io)
@@ -244,9 +243,6 @@ impl<T: AsFd> Async<T> {
     }
 
     /// Registers the descriptor now instead of at the first wait.
-    ///
-    /// # Errors
-    /// Any error of epoll(7), such as `PermissionDenied` for a file that epoll does not support.
     pub fn watched(self) -> io::Result<Self> {
         self.register(Interest::Read)?;
         Ok(self)
@@ -257,7 +253,8 @@ impl<T: AsFd> Async<T> {
         &self.io
     }
 
-    /// Runs `op` until it returns something other than `WouldBlock`, and waits for input in between.
+    /// Runs `op` until it returns something other than `WouldBlock`, and waits for input in
+    /// between.
     ///
     /// # Errors
     /// Those of `op`, and of epoll(7).
@@ -311,27 +308,20 @@ impl<T: AsFd> Async<T> {
         }
     }
 
-    /// Waits until there may be something to read. Returns immediately until [`Async::read_with`] or [`Async::try_read`]
-    /// has met `WouldBlock`.
-    ///
-    /// # Errors
-    /// Any error of epoll(7).
+    /// Waits until there may be something to read. Returns immediately until [`Async::read_with`]
+    /// or [`Async::try_read`] has met `WouldBlock`.
     pub async fn readable(&self) -> io::Result<()> {
         self.ready(Interest::Read).await
     }
 
-    /// Waits until there may be room to write. Returns immediately until [`Async::write_with`] has met `WouldBlock`.
-    ///
-    /// # Errors
-    /// Any error of epoll(7).
+    /// Waits until there may be room to write. Returns immediately until [`Async::write_with`] has
+    /// met `WouldBlock`.
     pub async fn writable(&self) -> io::Result<()> {
         self.ready(Interest::Write).await
     }
 
-    /// Waits until the peer has closed both directions or has died, also while there is unread input.
-    ///
-    /// # Errors
-    /// Any error of epoll(7).
+    /// Waits until the peer has closed both directions or has died, also while there is unread
+    /// input.
     pub async fn hung_up(&self) -> io::Result<()> {
         let source = self.register(Interest::Read)?;
         source.read.until(&source.hung_up).await;
@@ -349,8 +339,8 @@ impl<T: AsFd> Async<T> {
         self.key.get().and_then(|key| REACTOR.with(|reactor| reactor.source(key)))
     }
 
-    /// Registers the descriptor for this direction unless it is registered. If it is ready already, epoll reports that as
-    /// an edge.
+    /// Registers the descriptor for this direction unless it is registered. If it is ready already,
+    /// epoll reports that as an edge.
     fn register(&self, interest: Interest) -> io::Result<Rc<Source>> {
         let for_both = interest == Interest::Write;
         let mut flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;

@@ -1,6 +1,6 @@
-//! Applies systemd credentials where systemd does not run: root's ssh keys and the host name, if
-//! the image has none. Like systemd, it changes nothing that exists. No credential sets the guest's
-//! policy, which the host must not choose.
+//! Applies systemd credentials in a guest without systemd: root's ssh keys and the host name. Like
+//! systemd, it changes nothing that exists. No credential sets the guest's policy, which the host
+//! must not choose.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,6 @@ use crate::config::credentials;
 use crate::runtime::log;
 use crate::runtime::small_files::{text_of, write_lasting};
 
-/// Path of root's keys; missing parents are created.
 const PLACE: &str = "root/.ssh/authorized_keys";
 /// The kernel's host name file, and its content while no name was set.
 const KERNEL: &str = "proc/sys/kernel/hostname";
@@ -39,7 +38,6 @@ pub(crate) fn apply(root: &Path, features: Features) {
     }
 }
 
-/// Applies a value; returns false if the guest has its own.
 type Apply = fn(&Path, &[u8]) -> io::Result<bool>;
 
 fn name(root: &Path, value: &[u8]) -> io::Result<bool> {
@@ -72,7 +70,6 @@ mod tests {
     const STRINGS: &str = "io.systemd.credential:system.hostname=web1\0\
         io.systemd.credential:ssh.authorized_keys.root=ssh-ed25519 A";
 
-    /// A guest whose firmware has these strings.
     fn guest(name: &str, strings: &str) -> Scratch {
         let root = scratch(name);
         let table = [&[11, 5, 0, 0, 2], strings.as_bytes(), &[0, 0]].concat();
@@ -94,7 +91,7 @@ mod tests {
         apply(&root, Features::ALL);
         assert_eq!(text_of(&root, KERNEL), "web1");
         assert_eq!(text_of(&root, PLACE), "ssh-ed25519 A\n");
-        // An administrator changes both; the agent starts anew.
+        // An administrator changes both; the agent restarts.
         fs::write(root.join(PLACE), "own\n").unwrap();
         fs::write(root.join(KERNEL), "db2\n").unwrap();
         apply(&root, Features::ALL);

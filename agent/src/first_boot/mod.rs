@@ -35,10 +35,8 @@ const PLACES: [&str; 4] = ["sbin", "usr/sbin", "bin", "usr/bin"];
 /// Magic numbers (statfs(2)) of tmpfs and ramfs, which lose their files at a reboot.
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Whether the agent continues after the first-boot steps.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Continue.
     Run,
     /// The system reboots: exit without an announcement.
     Leave,
@@ -60,7 +58,7 @@ pub(crate) fn run(
         return Next::Leave;
     }
     if !files.nics.is_empty() && !features.allows(Capability::Network) {
-        log::info(format_args!("policy: NICs are not named"));
+        log::info(format_args!("the policy denies renaming NICs"));
         return Next::Run;
     }
     nics::apply(root, &files.nics);
@@ -121,17 +119,13 @@ fn restart(root: &Path, signals: &impl AsFd) -> Next {
     }
     match told_to_end(signals) {
         Ok(false) => {
-            log::warn(format_args!("no reboot within 300 s; going on"));
+            log::warn(format_args!("no reboot within 300 s; continuing"));
             Next::Run
         }
         Ok(true) | Err(_) => Next::Leave,
     }
 }
 
-/// Runs the `reboot` command and waits for it.
-///
-/// # Errors
-/// It cannot be started, or its exit code is not 0.
 fn command(root: &Path) -> io::Result<()> {
     let root = root.to_str().ok_or(ErrorKind::InvalidInput)?;
     let path = PLACES.map(|place| [root, "/", place].concat()).join(":");
@@ -140,7 +134,6 @@ fn command(root: &Path) -> io::Result<()> {
         program: Program { name: c"reboot", path: &path },
         arguments: &[c"reboot"],
         environment: &[c"PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
-        // It reads no input, and its output belongs in the log.
         stdio: [stderr.as_fd(), stderr.as_fd(), stderr.as_fd()],
         directory: None,
         ids: None,
@@ -155,7 +148,7 @@ fn command(root: &Path) -> io::Result<()> {
     }
 }
 
-/// Waits up to [`REBOOT`] for a signal that asks the agent to end; false if none came.
+/// Waits up to [`REBOOT`] for a signal that ends the agent; returns false if none came.
 fn told_to_end(signals: &impl AsFd) -> io::Result<bool> {
     let end = Instant::now() + REBOOT;
     loop {
@@ -176,7 +169,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A root with cloud-init and a `reboot` that runs `command`. Not below `/tmp`, which may be a tmpfs.
+    /// A root with cloud-init and a `reboot` that runs `command`. Not below `/tmp`, which may be a
+    /// tmpfs.
     fn root(name: &str, command: &str) -> std::path::PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp");
         let root = root.join(format!("{name}-{}", std::process::id()));

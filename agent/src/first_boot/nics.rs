@@ -1,6 +1,6 @@
 //! Sets names and MTUs of NICs from the host's `nics/*.json` (P§1.9). The core's `nic` decides the
-//! steps; each is one netlink request. A failure is logged and start-up continues. For a
-//! hot-plugged NIC the files are read again, or the host's devices if it has written no file.
+//! steps; each is one netlink request. For a hot-plugged NIC, reads the files again, or the host's
+//! devices if it has written no file.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,7 +18,6 @@ use crate::runtime::small_files::{MAX_DOCUMENT, read_to_end};
 use crate::system::modules;
 use crate::system::netlink::Netlink;
 
-/// Name, for the log, and contents.
 type NamedFile = (String, Vec<u8>);
 
 /// Names the NICs with this index or a higher one. LXD writes a file for each before it hot-plugs
@@ -36,8 +35,8 @@ pub(crate) fn plugged(options: &Options, first: u32) -> ExitCode {
             }
             bring(&options.root, &wanted, first);
         }
-        // The disk or share may have been removed.
-        Err(why) => log::debug(format_args!("NICs are not named: {why}")),
+        // The disk or share may be gone.
+        Err(why) => log::debug(format_args!("cannot rename NICs: {why}")),
     }
     ExitCode::SUCCESS
 }
@@ -47,7 +46,6 @@ pub(super) fn apply(root: &Path, files: &[NamedFile]) {
     bring(root, &wanted(files), 0);
 }
 
-/// Applies the files to links with this index or a higher one.
 fn bring(root: &Path, wanted: &[Wanted], first: u32) {
     if wanted.is_empty() {
         return;
@@ -76,7 +74,7 @@ fn wanted(files: &[NamedFile]) -> Vec<Wanted> {
     wanted
 }
 
-/// Returns the links whose index is at least `first`, and others whose names they need.
+/// Configures the links whose index is at least `first`, and others whose names they need.
 fn configure(wanted: &[Wanted], first: u32) -> Result<(), Errno> {
     let mut netlink = Netlink::open()?;
     let mut search = Search::new(wanted);
@@ -85,7 +83,7 @@ fn configure(wanted: &[Wanted], first: u32) -> Result<(), Errno> {
             search.see(link);
         }
     })?;
-    // Later, other NICs may have been unplugged.
+    // For a hot-plugged NIC, others may have been unplugged.
     for Wanted { mac: [a, b, c, d, e, f], .. } in search.missing().filter(|_| first == 0) {
         log::warn(format_args!("no NIC has {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"));
     }
@@ -95,7 +93,7 @@ fn configure(wanted: &[Wanted], first: u32) -> Result<(), Errno> {
         }
         if let Err((index, act, error)) = walk(&mut netlink, &nic::steps(&group)) {
             let name = group.iter().find(|nic| nic.index == index).map_or("?", |nic| &nic.name);
-            log::warn(format_args!("NIC {name}: cannot {}: {error}; left as it was", Words(&act)));
+            log::warn(format_args!("NIC {name}: cannot {}: {error}; unchanged", Words(&act)));
         } else {
             group.iter().for_each(log_change);
         }
@@ -131,7 +129,6 @@ fn walk(netlink: &mut Netlink, steps: &[Step]) -> Result<(), (u32, Act, Errno)> 
     Ok(())
 }
 
-/// A step in words, for the log.
 struct Words<'a>(&'a Act);
 
 impl std::fmt::Display for Words<'_> {
@@ -159,7 +156,7 @@ mod tests {
         String::from_utf8(out.stdout).unwrap()
     }
 
-    /// Name, MTU, and whether it is up, of the link with this MAC address.
+    /// Returns name, MTU, and whether the link with this MAC address is up.
     fn link(mac: &str) -> (String, u32, bool) {
         let links = ip("-o link");
         let line = links.lines().find(|line| line.contains(mac)).unwrap();
@@ -206,7 +203,7 @@ mod tests {
         assert_eq!(link(C), ("eth2".into(), 1500, true));
         assert!(ip("addr show eth0").contains("192.0.2.1/24"));
 
-        // Three names in a circle.
+        // Three names rotate.
         apply_all(&[file(A, "enp6s0", 0), file(B, "eth2", 0), file(C, "eth0", 1280)]);
         assert_eq!(link(A), ("enp6s0".into(), 1400, true));
         assert_eq!(link(B), ("eth2".into(), 1300, true));
@@ -219,7 +216,7 @@ mod tests {
         assert_eq!(link(B), ("eth2".into(), 1300, false));
         assert_eq!(link(C), ("lan".into(), 1280, true));
 
-        // A name that another link has and keeps.
+        // Another link's name.
         apply_all(&[file(C, "lo", 1500)]);
         assert_eq!(link(C), ("lan".into(), 1280, true));
     }

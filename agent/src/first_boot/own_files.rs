@@ -14,11 +14,11 @@ use rustix::io::Errno;
 use crate::config::policy;
 use crate::guest_path::{Place, find};
 
-/// Finds a template's target, and creates missing directories. Checks each directory on the way,
-/// because a directory instead of a policy file would make that unreadable.
+/// Finds a template's target and creates missing directories. Checks each directory on the way: one
+/// in place of a policy file would make that unreadable.
 ///
 /// # Errors
-/// A file of the policy is there; any error of [`find`] and mkdir(2).
+/// It is a policy file; any error of [`find`] and mkdir(2).
 pub(super) fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
     let path = target.below_root();
     for (end, _) in path.match_indices('/') {
@@ -36,7 +36,7 @@ pub(super) fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
 }
 
 /// # Errors
-/// A file of the policy is, or would be, in this place.
+/// The policy has, or would have, a file here.
 fn check_place(root: &Path, place: &Place) -> io::Result<()> {
     for own in policy::FILES {
         let own = Target::parse(own).and_then(|own| find(root, own, false).ok());
@@ -56,7 +56,7 @@ fn is_same(one: &impl AsFd, other: &impl AsFd) -> bool {
 }
 
 /// # Errors
-/// An open file is one of the policy's, by another name.
+/// The open file is one of the policy's, under another name.
 pub(super) fn check(root: &Path, about: &Metadata) -> io::Result<()> {
     let is_own = |own: &&str| {
         let own = root.join(own).metadata();

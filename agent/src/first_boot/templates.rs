@@ -1,13 +1,12 @@
-//! Applies the host's templates (P§1.7): copies each from the mounted share to its target. A
-//! failure is logged and the next template is applied. The Go agents exit at the first failure,
-//! after each restart again, and leave the guest without an agent.
+//! Applies the host's templates (P§1.7): copies each from the mounted share to its target. Logs a
+//! failure and continues; the Go agents exit at the first one, after each restart again.
 //!
-//! The guest's policy may deny all templates or cloud-init's seed. None may change the policy's
-//! files ([`own_files`]).
+//! The guest's policy may deny all templates or cloud-init's seed. No template may change the
+//! policy's files ([`own_files`]).
 //!
-//! An existing target is truncated in place, as by the Go agents: it may be a bind mount, a hard
-//! link, a symbolic link of root's, or have its own owner, mode and labels. A new target is written
-//! to a temporary file and renamed, because `create_only` would keep half a file after a crash.
+//! An existing target is truncated in place, as by the Go agents: it may be a bind mount or a link,
+//! or have its own owner, mode and labels. A new target is written to a temporary file and renamed,
+//! because `create_only` would keep a partial file after a crash.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -55,24 +54,21 @@ impl fmt::Display for BadMetadata {
     }
 }
 
-/// Result of [`apply`].
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     /// Targets that now have their template's text, as paths relative to the root.
     pub(crate) written: Vec<String>,
-    /// Those of them that were created or changed.
+    /// Those that were created or changed.
     pub(crate) changed: Vec<String>,
     /// Errors, one per failed template, as logged.
     pub(crate) troubles: Vec<String>,
 }
 
 impl Applied {
-    /// Whether this target has its template's text.
     pub(crate) fn wrote(&self, path: &str) -> bool {
         self.written.iter().any(|written| written == path)
     }
 
-    /// Whether this target had another text before.
     pub(crate) fn changed(&self, path: &str) -> bool {
         self.changed.iter().any(|changed| changed == path)
     }
@@ -83,10 +79,7 @@ impl Applied {
     }
 }
 
-/// Number of templates to apply from a share, for `--check`.
-///
-/// # Errors
-/// [`BadMetadata`].
+/// Returns the number of templates in a share, for `--check`.
 pub(crate) fn count(share: &Path) -> Result<usize, BadMetadata> {
     let mut count = 0;
     each(share, &mut |template| {
@@ -100,7 +93,7 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
     let mut applied = Applied::default();
     if !features.allows(Capability::Templates) {
         if is_there(share, "files/metadata.yaml") {
-            log::info(format_args!("policy: templates are not applied"));
+            log::info(format_args!("the policy denies templates"));
         }
         return applied;
     }
@@ -109,7 +102,7 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
     let umask = rustix::process::umask(Mode::from_raw_mode(0o022));
     let listed = each(share, &mut |template| match template {
         Ok(template) if !seeds && is_seed(&template) => {
-            log::info(format_args!("policy: cloud-init's seed is not written"));
+            log::info(format_args!("the policy denies cloud-init's seed"));
         }
         Ok(template) => apply_one(share, root, flavour, &template, &mut applied),
         Err(why) => applied.report_error(&why),
@@ -121,7 +114,7 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
     applied
 }
 
-/// Passes each entry of `files/metadata.yaml` to `give`; none if there is no such file.
+/// Passes each entry of `files/metadata.yaml`, if it exists, to `give`.
 ///
 /// # Errors
 /// The file cannot be read or parsed.
@@ -168,7 +161,7 @@ fn apply_one(
 ) {
     let source = match open_plain(&source(share, template)) {
         Ok(source) => source,
-        // The host has not rendered it for this boot.
+        // The host has not rendered it this time.
         Err(error) if error.kind() == ErrorKind::NotFound => return,
         Err(error) => {
             applied.report_error(&format_args!("template {}: {error}", template.name));
@@ -178,7 +171,7 @@ fn apply_one(
     let Some(target) = Target::absolute(&template.target) else { return };
     let below_root = one_spelling(target);
     match write(source, root, target, flavour, template) {
-        Ok(Done::Kept) => log::debug(format_args!("template {} is there", template.target)),
+        Ok(Done::Kept) => log::debug(format_args!("template {} exists", template.target)),
         Ok(done) => {
             audit::note(format_args!("template {}", Quoted(&template.target)));
             if done == Done::Changed {
@@ -190,7 +183,7 @@ fn apply_one(
     }
 }
 
-/// Opens a regular file for reading, and refuses all others: opening or reading a FIFO could block.
+/// Opens a regular file for reading. Refuses others, because a FIFO could block.
 fn open_plain(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -202,7 +195,6 @@ fn open_plain(path: &Path) -> io::Result<File> {
 enum Done {
     /// The target exists, and the template is `create_only`.
     Kept,
-    /// The target had the template's text already.
     Same,
     Changed,
 }
@@ -227,7 +219,7 @@ fn write(
         opened => File::from(opened?),
     };
     if file.metadata()?.nlink() > 1 && !is_private(&fstat(&place.directory)?) {
-        return Err(io::Error::other("a hard link that others than root can make"));
+        return Err(io::Error::other("a hard link that users other than root can make"));
     }
     own_files::check(root, &file.metadata()?)?;
     let same = same(&mut source, &mut file)?;
@@ -240,7 +232,6 @@ fn write(
     Ok(if same { Done::Same } else { Done::Changed })
 }
 
-/// Writes a target that does not exist.
 fn create(
     mut source: File,
     place: &Place,
@@ -280,7 +271,7 @@ fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
     }
 }
 
-/// Whether both files have the same contents, from their current positions on.
+/// Compares the rest of both files.
 fn same(one: &mut File, other: &mut File) -> io::Result<bool> {
     if one.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);

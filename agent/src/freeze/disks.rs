@@ -1,4 +1,4 @@
-//! The mount points of the file systems that can be frozen.
+//! Mount points of the file systems that can be frozen.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -9,7 +9,6 @@ use mote_core::report::proc::mounts::unescape;
 
 use crate::runtime::small_files::read_bounded;
 
-/// Longest list of mounts, bytes.
 const MOUNTS: u64 = 1 << 24;
 
 /// Mount points in the order of freezing, the reverse of mounting.
@@ -22,10 +21,6 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Reads the list of mounts.
-    ///
-    /// # Errors
-    /// Any error of reading it.
     #[inline(never)] // its size
     pub(super) fn read(root: &Path) -> io::Result<Self> {
         let mounts = read_bounded(&root.join("proc/self/mountinfo"), MOUNTS)?;
@@ -42,14 +37,12 @@ impl Points {
     }
 }
 
-/// Adds a mount point to a list.
 #[inline(never)] // its size
 pub(super) fn add(list: &mut String, point: &CStr) {
     list.push(' ');
     list.push_str(&point.to_string_lossy());
 }
 
-/// Returns `NAME: why` as a text.
 #[inline(never)] // its size
 pub(super) fn about(what: &CStr, why: &str) -> String {
     let mut text = what.to_string_lossy().into_owned();

@@ -1,5 +1,5 @@
-//! The process that freezes, waits and thaws, in a session and control group of its own. It needs no disk to go on, and
-//! nobody: not its caller, nor the agent, nor the host.
+//! The process that freezes, waits and thaws, in its own session and control group. It depends
+//! neither on a disk nor on its caller, the agent or the host.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,23 +19,23 @@ use super::hold::{Disks, hold};
 use super::hooks;
 use super::state::{End, State};
 
-/// The signal that ends its wait: SIGTERM.
+/// SIGTERM, which ends the wait.
 pub(super) const THAW: i32 = 15;
-/// Signals that end its wait: all with which others end programs, as at a shutdown.
+/// Signals that end the wait: all that commonly end programs, such as at a shutdown.
 const SIGNALS: [i32; 4] = [1, 2, 3, THAW];
-/// What is said of a file system that cannot be opened, written out or frozen in time.
+/// Message for a file system that could not be opened, synced or frozen in time.
 const LATE: &str = "out of time, or it hangs";
-/// Longest answer, bytes: each mount point is in it.
+/// Longest answer, bytes. It contains every mount point.
 const ANSWER: u64 = 1 << 20;
-/// Beginning of the answer once all is frozen.
+/// First byte of the answer once all is frozen.
 const DONE: u8 = b'+';
-/// Where a process goes that no service is to take with it: by cgroup v2, by v1.
+/// Files that move a process out of its service's control group, with cgroup v2 and v1.
 const NO_GROUP: [&str; 2] = ["sys/fs/cgroup/cgroup.procs", "sys/fs/cgroup/systemd/cgroup.procs"];
 
-/// Starts it; returns what it says once all is frozen.
+/// Starts the guard; returns its answer once all is frozen.
 ///
 /// # Errors
-/// Why nothing is.
+/// Nothing is frozen: the reason.
 pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
     if State::look(root).guard.is_some() {
         return Err(State::taken());
@@ -43,7 +43,7 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
     let points = Points::read(root)?;
     let (answer, tell) = fd::pipe()?;
     if sys::freeze::fork()? {
-        // Else the caller's end is not seen.
+        // Or the guard would not notice when the caller exits.
         drop(answer);
         let mut guard = Guard { tell: Some(tell), length, hung: None };
         if let Err(why) = guard.run(root, &points) {
@@ -53,7 +53,8 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
         sys::exit(0);
     }
     drop(tell);
-    // What hangs meanwhile holds nothing: neither the lock nor a hook.
+    // A file system that hangs now blocks nothing else: the guard has no lock yet and has run no
+    // hook.
     let until = sys::since_boot() + length;
     for point in &points.all {
         if !sys::readable(answer.as_fd(), until) {
@@ -68,32 +69,32 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
 }
 
 struct Guard {
-    /// Where the answer goes.
+    /// Pipe for the answer.
     tell: Option<OwnedFd>,
     length: Duration,
-    /// A file system that may be frozen later: its freezing hangs.
+    /// A file system whose freeze call hangs and may still succeed later.
     hung: Option<OwnedFd>,
 }
 
 impl Guard {
-    /// Answers the caller; false if that is gone.
+    /// Answers the caller; returns false if it has exited.
     fn answer(&mut self, text: &str) -> bool {
         self.tell.take().is_none_or(|tell| File::from(tell).write_all(text.as_bytes()).is_ok())
     }
 
-    /// All of it.
+    /// Freezes, waits and thaws.
     fn run(&mut self, root: &Path, points: &Points) -> io::Result<()> {
         NO_GROUP.iter().for_each(|path| drop(fs::write(root.join(path), "0")));
         sys::lower_oom_score();
         let until = sys::since_boot() + self.length;
         let mut disks = Vec::new();
         for point in &points.all {
-            // It is found even if something is mounted over it, and cannot be unmounted while it is frozen.
+            // An open directory is found even below another mount, and prevents unmounting.
             let disk = sys::freeze::open(point).ok();
-            // What is written now need not be written while all others wait.
+            // Sync before freezing, so that the file systems are frozen for a shorter time.
             let _written = disk.as_ref().map(syncfs);
             disks.push(disk);
-            // Who is gone makes no snapshot.
+            // A caller that has exited takes no snapshot.
             self.tell.as_ref().map_or(Ok(0), |tell| fd::write(tell, b"."))?;
         }
         let signals = sys::signals_of(&SIGNALS)?;
@@ -113,7 +114,7 @@ impl Guard {
         };
         let (mut end, failure) = hold(&mut real, disks.len(), length);
         if end == End::Late {
-            log("file systems thawed, as the time was over");
+            log("file systems thawed: the time limit expired");
         }
         let is_well = hooks::thaw(&hooks, &mut failed, note);
         if end == End::Asked && !is_well {
@@ -133,7 +134,8 @@ impl Guard {
         Err(io::Error::other(why))
     }
 
-    /// Waits for what hangs, without the lock: its file system is frozen if the call that hangs ends after all.
+    /// Waits, without the lock, for a freeze call that hangs, and thaws the file system if the call
+    /// succeeds after all.
     fn linger(&self) {
         while let Some(disk) = &self.hung {
             let is_over = wait(WaitOptions::empty()).is_err();
@@ -145,12 +147,10 @@ impl Guard {
     }
 }
 
-/// An error's number in words.
 fn words(error: i32) -> String {
     io::Error::from_raw_os_error(error).to_string()
 }
 
-/// Notes and logs what was not thawed.
 #[inline(never)] // its size
 pub(super) fn note(failed: &mut String, text: &str) {
     log(text);
@@ -166,14 +166,14 @@ fn log(text: &str) {
     }
 }
 
-/// The file systems as they are.
+/// The real file systems.
 struct Real<'g> {
     guard: &'g mut Guard,
     disks: &'g [Option<OwnedFd>],
     points: &'g Points,
     state: &'g State,
     signals: OwnedFd,
-    /// What could not be thawed, in words.
+    /// What could not be thawed, for the log.
     failed: &'g mut String,
 }
 
@@ -189,7 +189,7 @@ impl Disks for Real<'_> {
     fn freeze(&mut self, disk: usize, until: Duration) -> i32 {
         match self.disks.get(disk) {
             Some(Some(disk)) => sys::freeze::freeze(disk.as_fd(), until),
-            // It cannot be opened.
+            // It could not be opened.
             _ => libc::EOPNOTSUPP,
         }
     }
@@ -202,7 +202,7 @@ impl Disks for Real<'_> {
         }
         others.push_str(&self.points.covered);
         if !others.is_empty() {
-            text.push_str("\nleft out:");
+            text.push_str("\nskipped:");
             text.push_str(&others);
         }
         self.guard.answer(&text)

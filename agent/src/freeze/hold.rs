@@ -1,4 +1,4 @@
-//! The sequence of freezing, waiting and thawing, which copes with any call that fails or hangs.
+//! Freezes, waits and thaws. Handles any call that fails or hangs.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ pub(super) const THAW: Duration = Duration::from_secs(10);
 
 /// The file systems, numbered in the order of freezing, and the caller.
 pub(super) trait Disks {
-    /// Time since boot.
     fn now(&self) -> Duration;
     /// Records the deadline.
     fn note(&mut self, until: Duration);
@@ -51,7 +50,7 @@ pub(super) fn hold(
         let is_asked = !disks.tell(&errors) || disks.wait(until);
         end = if is_asked { End::Asked } else { End::Late };
     }
-    // In reverse order: a file system in a file of another one writes to that.
+    // In reverse order: a file system in a file writes to the one below.
     for (at, _) in errors.iter().enumerate().rev().filter(|(_, error)| **error == 0) {
         let error = disks.thaw(at, disks.now() + THAW);
         if error == libc::EINVAL {
@@ -79,7 +78,7 @@ mod tests {
         IsGone,
     }
 
-    /// Disks that answer so.
+    /// Disks with given results.
     #[derive(Default)]
     struct Fake {
         freeze: Vec<i32>,
@@ -117,7 +116,7 @@ mod tests {
         }
     }
 
-    /// Holds these; returns how it ended and what was done.
+    /// Runs [`hold`]; returns its result and the calls.
     fn held(mut fake: Fake) -> (End, Option<(usize, i32)>, String) {
         let count = fake.freeze.len();
         let (end, failure) = hold(&mut fake, count, LENGTH);

@@ -34,7 +34,6 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     let (mut all, mut seen) = (Vec::<PathBuf>::new(), Vec::new());
     for (directory, one) in &PLACES {
         let (directory, one) = (root.join(directory), root.join(one));
-        // A directory may be a link to another one.
         let mut is_new = |path: &Path| {
             let Ok(found) = stat(path) else { return false };
             let found = (found.st_dev, found.st_ino);
@@ -65,7 +64,6 @@ fn is_program(path: &Path) -> bool {
     is_roots(path, FileType::RegularFile)
 }
 
-/// The hook that failed, and why.
 struct Failed(String);
 
 /// Appends a failure to a text and logs it.
@@ -87,8 +85,8 @@ pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Resu
     Ok(())
 }
 
-/// Runs all hooks with `thaw` in reverse order, whatever fails. Notes failures, and returns false
-/// if there were any.
+/// Runs all hooks with `thaw` in reverse order, even after failures. Returns false if there were
+/// any.
 #[inline(never)] // its size
 pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
     let mut is_well = true;
@@ -138,7 +136,7 @@ mod tests {
         fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// Three hooks that note how they are called; the second one ends with this code.
+    /// Creates three hooks that record their calls; the second one exits with this code.
     fn hooks(name: &str, code: u8) -> Scratch {
         let root = scratch(name);
         let noted = root.join("noted");
@@ -160,7 +158,7 @@ mod tests {
         *failed += &format!("; {text}");
     }
 
-    /// Tells all, as if there were so much time left.
+    /// Runs all hooks with `freeze`, with this much time left.
     fn told(root: &Path, left: Duration) -> io::Result<()> {
         freeze(&list(root), sys::since_boot() + left, note)
     }

@@ -1,5 +1,5 @@
 //! The commands `freeze`, `thaw` and `trim`: freeze file systems for a snapshot by the host, for a
-//! limited time. They need no agent. A guard process thaws, whichever other process is killed.
+//! limited time. They need no agent. A guard process thaws even if any other process is killed.
 
 mod disks;
 mod guard;
@@ -22,15 +22,14 @@ use crate::sys;
 use self::disks::{Points, add};
 use self::state::{End, Known, State};
 
-/// Exit code of a thaw whose hooks failed: the snapshot is consistent.
+/// Exit code of a thaw after which a hook failed. The snapshot is consistent.
 const HOOKS: u8 = 5;
 
-/// Runs the command.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
     let mut code = 1;
     let done = match what {
-        // Other users cannot see the state and would read that nothing is frozen.
+        // Other users cannot read the state and would see "not frozen".
         _ if !geteuid().is_root() => Err(io::ErrorKind::PermissionDenied.into()),
         Freeze::For(length) => guard::start(root, length),
         Freeze::Status => Ok(status(root)),
@@ -55,14 +54,14 @@ pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
 fn status(root: &Path) -> String {
     let state = State::look(root);
     match state.until.checked_sub(sys::since_boot()) {
-        Some(left) => format!("frozen for {} s more", left.as_secs()),
+        Some(left) => format!("frozen for another {} s", left.as_secs()),
         None if state.guard.is_some() => "being frozen or thawed".to_owned(),
         None => "not frozen".to_owned(),
     }
 }
 
 /// Ends the guard's wait. Without a guard, thaws every frozen file system and runs the hooks that a
-/// killed guard owes.
+/// killed guard did not run.
 #[inline(never)] // its size
 fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
     let Known { guard, mut end, mut failed, .. } = State::look(root);
@@ -80,16 +79,16 @@ fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
             }
         }
     }
-    // All of them, in reverse order: thawing a file system in a file of another one writes to that.
+    // In reverse order: a file system in a file writes to the one below.
     let thawed =
         |path: &&CString| sys::freeze::thaw_path(path, sys::since_boot() + hold::THAW) == 0;
     let unguarded = Points::read(root)?.all.iter().rev().filter(thawed).count();
     if end == End::Open {
         hooks::thaw(&hooks::list(root), &mut failed, guard::note);
     }
-    // Otherwise log writers wait for the deadline of a killed guard.
+    // Or writers of logs would wait until a killed guard's deadline.
     frozen::forget(root);
-    let words = if unguarded > 0 { "thawed what was frozen without a guard" } else { end.words() };
+    let words = if unguarded > 0 { "thawed file systems that had no guard" } else { end.words() };
     Err(io::Error::other(words.to_owned() + &failed))
 }
 

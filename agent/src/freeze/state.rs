@@ -1,5 +1,5 @@
-//! The state of a freeze: a file in `/run/mote` with the guard's process and deadline, which the
-//! guard locks. It is never removed, so that waiters wait for the right lock. It is written only
+//! The state of a freeze: a file in `/run/mote` with the guard's process id and deadline, which the
+//! guard locks. It is never removed, so that waiters wait for the right lock, and is written only
 //! while nothing is frozen.
 
 use std::fs::File;
@@ -26,15 +26,15 @@ const LONGEST: u64 = 1 << 20;
 pub(super) enum End {
     /// There was no freeze.
     None,
-    /// It has not ended: its guard runs, or was killed.
+    /// It has not ended: its guard runs or was killed.
     Open,
     /// All file systems stayed frozen until a thaw was requested.
     Asked,
-    /// The same, but a hook failed afterwards.
+    /// The same, but a hook failed.
     Hooks,
     /// The time limit passed without a request.
     Late,
-    /// Another program had thawed a file system before.
+    /// Another program had already thawed a file system.
     Before,
     /// A file system cannot be thawed.
     Stuck,
@@ -73,8 +73,8 @@ impl State {
     /// Takes the lock.
     ///
     /// # Errors
-    /// Another guard has the lock; any error of open(2), flock(2) and pwrite(2), because a freeze
-    /// must be on record.
+    /// Another guard has the lock; any error of open(2), flock(2) and pwrite(2): a freeze must be
+    /// on record.
     pub(super) fn take(root: &Path) -> io::Result<Self> {
         make_directory(&root.join(run_dir::DIRECTORY))?;
         let mut options = File::options();
@@ -87,9 +87,8 @@ impl State {
         Ok(state)
     }
 
-    /// The error if another guard has the lock.
     pub(super) fn taken() -> io::Error {
-        io::Error::other("something is frozen already")
+        io::Error::other("already frozen")
     }
 
     /// Records that nothing is frozen, how the freeze ended, and what failed.
@@ -101,18 +100,14 @@ impl State {
     }
 
     /// Records the deadline, or how the freeze ended. A reader sees the old or the new record.
-    ///
-    /// # Errors
-    /// Any error of pwrite(2).
     #[inline(never)] // its size
     pub(super) fn say(&self, until: Duration, end: End) -> io::Result<()> {
         let process = u128::from(getpid().as_raw_nonzero().get().unsigned_abs());
-        // 8 bytes, 4, 1.
+        // Fields of 8, 4 and 1 bytes.
         let all = until.as_millis() | process << 64 | u128::from(end as u8) << 96;
         self.0.write_all_at(all.to_le_bytes().get(..SIZE).unwrap_or_default(), 0)
     }
 
-    /// Reads the state.
     #[inline(never)] // its size
     pub(super) fn look(root: &Path) -> Known {
         let (guard, failed) = (None, String::new());
@@ -139,7 +134,6 @@ impl State {
         known
     }
 
-    /// Waits for the guard's end, then reads the state.
     pub(super) fn left_by(root: &Path) -> Known {
         if let Ok(file) = File::open(root.join(run_dir::FREEZE)) {
             let _ended = flock(&file, FlockOperation::LockShared);

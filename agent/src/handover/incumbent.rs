@@ -1,9 +1,8 @@
 //! Finds the running agent from another process, and takes over from the agent of an initramfs.
 //!
-//! In own namespaces a user can give files and processes any name: a tmpfs on `/run` may have a
-//! `/run/mote/lock`, too, and a program an agent's arguments. So the kernel's list of locks decides
-//! which processes are examined, and only root's processes of this system are examined further
-//! (`processes`).
+//! In its own namespaces a user can give files and processes any name, including `/run/mote/lock`
+//! and an agent's arguments. So only processes in the kernel's list of locks are examined, and of
+//! these only root's in this system's namespaces (`processes`).
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +14,7 @@ use crate::handover::view;
 use crate::runtime::{log, run_dir};
 use crate::transport::Transport;
 
-/// The message for an agent whose lock differs from the file of that name.
+/// The message if the agent's lock is no longer the file of that name.
 const HIDDEN: &str = " runs, but /run/mote was mounted over or removed after its start";
 /// An agent of this guest in another process.
 #[derive(Debug)]
@@ -34,8 +33,8 @@ impl fmt::Display for Incumbent {
     }
 }
 
-/// Returns the process that holds the lock. Only root can have opened it, so this is reported even
-/// if the agent must not examine other processes.
+/// Returns the process that holds the lock. Only root can open it, so this is reported even if the
+/// agent must not examine other processes.
 #[inline(never)] // its size
 pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
     if !built::INITRAMFS {
@@ -49,7 +48,7 @@ pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
     is_it.then_some(Incumbent { pid, process, why: "", serves })
 }
 
-/// Finds an agent whose lock of this name is now hidden by a mount.
+/// Finds an agent whose lock is hidden by a mount.
 #[inline(never)] // its size
 pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
     if !built::STATE {
@@ -63,7 +62,6 @@ pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
     let (mut rest, mut last) = (&*locks, 0);
     while let Some((pid, behind)) = taken(rest) {
         rest = behind;
-        // One process may have any number of locks.
         if std::mem::replace(&mut last, pid) != pid
             && Some(pid) != own
             && let Some(process) = proc.process(pid)
@@ -76,15 +74,14 @@ pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
 }
 
 impl Incumbent {
-    /// Takes over its listener and asks it to exit, after `prepare` if it serves the host until
-    /// then. Returns false if it is not of an initramfs.
+    /// Takes its listener and asks it to exit, after `prepare` if it serves the host until then.
+    /// Returns false if it is not an initramfs' agent.
     pub(crate) fn makes_room(&self, transport: &Transport, prepare: &mut dyn FnMut()) -> bool {
         if !built::INITRAMFS {
             return false;
         }
         let Some(handle) = Handle::of(self.pid) else { return false };
-        // The option is read after the pidfd was opened, and would be empty after the process's
-        // end. So the id was not reused.
+        // The pidfd was opened first, and an ended process has no arguments: the id was not reused.
         if !self.process.is_of_initramfs() {
             return false;
         }
@@ -92,7 +89,7 @@ impl Incumbent {
             prepare();
         }
         log::info(format_args!("taking over from the initramfs' agent, process {}", self.pid));
-        // Copies nothing else, because closing a copy of a file may wait for its file system.
+        // Copies no other descriptor: closing the copy of a file may block on its file system.
         self.process.has_open(&mut |number, link| {
             link.starts_with(b"socket:[") && transport.take_over(&handle, number)
         });
@@ -128,7 +125,7 @@ mod tests {
         symlink(to, path).unwrap();
     }
 
-    /// A guest whose process 77 has a lock that is hidden by now.
+    /// Creates a guest whose process 77 has a hidden lock.
     fn guest(name: &str) -> Scratch {
         let root = scratch(name);
         let (mnt, user) = (fs::read_link("/proc/self/ns/mnt"), fs::read_link("/proc/self/ns/user"));
@@ -153,7 +150,7 @@ mod tests {
         let deleted = format!("{} (deleted)", root.join(run_dir::LOCK).display());
         link(&root, "proc/77/fd/3", deleted);
         assert_eq!(found(&root).as_ref(), Some(&said));
-        // Another system's number of the flag O_LARGEFILE, and another descriptor.
+        // Another architecture's O_LARGEFILE, and another descriptor.
         fs::remove_file(root.join("proc/77/fd/3")).unwrap();
         link(&root, "proc/77/fd/12", root.join(run_dir::LOCK));
         put(&root, "proc/77/fdinfo/12", &format!("pos:\t0\nflags:\t02400001\nlock:\t{LOCK}"));
@@ -170,14 +167,14 @@ mod tests {
             ("proc/locks", LOCK.replace("77", "78")),
             ("proc/locks", LOCK.replace("77", "99999999999")),
             ("proc/77/status", status("1000\t1000\t1000\t1000")),
-            // A setuid program, and one that shows its user's rights.
+            // A setuid program, and one that shows its user's ids.
             ("proc/77/status", status("1000\t0\t0\t0")),
             ("proc/77/status", status("0\t1000\t0\t1000")),
             ("proc/77/status", String::new()),
             ("proc/77/fdinfo/3", OPEN.into()),
             ("proc/77/fdinfo/3", format!("{OPEN}lock:\t{}", LOCK.replace("77", "78"))),
             ("proc/77/fdinfo/3", format!("{OPEN}lock:\t{}", LOCK.replace("WRITE", "READ"))),
-            // Open over exec(2); the last is as of a 32-bit program that appends.
+            // Open over exec(2); the last is like a 32-bit program that appends.
             ("proc/77/fdinfo/3", format!("pos:\t0\nflags:\t0100001\nlock:\t{LOCK}")),
             ("proc/77/fdinfo/3", format!("pos:\t0\nflags:\t02001\nmnt_id:\t27\nlock:\t{LOCK}")),
         ];

@@ -1,8 +1,9 @@
-//! One agent at a time: a file lock that ends with its process. Files of an earlier boot are removed.
+//! One agent at a time: a file lock that its process releases when it ends. Removes files of an
+//! earlier boot.
 //!
-//! An initramfs may start the agent before the final `/run` is mounted; the mount then hides the lock
-//! file. The agent takes the lock again in the new `/run` ([`Lock::keep`]). Until then other processes
-//! find the agent by its open file in `/proc` (`incumbent`).
+//! An initramfs may start the agent before the final `/run` is mounted; the mount then hides the
+//! lock file. The agent renews the lock in the new `/run` ([`Lock::keep`]). Until then, other
+//! processes find the agent by its open file in `/proc` (`incumbent`).
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -15,7 +16,6 @@ use crate::runtime::clock::look_for;
 use crate::runtime::log;
 use crate::transport::Transport;
 
-/// Message for a second agent.
 const ANOTHER: &str = "another mote-agent is running";
 
 /// Time limit for an initramfs' agent to exit.
@@ -28,21 +28,21 @@ pub(crate) struct Lock(LockFile);
 /// Result of [`Lock::keep`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// The lock file is still the one found by its name.
+    /// The lock file is still the one of that name.
     Same,
-    /// The lock was taken again in a new directory, which lacks the other files.
+    /// The lock was renewed in a new directory, which lacks the other files.
     Anew,
-    /// The lock could not be taken again, with the reason.
+    /// The lock could not be renewed: the reason.
     Lost(LockError),
 }
 
 impl Lock {
-    /// Releases the lock, for an agent that takes over.
+    /// Releases the lock for another agent.
     pub(crate) fn release(&mut self) {
         self.0.release();
     }
 
-    /// Takes the lock again if its file is no longer the one found by its name. Never waits.
+    /// Renews the lock if its file is no longer the one of that name. Never waits.
     #[inline(never)] // its size
     pub(crate) fn keep(&mut self, root: &Path) -> Kept {
         if self.0.is_named() {
@@ -55,7 +55,7 @@ impl Lock {
                 Kept::Anew
             }
             Ok(None) => Kept::Lost(another(root)),
-            // Said at start.
+            // Logged at start.
             Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, _)) if !self.0.is_there() => {
                 Kept::Same
             }
@@ -64,12 +64,12 @@ impl Lock {
     }
 }
 
-/// Takes the lock; creates `/run/mote` if it is missing. On a read-only `/run` the agent continues
-/// without it. An initramfs' agent hands its listener of this transport over to one that
-/// `takes_over`, and serves the host until `prepare` has returned.
+/// Takes the lock; creates `/run/mote` if missing. If `/run` is read-only, the agent continues
+/// without a lock. An initramfs' agent hands its listener to one that `takes_over`, and serves the
+/// host until `prepare` has returned.
 ///
 /// # Errors
-/// Another agent runs, or directory or file cannot be created or locked.
+/// Another agent runs; the directory or file cannot be created or locked.
 pub(crate) fn acquire(
     root: &Path,
     takes_over: Option<&Transport>,
@@ -81,7 +81,7 @@ pub(crate) fn acquire(
         if !takes_over.is_some_and(|transport| other.makes_room(transport, prepare)) {
             return Err(LockError::Another(format!("{ANOTHER}: {other}")));
         }
-        // It closes its listeners before the lock.
+        // It closes its listeners before it releases the lock.
         let gone = || incumbent::hidden(root).is_none().then_some(());
         match lock {
             None => lock = look_for(REPLACED, || take(root).transpose()),
@@ -91,7 +91,7 @@ pub(crate) fn acquire(
     let lock = match lock.transpose() {
         Ok(lock) => lock.ok_or_else(|| another(root))?,
         Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, why)) => {
-            log::warn(format_args!("{why}; until then no second agent is noticed"));
+            log::warn(format_args!("{why}; until then mote cannot detect a second agent"));
             LockFile::none(root)
         }
         Err(why) => return Err(why),
@@ -100,7 +100,7 @@ pub(crate) fn acquire(
     Ok(Lock(lock))
 }
 
-/// A lock held elsewhere, with the process that has it.
+/// Returns the error for a lock held by another process.
 #[inline(never)] // its size
 fn another(root: &Path) -> LockError {
     LockError::Another(match lock_file::pid(root) {
@@ -115,7 +115,6 @@ mod tests {
     use crate::handover::running::{Running, running};
     use crate::runtime::run_dir;
 
-    /// Asserts what another process sees.
     fn another_process(sees: &dyn Fn() -> bool) {
         assert!(crate::sys::run_in_fork(Duration::from_secs(30), sees));
     }
@@ -130,7 +129,7 @@ mod tests {
         let random = root.join("proc/sys/kernel/random");
         std::fs::create_dir_all(&random).unwrap();
         let freeze = root.join(run_dir::FREEZE);
-        // Boot id, and whether what was written is still known when the next agent has started.
+        // Boot id, and whether the files survive the next agent's start.
         for (boot, known) in [("a\n", false), ("a\n", true), ("b\n", false), ("b\n", true)] {
             std::fs::write(random.join("boot_id"), boot).unwrap();
             drop(acquire(&root, None, &mut || ()).unwrap());
@@ -197,9 +196,9 @@ mod tests {
         std::fs::create_dir_all(&path).unwrap();
         let refused = || {
             let why = refusal(&root);
-            assert!(
-                why.is_some_and(|why| why.ends_with("others than root can change it; remove it"))
-            );
+            assert!(why.is_some_and(|why| {
+                why.ends_with("users other than root can change it; remove it")
+            }));
         };
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
         refused();

@@ -1,15 +1,14 @@
-//! Why the agent has no lock.
+//! Why the agent could not take its lock.
 
 use std::fmt;
 use std::io::ErrorKind;
 
-/// Why the lock is not this agent's.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LockError {
-    /// Another agent holds it: the message, with what is known of that agent.
+    /// Another agent holds it: the message.
     Another(String),
-    /// The directory or file cannot be created or locked, or is not trustworthy: the kind, the
-    /// message, and what to do.
+    /// The directory or file cannot be created or locked, or is not trustworthy: the kind, and the
+    /// message with advice.
     Refused(ErrorKind, String),
 }
 

@@ -1,6 +1,6 @@
-//! The lock file, with a record lock (fcntl(2)): the kernel reports its holder, and no child
-//! inherits it. A process loses it when it closes any descriptor of the file, so nothing else in
-//! the agent opens that.
+//! The lock file, with a record lock (fcntl(2)): the kernel reports its holder, and children do not
+//! inherit it. A process loses it by closing any descriptor of the file, so the rest of the agent
+//! never opens it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -32,34 +32,28 @@ pub(super) struct LockFile {
 type Id = (u64, u64);
 
 impl LockFile {
-    /// Returns no lock.
     pub(super) fn none(root: &Path) -> Self {
         Self { file: None, path: root.join(run_dir::LOCK), id: Id::default() }
     }
 
-    /// Whether there is one.
     pub(super) fn is_there(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Returns whether the name still leads to this file.
     pub(super) fn is_named(&self) -> bool {
         id(&self.path) == Some(self.id)
     }
 
-    /// Marks it as another file, for tests.
     #[cfg(test)]
     pub(super) fn lose(&mut self) {
         self.id = Id::default();
     }
 
-    /// Ends the lock.
     pub(super) fn release(&mut self) {
         self.file = None;
     }
 
-    /// Locks it again, because closing an older descriptor of the same file would have released the
-    /// lock.
+    /// Locks it again: closing an older descriptor of the same file may have released the lock.
     pub(super) fn lock_again(&self) {
         let _locked = self.file.as_ref().map(|file| fcntl_lock(file, EXCLUSIVE));
     }
@@ -79,7 +73,7 @@ pub(super) fn take(root: &Path) -> Result<Option<LockFile>, LockError> {
         make_directory(directory).map_err(|error| refused("make", directory, error))?;
         if !is_roots_alone(directory) {
             let text =
-                format!("{}: others than root can change it; remove it", directory.display());
+                format!("{}: users other than root can change it; remove it", directory.display());
             return Err(LockError::Refused(ErrorKind::PermissionDenied, text));
         }
     }
@@ -99,24 +93,21 @@ fn id(path: &Path) -> Option<Id> {
     stat(path).ok().map(|about| (about.st_dev, about.st_ino))
 }
 
-/// Another process's lock.
-///
-/// # Errors
-/// Any error of open(2), such as a missing file.
+/// Returns another process's lock.
 #[inline(never)] // its size
 pub(super) fn held(root: &Path) -> io::Result<Option<Flock>> {
     let file = File::open(root.join(run_dir::LOCK))?;
     Ok(fcntl_getlk(&file, &FlockType::WriteLock.into())?)
 }
 
-/// Returns the process that holds the lock, if it is in this pid namespace.
+/// Returns the holder of the lock, if it is in this pid namespace.
 pub(super) fn pid(root: &Path) -> Option<u64> {
     u64::try_from(held(root).ok()??.pid?.as_raw_nonzero().get()).ok()
 }
 
-/// Removes an agent's files from an earlier boot, because `/run` may be on a disk.
+/// Removes files from an earlier boot, because `/run` may be on a disk.
 fn forget(root: &Path) {
-    // Without a boot id their age is unknown, so they are kept.
+    // Without a boot id their age is unknown.
     let Ok(boot) = read_bounded(&root.join("proc/sys/kernel/random/boot_id"), 64) else { return };
     let path = root.join(run_dir::BOOT);
     if read_bounded(&path, 64).is_ok_and(|noted| noted == boot) {
@@ -131,8 +122,8 @@ fn forget(root: &Path) {
     }
 }
 
-/// Removes an earlier agent's files that are not trustworthy: its status file, because it has
-/// ended, and what a sandboxed agent may have written.
+/// Removes files of an earlier agent that must not be trusted: its status, because it has ended,
+/// and what a sandboxed agent may have written.
 pub(super) fn tidy(root: &Path) {
     let _none = std::fs::remove_file(root.join(run_dir::STATUS));
     let hanging = root.join(run_dir::HANGING);

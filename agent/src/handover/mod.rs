@@ -1,5 +1,5 @@
-//! Hands over from one agent to the next: the lock, the running agent, units of other agents,
-//! re-exec, the new root, and the last agent's files.
+//! Hands over from one agent to the next: lock, running agent, other agents' units, re-exec, new
+//! root.
 
 pub(crate) mod incumbent;
 pub(crate) mod lock;

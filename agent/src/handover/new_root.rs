@@ -14,13 +14,12 @@ use crate::runtime::log;
 pub(crate) struct OldRoot(Option<(u64, u64)>);
 
 impl OldRoot {
-    /// Returns the current root.
     pub(crate) fn now() -> Self {
         let root = if built::INITRAMFS { root_of_init() } else { None };
         Self(root.and_then(|root| id(&root)))
     }
 
-    /// Follows process 1 if it has left this root. Never waits.
+    /// Follows process 1 if it has left this root; returns whether it has. Never waits.
     pub(crate) fn left(self) -> bool {
         let Some(new) = root_of_init() else { return false };
         let id = id(&new);
@@ -28,7 +27,7 @@ impl OldRoot {
             return false;
         }
         match fchdir(&new).and_then(|()| chroot(".")) {
-            Ok(()) => log::info(format_args!("the initramfs is left: going on in the new root")),
+            Ok(()) => log::info(format_args!("left the initramfs; continuing in the new root")),
             Err(error) => log::error(format_args!("cannot enter the new root: {error}")),
         }
         true
@@ -39,7 +38,6 @@ fn id(root: &OwnedFd) -> Option<(u64, u64)> {
     fstat(root).ok().map(|about| (about.st_dev, about.st_ino))
 }
 
-/// The root of process 1.
 fn root_of_init() -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = |proc: &OwnedFd| openat(proc, "1/root", flags, Mode::empty()).ok();
@@ -48,8 +46,8 @@ fn root_of_init() -> Option<OwnedFd> {
     {
         return Some(root);
     }
-    // It was moved to the new root or unmounted; then it is mounted nowhere. It is not held open,
-    // because an initramfs may unmount its own.
+    // `/proc` was moved to the new root or unmounted. It is not held open, because an initramfs may
+    // unmount it.
     let proc = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     fsconfig_create(&proc).ok()?;
     root(&fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()?)

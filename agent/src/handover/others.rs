@@ -1,6 +1,5 @@
-//! Finds units of Go agents that are left in an image. With the drop-ins of mote's package, systemd
-//! does not start them. Otherwise the first agent to listen keeps the port, and the other one waits
-//! or exits.
+//! Finds units of Go agents in the image. systemd does not start them with the drop-ins of mote's
+//! package. Otherwise the first agent to listen keeps the port, and the other one waits or exits.
 
 use std::path::Path;
 
@@ -10,13 +9,13 @@ use crate::built;
 const PLACES: [&str; 2] = ["etc/systemd/system", "lib/systemd/system"];
 const UNITS: [&str; 2] = ["incus-agent.service", "lxd-agent.service"];
 
-/// Returns the message about another agent's unit, if there is one. A masked unit does not count.
+/// Returns a message about another agent's unit, if there is one. A masked unit does not count.
 pub(crate) fn left(root: &Path) -> Option<String> {
     let unit = UNITS.iter().filter(|_| built::STATE).find_map(|unit| {
         let mut places = PLACES.iter().map(|place| root.join(place).join(unit));
         places.find(|path| path.exists()).filter(|path| path.is_file())
     })?;
-    Some(format!("{}: the unit of another agent: remove it", unit.display()))
+    Some(format!("{}: unit of another agent; remove it", unit.display()))
 }
 
 #[cfg(test)]
@@ -33,10 +32,7 @@ mod tests {
         let theirs = root.join("lib/systemd/system/lxd-agent.service");
         std::fs::write(&theirs, "").unwrap();
         let said = left(&root).unwrap_or_default();
-        assert!(
-            said.ends_with("lxd-agent.service: the unit of another agent: remove it"),
-            "{said}"
-        );
+        assert!(said.ends_with("lxd-agent.service: unit of another agent; remove it"), "{said}");
         let mask = root.join("etc/systemd/system/lxd-agent.service");
         std::os::unix::fs::symlink("/dev/null", mask).unwrap();
         assert_eq!(left(&root), None);

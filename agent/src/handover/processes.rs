@@ -1,7 +1,7 @@
 //! Other processes of the guest and their locks, as `/proc` shows them to root.
 //!
-//! Nothing that may block is touched in processes of other users: their open files may be on a file
-//! system of their own that never answers.
+//! Never touches what may block in other users' processes: their open files may be on their own
+//! file system, which may never answer.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -25,12 +25,12 @@ use crate::system::processes::{after, users};
 pub(super) const LOCKS: u64 = 256 * 1024;
 /// Longest text about a process, bytes: `status` has its groups, up to 65,536.
 const MAX_PROC_FILE: u64 = 1024 * 1024;
-/// Longest link that is compared, bytes.
 const LINK: usize = 256;
-/// The kernel's text for such a lock in `/proc/locks` and `fdinfo`; a waiter has "->" before it.
+/// The kernel's text for such a lock in `/proc/locks` and `fdinfo`; before a waiter's it writes
+/// "->".
 const LOCKED: &str = ": POSIX  ADVISORY  WRITE ";
 
-/// A process by its pidfd, which a reused id cannot confuse.
+/// A pidfd, which a reused id cannot confuse.
 pub(crate) struct Handle(OwnedFd);
 
 impl Handle {
@@ -39,7 +39,6 @@ impl Handle {
         pidfd_open(id, PidfdFlags::empty()).ok().map(Self)
     }
 
-    /// Asks it to exit.
     pub(super) fn replace(&self) {
         let _ended = pidfd_send_signal(&self.0, Signal::USR1);
     }
@@ -51,7 +50,7 @@ impl AsFd for Handle {
     }
 }
 
-/// Returns the process of the first such lock and the rest of the text: "1: POSIX  ADVISORY  WRITE
+/// Returns the process of the first such lock, and the rest of the text: "1: POSIX  ADVISORY  WRITE
 /// 77 00:1a:2 0 EOF".
 #[inline(never)] // its size
 pub(super) fn taken(text: &[u8]) -> Option<(u64, &[u8])> {
@@ -60,7 +59,6 @@ pub(super) fn taken(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number(pid)?, rest))
 }
 
-/// `/proc`.
 pub(crate) struct Proc(OwnedFd);
 
 impl Proc {
@@ -79,20 +77,21 @@ impl Proc {
         number(link(self.0.as_fd(), c"self", &mut { SPACE }))
     }
 
-    /// Returns all locks, or none if there are too many: then a hidden agent does not prevent a
+    /// Returns all locks, or none if there are too many: a hidden agent then does not prevent a
     /// start.
     pub(super) fn locks(&self) -> Vec<u8> {
         text(&self.0, c"locks", LOCKS)
     }
 }
 
-/// A process's directory in `/proc`. It stays with this process, and is empty after its end.
+/// A process's directory in `/proc`. It never refers to another process, and is empty after the
+/// end.
 #[derive(Debug)]
 pub(crate) struct Process(OwnedFd);
 
 impl Process {
     /// Returns whether it is root's and in this process's namespaces, because elsewhere the same
-    /// names may mean other files. Never blocks, and costs little whatever the process does.
+    /// names may mean other files. Never blocks.
     #[inline(never)] // its size
     pub(crate) fn is_roots_here(&self) -> bool {
         let is_shared = |kind, ours| {
@@ -100,14 +99,15 @@ impl Process {
             let theirs = link(self.0.as_fd(), kind, &mut theirs);
             !theirs.is_empty() && theirs == link(CWD, ours, &mut own)
         };
-        // The directory's owner is the effective user: a cheap check that leaves few processes.
+        // The directory's owner is the effective user. Checked first, because it is cheap and
+        // excludes most.
         fstat(&self.0).is_ok_and(|about| is_private(&about))
             && is_shared(c"ns/mnt", c"/proc/self/ns/mnt")
             && is_shared(c"ns/user", c"/proc/self/ns/user")
             && self.is_root()
     }
 
-    /// Returns whether its effective and real user are both root or the sandbox's user. In a setuid
+    /// Returns whether effective and real user are both root or the sandbox's user. In a setuid
     /// program they differ.
     #[inline(never)] // its size
     pub(super) fn is_root(&self) -> bool {
@@ -116,17 +116,15 @@ impl Process {
         users.starts_with(b"0\t0\t") || users.starts_with(b"65530\t65530\t")
     }
 
-    /// Returns whether root started it with the option for an initramfs.
     pub(super) fn is_of_initramfs(&self) -> bool {
         after(&text(&self.0, c"cmdline", MAX_PROC_FILE), "-initramfs\0").is_some()
     }
 
-    /// Its name.
     pub(crate) fn name(&self) -> Vec<u8> {
         text(&self.0, c"comm", MAX_PROC_FILE)
     }
 
-    /// Returns whether it is root's and holds a lock of this name in any mount.
+    /// Returns whether it is root's and holds a lock of this name, in any mount.
     pub(super) fn has_lock(&self, pid: u64, path: &[u8]) -> bool {
         let is_lock = |number, link: &[u8]| {
             let rest = link.strip_prefix(path);
@@ -136,8 +134,8 @@ impl Process {
         self.is_roots_here() && self.has_open(&mut { is_lock })
     }
 
-    /// Returns whether it locked this open file and opened it with O_CLOEXEC like an agent. A user
-    /// can pass a locked file to a setuid program, but not with that flag.
+    /// Returns whether it locked this file and opened it with O_CLOEXEC like an agent. A user can
+    /// pass a locked file to a setuid program, but not with that flag.
     fn has_locked(&self, pid: u64, number: RawFd) -> bool {
         let Ok(about) = open(&self.0, c"fdinfo") else { return false };
         let about = text(&about, DecInt::new(number).as_c_str(), MAX_PROC_FILE);
@@ -146,9 +144,8 @@ impl Process {
             && taken(&about).is_some_and(|(holder, _)| holder == pid)
     }
 
-    /// Passes the first open files with their links to `is_it` until it accepts one; returns
-    /// whether it did. An agent's lock and listener are among them, because it opens them before it
-    /// serves clients.
+    /// Passes the first open files and their links to `is_it` until it accepts one; returns whether
+    /// it did. They include an agent's lock and listener, which it opens before it serves clients.
     #[inline(never)] // its size
     pub(crate) fn has_open(&self, is_it: &mut dyn FnMut(RawFd, &[u8]) -> bool) -> bool {
         let Ok(files) = open(&self.0, c"fd") else { return false };
@@ -170,7 +167,6 @@ fn text(at: &OwnedFd, name: &CStr, most: u64) -> Vec<u8> {
     read_to_end(file.as_fd(), most).unwrap_or_default()
 }
 
-/// Room for a link.
 const SPACE: [MaybeUninit<u8>; LINK] = [MaybeUninit::uninit(); LINK];
 
 /// Reads a kernel link; empty if there is none.

@@ -1,6 +1,6 @@
-//! Starts the program anew in this process, which keeps its id, arguments and environment, so that no service
-//! manager notices. All descriptors but the standard ones are closed by exec(2), and the host is told nothing; what it
-//! told this agent is in `/run/mote`.
+//! Re-executes the program in this process. Process id, arguments and environment stay the same, so
+//! no service manager notices. exec(2) closes all descriptors except the standard ones and the
+//! listener. The host is not notified; what it sent to this agent is in `/run/mote`.
 
 use std::ffi::CString;
 use std::fs::read_link;
@@ -12,41 +12,42 @@ use crate::sys::{self, SELF};
 
 /// Suffix of a removed file's name in `/proc`.
 pub(crate) const REMOVED: &str = " (deleted)";
-/// Begin of `argv[0]` by which systemd knows what it must not kill when it leaves the initramfs
+/// First byte of `argv[0]` by which systemd recognises what it must not kill when it leaves the
+/// initramfs
 /// (<https://systemd.io/ROOT_STORAGE_DAEMONS/>).
 const SURVIVES_SYSTEMD: u8 = b'@';
 
-/// What differs from the last start.
+/// What differs from the previous start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Nothing; the program's file may be a newer one.
+    /// Nothing, but the program's file may be newer.
     Same,
-    /// Not to be killed with the initramfs.
+    /// systemd must not kill the agent with the initramfs.
     Spared,
-    /// In the real root, where it is like any other process.
+    /// The agent is in the real root, where it is like any other process.
     Left,
 }
 
-/// Starts the program anew; returns only if that fails, with a line in the log.
+/// Re-executes the program; returns only on failure, which it logs.
 #[inline(never)] // its size
 #[cold]
 pub(crate) fn start(mode: Mode) {
     let arguments: Vec<_> = arguments(mode).collect();
     let arguments: Vec<_> = arguments.iter().map(CString::as_c_str).collect();
-    // In the new root another program may have the path.
+    // In the new root, another program may have that path.
     let newer = if mode == Mode::Left { None } else { path() };
-    // The time until the next ping begins anew too.
+    // The watchdog's interval restarts, too.
     notify::watchdog();
     let error = sys::reexec(newer.as_deref().into_iter().chain([SELF]), &arguments);
-    log::error(format_args!("cannot start anew: {error}"));
+    log::error(format_args!("cannot re-exec: {error}"));
 }
 
-/// Whether the arguments say that [`Mode::Spared`] is done.
+/// Returns whether [`Mode::Spared`] is in effect.
 pub(crate) fn is_spared() -> bool {
     sys::arguments().next().is_some_and(|name| name.as_bytes().first() == Some(&SURVIVES_SYSTEMD))
 }
 
-/// Path of this program's file; after an upgrade another file has it.
+/// Returns the path of this program's file, which an upgrade replaces.
 fn path() -> Option<CString> {
     let path = read_link("/proc/self/exe").ok()?;
     let path = path.as_os_str().as_bytes();

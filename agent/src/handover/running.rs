@@ -10,16 +10,14 @@ use crate::handover::incumbent::{self, Incumbent};
 use crate::handover::lock_file;
 use crate::runtime::run_dir;
 
-/// Why it is unknown whether an agent runs.
 const BLIND: &str = "/run is read-only: mount a tmpfs there";
-/// Result of [`running`].
 #[derive(Debug)]
 pub(crate) enum Running {
     Yes,
     /// An agent runs, but a mount hides its files.
     Hidden(Incumbent),
     No,
-    /// The lock cannot be opened: the reason, and what to do.
+    /// The lock cannot be opened: the reason and advice.
     Unknown(String),
 }
 
@@ -28,13 +26,16 @@ pub(crate) enum Running {
 pub(crate) fn running(root: &Path) -> Running {
     match lock_file::held(root) {
         Ok(Some(_)) => Running::Yes,
-        // An agent continues without a lock there.
+        // There, an agent runs without a lock.
         Err(_) if access(root.join("run"), Access::WRITE_OK) == Err(Errno::ROFS) => {
             Running::Unknown(BLIND.into())
         }
         Err(error) if error.kind() != ErrorKind::NotFound => {
             let path = root.join(run_dir::LOCK);
-            Running::Unknown(format!("cannot open {}: {error}; ask as root", path.display()))
+            Running::Unknown(format!(
+                "cannot open {}: {error}; run the command as root",
+                path.display()
+            ))
         }
         Ok(None) | Err(_) => incumbent::hidden(root).map_or(Running::No, Running::Hidden),
     }

@@ -12,36 +12,32 @@ use crate::runtime::small_files::read_bounded;
 
 /// Longest status file, bytes.
 pub(crate) const MAX_STATUS_FILE: u64 = 64 * 1024;
-/// Longest wait for a status file: the agent may have just started, or be writing it.
+/// Longest wait for a status file: the agent may be starting or writing it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
-/// Why there is nothing to read, and what to do; printed instead of the view.
+/// Why there is no status, with advice; printed instead of it.
 #[derive(Debug)]
 pub(crate) struct Unreadable(pub(crate) String);
 
 /// Reads the status file of the agent that runs on `root`.
-///
-/// # Errors
-/// [`Unreadable`].
 #[inline(never)] // its size
 pub(crate) fn read(root: &Path) -> Result<View<'static>, Unreadable> {
     let path = root.join(run_dir::STATUS);
-    // The agent may be about to write the file.
     let read = || read_bounded(&path, MAX_STATUS_FILE);
     look_for(WRITTEN, || View::read(&read().ok()?)).ok_or_else(|| {
         let path = path.display();
         Unreadable(match read() {
-            Ok(_) => format!("{path}: nonsense; start the agent again"),
+            Ok(_) => format!("{path} is corrupt; restart the agent"),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                format!("{path} is not there: the agent just starts, or /run is full")
+                format!("{path} is missing: the agent is starting, or /run is full")
             }
             Err(error) => format!("{path}: {error}"),
         })
     })
 }
 
-/// Returns the process id of the agent that wrote the status file and whether it has finished its
-/// start, if that is readable at once.
+/// Returns the process id of the agent that wrote the status file, and whether it has finished its
+/// start. Does not wait.
 #[inline(never)] // its size
 pub(crate) fn writer(root: &Path) -> Option<(u64, bool)> {
     let view = View::read(&read_bounded(&root.join(run_dir::STATUS), MAX_STATUS_FILE).ok()?)?;

@@ -1,5 +1,5 @@
-//! Grows what is on disks that the host enlarged, in a worker (`workers/grow`), if the guest's
-//! policy wants that.
+//! Grows partitions and file systems of enlarged disks, in a worker (`workers/grow`), if the
+//! guest's policy allows it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,13 +12,12 @@ use crate::runtime::log;
 use crate::runtime::wake::{NEVER, Signal};
 use crate::workers::run::run as run_worker;
 
-/// Pause after an event: the host may enlarge a disk twice, and another program may use the new
-/// space.
+/// Pause after an event: the host may enlarge a disk twice, or another program may use the space.
 const MOMENT: Duration = Duration::from_millis(200);
-/// A frozen file system does not grow until it is thawed. Until then there is only one worker.
+/// Time limit of a worker: a frozen file system does not grow until it is thawed.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Starts a worker at the start and each time `changed` is raised, one after another. Skips an
+/// Starts a worker at once and each time `changed` is raised, one after another. Does nothing in an
 /// initramfs, which has mounted nothing yet.
 pub(super) async fn run(agent: Rc<Agent>, changed: Rc<Signal>) {
     let mut seen = NEVER;

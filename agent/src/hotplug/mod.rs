@@ -1,5 +1,4 @@
-//! What the host adds to the VM while it runs is brought into use: CPUs, memory, room on disks, NICs; and what is done when it
-//! runs again.
+//! Brings hot-plugged CPUs, memory, disk space and NICs online.
 
 use std::io;
 use std::rc::Rc;
@@ -24,22 +23,22 @@ mod disks;
 mod nics;
 mod resources;
 
-/// After the start: what the host waits for comes first.
+/// Delay after the start, because what the host waits for comes first.
 const STARTED: Duration = Duration::from_millis(500);
-/// Most events that are handled before other tasks run.
+/// Number of events that are handled before other tasks run.
 const BURST: usize = 32;
 
-/// Follows the host, for ever. Returns only where the kernel tells of no devices, or lets us change nothing.
+/// Handles device events forever. Returns only in the sandbox or if the kernel reports no events.
 pub(crate) async fn run(agent: Rc<Agent>) {
     if sandbox::is_entered() {
         return;
     }
     let root = agent.options.root.as_path();
     let uses = |part: Part| agent.policy.get().uses(part);
-    // First: what is added during the look below is seen by one of both.
+    // Listens before the look below, so that no device is missed.
     let socket = match uevent::listen().and_then(Async::new_nonblocking) {
         Ok(socket) => socket,
-        Err(error) => return log::debug(format_args!("no events of devices: {error}")),
+        Err(error) => return log::debug(format_args!("no device events: {error}")),
     };
     sleep(STARTED).await;
     let mut online = resources::at_start(root, &uses);

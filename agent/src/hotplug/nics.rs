@@ -1,6 +1,5 @@
-//! Names hot-plugged NICs in a worker (`first_boot/nics`), because the share may hang. The worker
-//! reads the host's files again. Incus writes no file for such a NIC, so the agent requests the
-//! devices when Incus reports one.
+//! Names hot-plugged NICs in a worker (`first_boot/nics`), because the share may hang. Incus writes
+//! no file for such a NIC, so the agent requests the devices when Incus reports one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +15,6 @@ use crate::runtime::log;
 use crate::runtime::wake::{NEVER, Signal};
 use crate::workers::run::run as run_worker;
 
-/// Time limit of the worker.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Pending events.
@@ -27,7 +25,6 @@ pub(super) struct Nics {
 }
 
 impl Nics {
-    /// Takes an event.
     pub(super) fn see(&self, event: &[u8]) {
         if self.plugged.borrow_mut().see(event, now()).is_some() {
             self.changed.raise();
@@ -35,7 +32,7 @@ impl Nics {
     }
 }
 
-/// Names new NICs forever, one worker after another.
+/// Names new NICs, one worker after another.
 pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
     // Includes events from before this task ran.
     let mut seen = [NEVER; 2];
@@ -43,7 +40,7 @@ pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
         let [plugged, told] = seen;
         nics.changed.after(plugged).or(agent.nic_added.after(told)).await;
         seen = [nics.changed.seen(), agent.nic_added.seen()];
-        // As at the start: an initramfs leaves its NICs to the real root.
+        // Not in an initramfs, whose NICs are for the real root to name.
         if !agent.policy.allows(Capability::Network) || agent.options.is_early() {
             continue;
         }
@@ -63,7 +60,7 @@ pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
         }
         words.extend(["nics", &first]);
         if let Err(error) = run_worker(&agent, &words, &devices, 0, LIMIT).await {
-            log::debug(format_args!("cannot name new NICs: {error}"));
+            log::debug(format_args!("cannot rename new NICs: {error}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Brings hot-plugged CPUs and memory online. Without udev or its rules nothing else does so.
+//! Brings hot-plugged CPUs and memory online, in place of udev's rules.
 
 use std::ffi::OsStr;
 use std::mem::take;
@@ -13,17 +13,15 @@ use crate::runtime::{log, run_dir};
 use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
 use crate::system::modules;
 
-/// The kernel's directory of CPUs and memory blocks.
 const SYSTEM: &str = "sys/devices/system";
-/// Devices by which servers change a VM's memory, with their drivers. Without a driver the change
-/// has no effect.
+/// Devices by which servers change a VM's memory, with the drivers that they need.
 const DRIVEN: [(&Kind, &str, &str); 2] = [
     (&BALLOON, "a memory balloon", "virtio_balloon"),
     (&MEMORY, "a virtio-mem device", "virtio_mem"),
 ];
 
-/// Brings online what was added before the first agent of this boot. A later agent ignores it,
-/// because an administrator may have taken it offline. Returns what exists then.
+/// Brings online what was added before the first agent of this boot. A later agent skips this,
+/// because an administrator may have taken it offline. Returns what exists.
 pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) -> Online {
     for (kind, what, driver) in &DRIVEN {
         if !uses(Part::Memory) {
@@ -49,14 +47,13 @@ pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) -> Online {
 pub(super) struct Online {
     cpus: u32,
     blocks: u32,
-    /// The highest identity seen.
     newest: u64,
-    /// Whether the kernel could not deliver events, and drops more until those that it has kept are read (`af_netlink.c`).
+    /// Whether the kernel dropped events. It drops more until the pending ones are read
+    /// (`af_netlink.c`).
     pub(super) is_lost: bool,
 }
 
 impl Online {
-    /// Takes an event.
     #[inline(never)] // its size
     pub(super) fn see(&mut self, root: &Path, event: &[u8], uses: &dyn Fn(Part) -> bool) {
         if let Some(below) = added(event).filter(|_| !self.is_lost) {
@@ -74,7 +71,7 @@ impl Online {
     }
 
     /// Brings the device at this path below [`SYSTEM`] online if it is newer than `seen`, offline,
-    /// and not kept offline.
+    /// and not meant to stay offline.
     #[inline(never)] // its size
     fn bring(&mut self, root: &Path, below: &[u8], seen: u64, uses: &dyn Fn(Part) -> bool) {
         let Some(added) = Added::of_path(below) else { return };
@@ -101,8 +98,8 @@ impl Online {
         }
     }
 
-    /// Does so for all devices newer than those seen before. An older one that is offline was taken
-    /// offline on purpose.
+    /// Brings all devices online that are newer than those seen. An older one was taken offline on
+    /// purpose.
     fn bring_new(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) {
         let (system, seen) = (root.join(SYSTEM), self.newest);
         for directory in ["cpu", "memory"] {
@@ -177,7 +174,7 @@ mod tests {
         let root = machine("kept-off");
         put(&root, "proc/cmdline", "console=ttyS0 maxcpus=1\n");
         let mut online = at_start(&root, &|_| true);
-        // While it runs, too.
+        // Also while the agent runs.
         online.see(&root, b"add@/devices/system/cpu/cpu1", &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
         assert_eq!(says(&root, "memory/memory8/state"), "online");
@@ -186,7 +183,7 @@ mod tests {
     #[test]
     fn after_lost_events_what_is_new_is_switched_on_and_no_other() {
         let root = machine("lost");
-        // As a later agent.
+        // Like a later agent.
         fs::write(root.join(run_dir::FOLLOWED), "").unwrap();
         let mut online = at_start(&root, &|_| true);
         let seen = online.newest;
@@ -206,7 +203,7 @@ mod tests {
         assert_eq!(says(&root, &format!("cpu/cpu{new}/online")), "1");
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
         assert_eq!(says(&root, "memory/memory8/state"), "offline\n");
-        // It has been seen, like one with an event.
+        // It counts as seen, like one with an event.
         put(&root, &format!("{SYSTEM}/cpu/cpu{new}/online"), "0\n");
         online.is_lost = true;
         assert!(online.end(&root, &|_| true));

@@ -10,15 +10,12 @@ use rustix::io::Errno;
 use crate::runtime::small_files::read_text;
 use crate::system::devices::entries;
 
-/// Events read at once.
 const EVENTS: usize = 16;
 
-/// The open devices.
 #[derive(Debug, Default)]
 pub(crate) struct Buttons(Vec<(PathBuf, OwnedFd)>);
 
 impl Buttons {
-    /// Opens new devices.
     pub(crate) fn look(&mut self, root: &Path) {
         for path in entries(&root.join("dev/input")) {
             let Some(name) = path.file_name() else { continue };
@@ -34,17 +31,15 @@ impl Buttons {
         }
     }
 
-    /// Returns whether there is no button.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the descriptors to poll.
     pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|(_, file)| file.as_fd())
     }
 
-    /// Reads all devices; returns whether one was pressed. Closes devices that have gone.
+    /// Returns whether a button was pressed. Closes devices that are gone.
     pub(crate) fn is_pressed(&mut self) -> bool {
         let mut pressed = false;
         self.0.retain(|(_, file)| {
@@ -89,7 +84,7 @@ mod tests {
             buttons.look(&root);
             assert_eq!(buttons.files().count(), 1);
         }
-        // End of file stands for a device that has gone.
+        // End of file stands for a device that is gone.
         assert!(buttons.is_pressed() && buttons.is_empty());
     }
 }

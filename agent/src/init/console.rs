@@ -1,4 +1,4 @@
-//! The console, by its file in `/dev`.
+//! The console.
 
 use std::os::fd::OwnedFd;
 
@@ -6,9 +6,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 /// Opens the console, or `/dev/null` without one. It does not become a controlling terminal.
-///
-/// # Errors
-/// Any error of open(2).
 pub(crate) fn open() -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let open = |path: &str| rustix::fs::open(path, flags, Mode::empty());

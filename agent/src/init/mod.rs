@@ -1,6 +1,6 @@
-//! Process 1 of a one-file VM (docs/how-to/one-file-vm.md). The agent is its child, so that a
-//! killed agent can be restarted; the end of process 1 would be a kernel panic. It has one thread
-//! that waits in poll(2). Nothing here may panic.
+//! Process 1 of a one-file VM (docs/how-to/one-file-vm.md). The agent is its child, which it can
+//! restart; the end of process 1 would be a kernel panic, so nothing here may panic. It has one
+//! thread, which waits in poll(2).
 
 mod buttons;
 mod console;
@@ -33,7 +33,6 @@ use crate::sys;
 use crate::system::netlink::Netlink;
 use crate::system::{modules, uevent};
 
-/// Additional text of `--help`.
 pub(crate) const HELP: &str = "
 As process 1 (/init of an initramfs, or 'mote-agent init') it mounts, loads drivers, starts the
 agent and what mote.run= on the kernel's command line or /etc/mote-init names, and switches off.
@@ -48,7 +47,7 @@ const MAX_ETC_FILE: u64 = 64 * 1024;
 const MODULES: [&str; 2] = ["button", "evdev"];
 /// Index of the loopback device, which the kernel creates first.
 const LOOPBACK: u32 = 1;
-/// Time limit for syncing and unmounting: a file system whose server has gone never ends.
+/// Time limit for syncing and unmounting, because a file system without its server never finishes.
 const UNMOUNT: Duration = Duration::from_secs(20);
 
 /// Signals and their meaning. The kernel sends SIGINT for ctrl-alt-del, busybox SIGUSR1 and SIGUSR2
@@ -63,16 +62,16 @@ const SIGNALS: [(Signal, Option<Goal>); 7] = [
     (Signal::CHILD, None),
 ];
 
-/// Returns whether this is process 1 and not a command that can run as any process. Unknown
-/// arguments do not count, because the kernel passes on unknown words of its command line.
+/// Returns whether this is process 1 and not a command that runs in any process. Ignores unknown
+/// arguments: the kernel passes unknown words of its command line.
 pub(crate) fn is_wanted(parsed: &Result<Options, BadOption>) -> bool {
     std::process::id() == 1 && parsed.as_ref().map_or(true, Options::is_agent)
 }
 
-/// Runs as process 1. Returns only if this is another process; otherwise ends with reboot(2).
+/// Runs as process 1 and ends with reboot(2). Returns only in another process.
 pub(crate) fn run() -> ExitCode {
     if std::process::id() != 1 {
-        print::complain(format_args!("init is for process 1"));
+        print::complain(format_args!("init runs only as process 1"));
         return ExitCode::from(2);
     }
     let troubles = mounts::mount(Path::new(ROOT));
@@ -90,7 +89,7 @@ pub(crate) fn tell(goal: Goal) -> ExitCode {
     let id = |path: &str| rustix::fs::stat(path).map(|about| (about.st_dev, about.st_ino)).ok();
     let first = id("/proc/1/exe");
     if first.is_none() || first != id("/proc/self/exe") {
-        print::complain(format_args!("process 1 is another program, or this is not root"));
+        print::complain(format_args!("process 1 is not mote-agent, or you are not root"));
         return ExitCode::FAILURE;
     }
     let signal = if goal == Goal::Off { Signal::USR2 } else { Signal::INT };
@@ -98,14 +97,13 @@ pub(crate) fn tell(goal: Goal) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Sleeps forever: nothing more can be done, and the end of process 1 is a kernel panic.
+/// Sleeps forever, because the end of process 1 is a kernel panic.
 fn stay() -> ! {
     loop {
         std::thread::sleep(UNMOUNT);
     }
 }
 
-/// Process 1.
 struct Init {
     signals: OwnedFd,
     devices: Option<OwnedFd>,
@@ -115,7 +113,6 @@ struct Init {
 }
 
 impl Init {
-    /// Starts everything.
     fn begin() -> io::Result<Self> {
         let signals = sys::signals_of(&SIGNALS.map(|(signal, _)| signal.as_raw()))?;
         let root = Path::new(ROOT);
@@ -154,7 +151,6 @@ impl Init {
         Ok(init)
     }
 
-    /// Runs forever.
     fn serve(&mut self) -> ! {
         loop {
             let is_alone = self.reap();
@@ -166,7 +162,7 @@ impl Init {
         }
     }
 
-    /// Reaps all ended processes, including orphans. Returns true if no other user process is left.
+    /// Reaps all ended processes, including orphans. Returns true if no process is left.
     fn reap(&mut self) -> bool {
         loop {
             let (pid, status) = match wait(WaitOptions::NOHANG) {
@@ -197,22 +193,21 @@ impl Init {
         self.services.iter().filter_map(Service::due).min()
     }
 
-    /// Performs the shutdown's steps that are due. Returns when the next one is; never returns from
-    /// the last.
+    /// Performs the shutdown steps that are due; returns when the next one is. The last step does
+    /// not return.
     fn go_down(&mut self, mut shutdown: Shutdown, is_alone: bool) -> Option<Uptime> {
         let until = loop {
             match shutdown.next(now(), is_alone) {
                 Act::Ask => {
                     sys::kill_all(Signal::TERM.as_raw());
-                    // A stopped process would not handle the signal.
+                    // A stopped process cannot handle the signal.
                     sys::kill_all(Signal::CONT.as_raw());
                 }
                 Act::Kill => {
-                    log::warn(format_args!("some processes do not end: killed"));
+                    log::warn(format_args!("killing processes that did not exit"));
                     sys::kill_all(Signal::KILL.as_raw());
                 }
                 Act::Unmount => {
-                    // This process has no other threads.
                     let done = sys::run_in_fork(UNMOUNT, &|| mounts::unmount(Path::new(ROOT)));
                     if !done {
                         log::warn(format_args!("not everything could be unmounted"));
@@ -226,7 +221,6 @@ impl Init {
         Some(until)
     }
 
-    /// Waits for a signal, a device, a button or the time.
     fn wait(&mut self, due: Option<Uptime>) {
         let limit = due.and_then(|due| Timespec::try_from(due - now()).ok());
         let signals = self.signals.as_fd();
@@ -265,7 +259,6 @@ impl Init {
         }
     }
 
-    /// Begins the shutdown, unless it has begun.
     fn end(&mut self, who: &str, goal: Goal) {
         if self.shutdown.is_none() {
             let what = if goal == Goal::Off { "switching off" } else { "rebooting" };
@@ -278,12 +271,12 @@ impl Init {
 fn leave(goal: Goal) -> ! {
     let command = if goal == Goal::Off { RebootCommand::PowerOff } else { RebootCommand::Restart };
     if let Err(error) = reboot(command) {
-        log::error(format_args!("the machine stays: {error}"));
+        log::error(format_args!("cannot power off or reboot: {error}"));
     }
     stay()
 }
 
-/// Sets the host name to `name`, or to that of `/etc/hostname`.
+/// Sets the host name to `name`, or to the content of `/etc/hostname`.
 fn name_host(root: &Path, name: Option<String>) {
     let name = name.or_else(|| {
         let file = read_bounded(&root.join("etc/hostname"), MAX_ETC_FILE).ok()?;

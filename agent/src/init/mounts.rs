@@ -1,4 +1,4 @@
-//! Mounts the file systems that a system needs, and unmounts all at the end.
+//! Mounts a system's file systems, and unmounts all at the end.
 
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;

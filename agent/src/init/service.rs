@@ -17,7 +17,6 @@ use crate::sys::{PATH, Plan, SELF, spawn};
 
 const ENVIRONMENT: [&CStr; 3] = [PATH, c"HOME=/root", c"TERM=linux"];
 
-/// A program with its restarts.
 #[derive(Debug)]
 pub(crate) struct Service {
     /// What it is.
@@ -27,13 +26,10 @@ pub(crate) struct Service {
     state: State,
 }
 
-/// What a service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The agent.
     Agent,
-    /// The program whose controlling terminal is the console, if that is a terminal; there can be
-    /// only one.
+    /// The program whose controlling terminal is the console; there can be only one.
     Foreground,
     /// Another program.
     Background,
@@ -49,30 +45,25 @@ enum State {
 }
 
 impl Service {
-    /// Returns the agent with these options.
     pub(crate) fn agent(options: Vec<CString>) -> Self {
         let mut arguments = vec![c"mote-agent".to_owned()];
         arguments.extend(options);
         Self { role: Role::Agent, ..Self::program(Program { arguments, respawn: true }) }
     }
 
-    /// Returns a program that is due at once.
     pub(crate) fn program(program: Program) -> Self {
         let (restarts, state) = (Restarts::default(), State::Due(Uptime::default()));
         Self { role: Role::Background, program, restarts, state }
     }
 
-    /// Returns when it is due.
     pub(crate) fn due(&self) -> Option<Uptime> {
         if let State::Due(due) = self.state { Some(due) } else { None }
     }
 
-    /// Returns whether it runs as this process.
     pub(crate) fn is(&self, process: Pid) -> bool {
         matches!(self.state, State::Runs(pid, ..) if pid == process)
     }
 
-    /// Starts it.
     pub(crate) fn start(&mut self, now: Uptime) {
         match self.spawn() {
             Ok((pid, failure)) => self.state = State::Runs(pid, now, failure),
@@ -95,7 +86,7 @@ impl Service {
         })
     }
 
-    /// Handles its end; schedules a restart if the program wants it and the system `is_up`.
+    /// Handles its end; schedules a restart if the program wants one and the system `is_up`.
     pub(crate) fn ended(&mut self, now: Uptime, status: WaitStatus, is_up: bool) {
         let mut errno = [0; 4];
         let State::Runs(_, since, failure) = std::mem::replace(&mut self.state, State::Over) else {
@@ -125,7 +116,7 @@ impl Service {
         }
         let pause = self.restarts.pause(now - since);
         let (seconds, tenths) = (pause.as_secs(), pause.subsec_millis() / 100);
-        log::warn(format_args!("{name}: {why}; again in {seconds}.{tenths} s"));
+        log::warn(format_args!("{name}: {why}; restarting in {seconds}.{tenths} s"));
         self.state = State::Due(now + pause);
     }
 }
@@ -138,7 +129,6 @@ mod tests {
 
     use super::*;
 
-    /// Starts it and waits for its end.
     fn run(service: &mut Service, now: Uptime, is_up: bool) {
         service.start(now);
         let State::Runs(pid, ..) = service.state else { panic!("it does not run") };

@@ -1,5 +1,5 @@
-//! Reports Ready instead of an application once the conditions of `ready-when` in the guest's
-//! policy hold. A worker process checks them, so the agent neither polls nor runs commands.
+//! Reports Ready once the conditions of `ready-when` in the guest's policy hold. A worker process
+//! checks them, so the agent neither polls nor runs commands.
 
 pub(crate) mod watch;
 
@@ -19,16 +19,15 @@ use crate::status::status_file::remember;
 use crate::sys::sandbox;
 use crate::workers::run::connected;
 
-/// The worker's subcommand.
 pub(crate) const COMMAND: &str = "ready-when";
-/// Retry interval if all conditions held but the host is unreachable.
+/// Retry interval while the conditions hold but the host is unreachable.
 const TRY: Duration = Duration::from_secs(1);
-/// Pause before a killed worker, or one that did not start, is replaced.
+/// Pause before a failed worker is replaced.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Waits until each condition has held once, then reports Ready. A report of an application takes
-/// precedence, even one from before this agent's start. A changed policy replaces the list and ends
-/// the worker of the old one.
+/// Waits until each condition has held once, then reports Ready. An application's report takes
+/// precedence, even one from before this agent's start. A changed policy replaces the list and its
+/// worker.
 pub(crate) async fn run(agent: Rc<Agent>) {
     let is_said = || agent.ready.borrow().get().map(drop);
     loop {
@@ -39,7 +38,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
                 return pending().await;
             }
             if sandbox::is_entered() {
-                log::warn(format_args!("ready-when: cannot look from the sandbox"));
+                log::warn(format_args!("ready-when: not available in the sandbox"));
                 return pending().await;
             }
             let words: Vec<_> =
@@ -59,7 +58,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         match said.or(changed).or(held).await {
             Some(true) => break,
             Some(false) => {
-                log::warn(format_args!("ready-when: its process failed; starting it again"));
+                log::warn(format_args!("ready-when: its process failed; restarting it"));
                 sleep(PAUSE).await;
             }
             None => {}
@@ -73,12 +72,11 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     }
 }
 
-/// Reports Ready instead of an application.
 async fn say(agent: &Agent) {
     let _exclusive = agent.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
     // An application may have reported meanwhile.
     if agent.ready.borrow().get().is_none() && agent.tell(ReadyState::Ready).await {
-        log::info(format_args!("ready-when holds: Ready"));
+        log::info(format_args!("ready-when: all conditions held; reported Ready"));
         remember(agent, ReadyState::Ready);
     }
 }

@@ -1,4 +1,4 @@
-//! The worker process that checks until all conditions have held.
+//! The worker that checks the conditions until each has held.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -21,20 +21,19 @@ use crate::system::processes::{ROOT, is_of};
 use crate::workers::command;
 use crate::workers::report::lines;
 
-/// Interval of the checks.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time limit of a command, which is then killed and tried again.
+/// Time limit of a command. It is then killed and retried.
 const COMMAND: Duration = Duration::from_secs(10);
-/// The exit code for a program that does not exist.
+/// Exit code for a missing program.
 const MISSING: i32 = 127;
 
-/// Ends with success once each condition has held, with failure if the agent has gone.
+/// Returns success once each condition has held, failure if the agent has closed the socket.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(root: &Path, list: &[String]) -> ExitCode {
     for next in list {
         let (mut looks, mut pause) = (Looks::default(), Duration::ZERO);
         loop {
-            // The agent has closed the socket: the policy may have changed.
+            // The agent closes the socket if it ends or the policy changes.
             if sys::readable(std::io::stdin().as_fd(), sys::since_boot() + pause) {
                 return ExitCode::FAILURE;
             }
@@ -47,7 +46,6 @@ pub(crate) fn run(root: &Path, list: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The checks of one condition.
 #[derive(Default)]
 struct Looks {
     calm: Calm,
@@ -65,7 +63,7 @@ impl Looks {
             Condition::Socket(path) => return accepts(&root.join(path.trim_start_matches('/'))),
             Condition::Command(words) => return self.ends(words, 0),
         };
-        // Any user can make sockets, of any number.
+        // Line by line, because users can create any number of sockets.
         let is_in = |line: &[u8]| listens(line, port).then_some(());
         let mut tables = ["proc/net/tcp", "proc/net/tcp6"].into_iter();
         tables.any(|table| lines::find(&root.join(table), is_in).is_some())
@@ -73,13 +71,13 @@ impl Looks {
 
     fn init_is_done(&mut self, root: &Path) -> bool {
         if is_there(root, "run/systemd/system") {
-            // It waits for the end of the boot; 1 says that a unit has failed, that it cannot ask yet, or that this is emergency
-            // or rescue mode, in which nothing else was started.
+            // Waits for the end of the boot. Exit code 1 means a failed unit, no answer yet, or
+            // emergency or rescue mode, in which basic.target does not run.
             let runs = !self.ends("systemctl is-system-running --wait --quiet", 1)
                 || !self.ends("systemctl is-active --quiet basic.target", 0);
             return self.calm.is_done(runs);
         }
-        // Right after an initramfs, init has only begun.
+        // After an initramfs, systemd may have just started.
         if text_of(root, "proc/1/comm") == "systemd\n" {
             return self.calm.is_done(true);
         }
@@ -96,7 +94,6 @@ impl Looks {
     /// Returns whether a command ends in time with at most this exit code.
     #[inline(never)] // its size
     fn ends(&mut self, words: &str, most: i32) -> bool {
-        // NULs replace the spaces.
         let whole = words.replace(' ', "\0") + "\0";
         let mut all = Vec::new();
         for word in whole.as_bytes().split_inclusive(|byte| *byte == 0) {
@@ -115,15 +112,15 @@ impl Looks {
     }
 }
 
-/// Whether a socket at this path accepts connections, which is not waited for: it is tried. The table of the kernel would
-/// say less: any user can put any line into that, by a socket whose name has a line break.
+/// Returns whether a socket at this path accepts connections, without waiting. The kernel's table
+/// is not reliable: any user can forge a line in it with a socket whose name contains a line break.
 fn accepts(path: &Path) -> bool {
     let Ok(address) = SocketAddrUnix::new(path) else { return false };
     [SocketType::STREAM, SocketType::SEQPACKET].into_iter().any(|kind| {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, kind, flags, None);
         let tried = socket.and_then(|socket| connect(&socket, &address));
-        // Its queue is full.
+        // `EAGAIN`: its queue is full.
         matches!(tried, Ok(()) | Err(Errno::AGAIN))
     })
 }
@@ -144,8 +141,8 @@ mod tests {
         }
         let looks = || Looks::default().hold(&root, "port /run/db");
         assert!(!looks());
-        // What a database leaves behind that was killed; the table has a line for it, which any user can have written by a
-        // socket of this name.
+        // As left by a killed database. The table has a line for it, which any user can forge with
+        // such a name.
         let path = root.join("run/db");
         drop(UnixListener::bind(&path).unwrap());
         let line = "f: 00000002 00000000 00010000 0001 01 12 /tmp/x\n\
@@ -170,7 +167,7 @@ mod tests {
             let socket = bound(kind);
             assert!(!looks(), "{kind:?} does not listen");
             rustix::net::listen(&socket, 0).unwrap();
-            // The second one finds its queue full.
+            // The second one finds the queue full.
             assert!(looks() && looks() && looks(), "{kind:?}");
             fs::remove_file(&path).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Child processes. They are all reaped here, and so are orphans when the agent is process 1 (`init` runs it as a child, and reaps them itself).
+//! Starts and reaps child processes, including orphans if the agent is process 1.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -12,17 +12,15 @@ pub(crate) use crate::sys::Ended;
 use crate::sys::fd::{self, OwnedFd};
 use crate::sys::{self, Plan};
 
-/// The children not yet reaped.
 #[derive(Debug, Default)]
 pub(crate) struct Children {
     alive: RefCell<Vec<Rc<Child>>>,
 }
 
-/// A child process, leader of a session and a process group.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
-    /// Reads as its end, or as an errno: see [`sys::spawn`].
+    /// End of file once the child runs, or an errno; see [`sys::spawn`].
     failure: RefCell<Option<OwnedFd>>,
     ended: Cell<Option<Ended>>,
     reaped: Signal,
@@ -42,8 +40,7 @@ impl Children {
         Ok(child)
     }
 
-    /// Reaps all processes that have ended, orphans included. Called for each SIGCHLD, which may stand
-    /// for several children.
+    /// Reaps all processes that have ended, orphans included. One SIGCHLD may stand for several.
     pub(crate) fn reap(&self) {
         while let Some((pid, ended)) = sys::reap() {
             let mut alive = self.alive.borrow_mut();
@@ -64,8 +61,7 @@ impl Child {
     /// Waits until the child has executed its program.
     ///
     /// # Errors
-    /// The errno with which the child could not enter its directory, change its user, or execute; any error of
-    /// read(2).
+    /// The errno of chdir(2), setuid(2) or execve(2) in the child; any error of read(2).
     pub(crate) async fn started(&self) -> io::Result<()> {
         let Some(failure) = self.failure.borrow_mut().take() else { return Ok(()) };
         let mut errno = [0; 4];
@@ -79,26 +75,24 @@ impl Child {
         }
     }
 
-    /// Waits until the child is reaped.
     pub(crate) async fn ended(&self) -> Ended {
         self.reaped.until(|| self.ended.get()).await
     }
 
-    /// Has it count as ended by SIGHUP, although it may go on without its terminal or its pipes.
+    /// Marks the child as ended by SIGHUP, even if it continues without its terminal or pipes.
     pub(crate) fn hang_up(&self) {
         self.ended.set(Some(Ended::Signal(Kill::HUP.as_raw())));
         self.reaped.raise();
     }
 
-    /// Sends a signal to the process, not to its group. Does nothing once it is reaped, since its process
-    /// id may be in use again.
+    /// Signals the process, not its group. Does nothing once it is reaped, since its id may be
+    /// reused.
     pub(crate) fn signal(&self, signal: i32) {
         if self.ended.get().is_none() {
             sys::kill(self.pid, signal);
         }
     }
 
-    /// Kills the child's process group.
     pub(crate) fn kill(&self) {
         if self.ended.get().is_none() {
             sys::kill_group(self.pid);

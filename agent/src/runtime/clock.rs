@@ -1,4 +1,4 @@
-//! Clocks and timers: all of the agent's use goes through this file.
+//! Clocks and timers of the agent.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,26 +12,26 @@ use smol::future::pending;
 
 /// Pause between two tries of [`look_for`].
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long what is missing is looked for at the short interval: at boot devices appear one after the other.
+/// How long to use the short interval: at boot, devices appear one after the other.
 const BOOT: Duration = Duration::from_secs(10);
-/// Interval between looks for what is missing during [`BOOT`].
+/// Interval between looks during [`BOOT`].
 const BOOT_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Interval between looks for what is missing afterwards.
+/// Interval between looks after [`BOOT`].
 pub(crate) const LATER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time since boot, including time in suspend, so that what came due in suspend is done at the next wake-up.
+/// Returns the time since boot, including suspend, so that overdue work runs at the next wake-up.
 pub(crate) fn now() -> Uptime {
     Uptime(crate::sys::since_boot())
 }
 
-/// Seconds and nanoseconds since 1970.
+/// Returns seconds and nanoseconds since 1970.
 pub(crate) fn wall() -> (u64, u32) {
     let time = crate::sys::since_1970();
     (time.as_secs(), time.subsec_nanos())
 }
 
-/// Waits until `at`, or for ever if it is `None`. The timer does not count time in suspend, so it may fire late
-/// after a suspend, but never early.
+/// Waits until `at`, or forever if it is `None`. The timer does not count suspend: it may fire late
+/// after one, but never early.
 pub(crate) async fn until(at: Option<Uptime>) {
     match at {
         Some(at) => Timer::at(at.0).await,
@@ -39,18 +39,17 @@ pub(crate) async fn until(at: Option<Uptime>) {
     }
 }
 
-/// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
     Timer::at((now() + duration).0).await;
 }
 
-/// Time until the next look for what has been missing since then.
+/// Returns the time until the next look for something that is missing since `missing`.
 pub(crate) fn look_interval(missing: Uptime) -> Duration {
     if now() - missing < BOOT { BOOT_LOOK_INTERVAL } else { LATER_LOOK_INTERVAL }
 }
 
-/// Calls `look` until it returns something, the last time after `limit`. Blocks the thread: only for the start,
-/// before there are tasks.
+/// Calls `look` until it returns something, the last time after `limit`. It blocks the thread, so
+/// use it only before the executor runs.
 pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let end = now() + limit;
     loop {
@@ -63,8 +62,8 @@ pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) 
     }
 }
 
-/// The future's output, or `None` if it took longer than `limit`. The time is counted from the first poll
-/// that is pending.
+/// Returns the future's output, or `None` if it took longer than `limit` from the first pending
+/// poll.
 ///
 /// # Cancellation
 /// The future is dropped at the limit.
@@ -76,7 +75,7 @@ pub(crate) fn within<F: Future>(
 }
 
 pin_project! {
-    /// Written by hand, since an async block would have room for the future twice.
+    /// Not an async block, which would reserve space for the future twice.
     struct Within<F> {
         #[pin]
         future: F,

@@ -1,14 +1,13 @@
-//! SHA-256, also passed to the core where it needs it, and hex digits.
+//! SHA-256 and hex digits.
 
 use std::fmt::Write;
 
-/// SHA-256 of `bytes`.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Lowercase hex digits of `bytes`.
+/// Returns lowercase hex digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {

@@ -24,7 +24,6 @@ const KEPT: usize = 16 * 1024;
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting { text: Vec::new(), lost: 0 });
 /// The output, chosen at the first line.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
-/// Whether debug lines are written.
 static DEBUG: AtomicBool = AtomicBool::new(false);
 
 /// Switches debug lines on or off.
@@ -77,7 +76,7 @@ fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
     waiting.write();
 }
 
-/// Writes the pending output, if possible now.
+/// Writes as much pending output as possible without blocking.
 pub(crate) fn catch_up() {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner).write();
 }
@@ -85,7 +84,7 @@ pub(crate) fn catch_up() {
 struct Waiting {
     /// Lines. A part of the first one may have been written.
     text: Vec<u8>,
-    /// Number of lines for which there was no room.
+    /// Number of lines dropped because the limit was reached.
     lost: u32,
 }
 
@@ -122,11 +121,11 @@ impl Waiting {
 enum Output {
     /// A socket, such as the journal's: written with `MSG_DONTWAIT`.
     Socket,
-    /// A pipe or terminal, opened again with `O_NONBLOCK`: the original descriptor is shared with other
-    /// processes, which may need it to block.
+    /// A pipe or terminal, opened again with `O_NONBLOCK`: the original descriptor is shared with
+    /// other processes, which may need it to block.
     Own(File),
-    /// A file, or an output that cannot be opened again: polled before each write. A pipe that polls
-    /// writable has room for a whole line, unless another process writes first.
+    /// A file, or an output that cannot be opened again: polled before each write. A pipe that
+    /// polls writable has room for a whole line, unless another process writes first.
     Shared,
 }
 
@@ -203,7 +202,7 @@ impl Write for Printable {
 
 /// Returns whether it is a control character, invisible, or changes the text direction.
 fn is_hostile(character: char) -> bool {
-    // Nearly all there is.
+    // The most frequent case first.
     if matches!(character, ' '..='~') {
         return false;
     }
@@ -234,7 +233,6 @@ mod tests {
         let line = "x".repeat(KEPT / 4);
         (0..9).for_each(|_| waiting.add(&line));
         assert!(waiting.text.len() <= KEPT && waiting.lost == 6, "{}", waiting.lost);
-        // The first line could be written.
         drop(waiting.text.drain(..=line.len()));
         waiting.add("next");
         let text = String::from_utf8(waiting.text).unwrap();
@@ -258,7 +256,7 @@ mod tests {
         fn nothing_that_steers_a_terminal_is_left(text in "(\\PC|[\\x00-\\x1f\\x7f-\\u{9f}\\u{202a}-\\u{2069}]){0,300}") {
             let line = printable(LINE, false, format_args!("{text}{text}"));
             prop_assert!(!line.contains(is_hostile), "{:?}", line);
-            // Over by the last character and the dots.
+            // Up to one escaped character and the dots longer.
             prop_assert!(line.len() < LINE + 9 + 3, "{}", line.len());
             let lines = printable(usize::MAX, true, format_args!("{text}"));
             prop_assert!(!lines.contains(|letter| letter != '\n' && is_hostile(letter)));

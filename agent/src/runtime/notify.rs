@@ -1,4 +1,4 @@
-//! Messages to the service manager, as sd_notify(3) sends them; none without `NOTIFY_SOCKET`.
+//! Messages to the service manager (sd_notify(3)). Without `NOTIFY_SOCKET`, does nothing.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -8,32 +8,28 @@ use std::time::Duration;
 
 use crate::runtime::log;
 
-/// Reports that start-up is complete.
 pub(crate) fn ready() {
     send("READY=1");
 }
 
-/// Reports start-up as complete, so that other units can start, and what the agent still waits for.
+/// Reports start-up as complete, so that other units can start, and names what the agent waits for.
 pub(crate) fn waiting(what: &str) {
     send(&format!("READY=1\nSTATUS=waiting for {what}"));
 }
 
-/// Reports the end of waiting.
 pub(crate) fn running() {
     send("STATUS=running");
 }
 
-/// Reports that the agent ends.
 pub(crate) fn stopping() {
     send("STOPPING=1");
 }
 
-/// Sends a watchdog ping.
 pub(crate) fn watchdog() {
     send("WATCHDOG=1");
 }
 
-/// Longest interval between two pings, if the service manager expects them of this process.
+/// Returns the longest interval between two pings, if the service manager expects them.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     if number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id())) {
@@ -55,7 +51,7 @@ fn send(fact: &str) {
     }
 }
 
-/// The socket of a sandboxed agent, which can create no more.
+/// Socket of a sandboxed agent, which cannot create another one.
 static KEPT: OnceLock<UnixDatagram> = OnceLock::new();
 
 /// Opens a socket for all further messages.
@@ -65,7 +61,6 @@ pub(crate) fn keep() {
     }
 }
 
-/// Returns a socket to the service manager, if there is one.
 fn connected() -> Option<io::Result<UnixDatagram>> {
     let path = std::env::var_os("NOTIFY_SOCKET")?;
     let bytes = path.as_encoded_bytes();

@@ -15,32 +15,27 @@ pub(crate) struct Semaphore {
 pub(crate) struct Permit(Rc<Semaphore>, usize);
 
 impl Semaphore {
-    /// Returns a semaphore with `count` permits.
     pub(crate) fn new(count: usize) -> Self {
         Self { free: Cell::new(count), freed: Signal::default() }
     }
 
-    /// Waits for one permit.
     pub(crate) async fn take(self: Rc<Self>) -> Permit {
         self.take_many(1).await
     }
 
-    /// Waits until `count` permits are free at once. Later, smaller requests may overtake it.
+    /// Waits until `count` permits are free at once. Smaller requests may overtake it.
     pub(crate) async fn take_many(self: Rc<Self>, count: usize) -> Permit {
         self.freed.until(|| self.try_take_many(count)).await
     }
 
-    /// Number of free permits.
     pub(crate) fn free(&self) -> usize {
         self.free.get()
     }
 
-    /// Takes one permit, if one is free.
     pub(crate) fn try_take(self: &Rc<Self>) -> Option<Permit> {
         self.try_take_many(1)
     }
 
-    /// Takes `count` permits, if that many are free.
     pub(crate) fn try_take_many(self: &Rc<Self>, count: usize) -> Option<Permit> {
         self.free.set(self.free.get().checked_sub(count)?);
         Some(Permit(self.clone(), count))
@@ -48,7 +43,7 @@ impl Semaphore {
 }
 
 impl Permit {
-    /// Returns all but `count`.
+    /// Releases all but `count`.
     pub(crate) fn shrink(&mut self, count: usize) {
         let rest = self.1.saturating_sub(count);
         self.1 -= rest;

@@ -4,11 +4,11 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::runtime::log;
 
-/// Fills `bytes` with random bytes. Ends the process if the kernel has none.
+/// Fills `bytes` with random bytes. Aborts if the kernel has none.
 pub(crate) fn fill_random(bytes: &mut [u8]) {
-    // Fails only without getrandom(2), and without that TLS has failed before.
+    // Only without getrandom(2), and then TLS has failed earlier.
     if SystemRandom::new().fill(bytes).is_err() {
-        log::error(format_args!("no random numbers"));
+        log::error(format_args!("the kernel has no random numbers; mote needs getrandom(2)"));
         std::process::abort();
     }
 }

@@ -1,4 +1,4 @@
-//! The loop of the one thread, on which all tasks run.
+//! Runs all tasks on one thread.
 
 #[cfg(feature = "async-io")]
 use std::{future::poll_fn, pin::pin};
@@ -13,19 +13,17 @@ use crate::runtime::clock::now;
 use crate::runtime::reactor;
 use crate::sys::heap;
 
-/// Runs the agent's tasks.
 pub(crate) type Executor = LocalExecutor<'static>;
 
-/// Most runs of tasks between two looks at the kernel, if there always is a task that is ready.
+/// Number of task runs before the reactor polls the kernel, if tasks are always ready.
 #[cfg(not(feature = "async-io"))]
 const TASKS: usize = 64;
-/// Shortest time for which freed blocks are kept for reuse. A wait shorter than the kernel's own timers is expensive: it
-/// reprograms the clock device, which takes 0.2 ms under emulation.
+/// Shortest time for which freed blocks are kept. A shorter wait than the kernel's own timers is
+/// expensive: reprogramming the clock device takes 0.2 ms under emulation.
 const SPARES_TTL: Duration = Duration::from_millis(1500);
 
-/// Runs a future and an executor's tasks until the future is ready.
-///
-/// The executor's own `run` supports several threads and takes a queue of 8 KiB for each.
+/// Runs a future and an executor's tasks until the future is ready. The executor's own `run`
+/// supports several threads and allocates a queue of 8 KiB for each.
 #[cfg(not(feature = "async-io"))]
 pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Output = T>) -> T {
     let mut spares = Spares::default();
@@ -39,8 +37,8 @@ pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Outp
     )
 }
 
-/// Runs a future and an executor's tasks until the future is ready. Spare blocks are released at the next wake-up after
-/// [`SPARES_TTL`].
+/// Runs a future and an executor's tasks until the future is ready. Releases spare blocks at the
+/// next wake-up after [`SPARES_TTL`].
 #[cfg(feature = "async-io")]
 pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Output = T>) -> T {
     let (mut run, mut spares) = (pin!(executor.run(future)), Spares::default());
@@ -54,23 +52,23 @@ pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Outp
 /// When to release the blocks that the allocator keeps for reuse.
 #[derive(Default)]
 struct Spares {
-    /// When they are released.
+    /// When to release them.
     release: Uptime,
     /// When the last wait began.
     waited: Uptime,
 }
 
 impl Spares {
-    /// Releases the blocks when it is time. Returns an upper bound for the next wait if blocks of TLS records are kept.
-    /// Smaller blocks are not worth a wake-up: they are released when something else wakes the agent, such as the status
-    /// channel every 30 s.
+    /// Releases the blocks if it is time. Returns an upper bound for the next wait if TLS buffers
+    /// are kept. Smaller blocks are not worth a wake-up: they wait for the next one, such as the
+    /// status channel's every 30 s.
     fn before_wait(&mut self) -> Option<Duration> {
         let now = now();
         // After one action that follows a long wait, another long wait is likely.
         let was_asleep = now - self.waited >= SPARES_TTL;
         self.waited = now;
         if now < self.release && !was_asleep {
-            // Not the time left until `release`, which becomes short.
+            // Not the time left until `release`, which could be too short a wait.
             return heap::holds_tls_buffers().then_some(SPARES_TTL);
         }
         heap::rest();
@@ -98,8 +96,8 @@ mod tests {
 
     #[test]
     fn timers_fire_in_order_and_not_before_their_time() {
-        // One task for each timer and a common start: on a busy machine several may be due at once, and the
-        // futures within one task are polled in a fixed order.
+        // One task per timer and a common start: several timers may be due at once, and futures
+        // within one task are polled in a fixed order.
         let executor = LocalExecutor::new();
         let fired = Rc::new(RefCell::new(Vec::new()));
         let start = now();
@@ -131,7 +129,6 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let count = Rc::new(Cell::new(0));
         let busy = executor.spawn(async {
-            // Always ready; the others must run all the same.
             loop {
                 yield_now().await;
             }
@@ -151,7 +148,7 @@ mod tests {
             piece[..count].to_vec()
         });
         let asked = async move {
-            // By then the reader is waiting for its socket.
+            // By then the reader waits for its socket.
             sleep(Duration::from_millis(50)).await;
             theirs.write_all(b"x").unwrap();
             answer.await

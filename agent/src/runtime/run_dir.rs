@@ -3,36 +3,35 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The directory itself.
 pub(crate) const DIRECTORY: &str = "run/mote";
 /// Locked by the running agent.
 pub(crate) const LOCK: &str = "run/mote/lock";
-/// Id of the boot in which the other files were written, because `/run` may be on a disk.
+/// Id of the boot in which the files were written, because `/run` may be on a disk.
 pub(crate) const BOOT: &str = "run/mote/boot";
 /// The last host info.
 pub(crate) const KNOWN_HOST: &str = "run/mote/known-host";
-/// The agent's own view, for `mote-agent status`.
+/// The agent's status, for `mote-agent status`.
 pub(crate) const STATUS: &str = "run/mote/status";
 /// The last state that an application set, Ready or Started.
 pub(crate) const READY: &str = "run/mote/ready";
-/// Outstanding mounts with their processes.
+/// Mounts in progress and their processes.
 pub(crate) const HANGING: &str = "run/mote/hanging";
 /// Exists once the resources from before the agent's first start are online.
 pub(crate) const FOLLOWED: &str = "run/mote/followed";
 /// The guard that has frozen file systems, and its deadline.
 pub(crate) const FREEZE: &str = "run/mote/freeze";
-/// Sizes of disks as the grow workers have seen them.
+/// Disk sizes as last seen by grow workers.
 pub(crate) const SIZES: &str = "run/mote/sizes";
-/// The VM's generation, the number of restores and clones: a native u64 that is changed in place.
+/// The VM's generation, the number of restores and clones: a native u64, changed in place.
 pub(crate) const GENERATION: &str = "run/mote/generation";
-/// The files that are invalid after a reboot.
+/// The files that become invalid at a reboot.
 pub(crate) const OF_A_BOOT: [&str; 6] = [READY, HANGING, KNOWN_HOST, FOLLOWED, SIZES, GENERATION];
 /// Mount point of the host's share while it is read.
 pub(crate) const SHARE: &str = "run/mote/share";
-/// Mount point for `--check`, which may run at the same time as the agent.
+/// The same for `--check`, which may run at the same time as the agent.
 pub(crate) const CHECKED_SHARE: &str = "run/mote/check";
 
-/// Error message for a file in `/run/mote`, with advice.
+/// Returns an error message for a file in `/run/mote`, with advice.
 #[inline(never)] // its size
 pub(crate) fn unwritable(verb: &str, path: &Path, error: &std::io::Error) -> String {
     let advice = [

@@ -3,7 +3,6 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// A directory that is removed at the end of its test.
 pub(crate) struct Scratch(PathBuf);
 
 impl Deref for Scratch {
@@ -26,11 +25,11 @@ impl Drop for Scratch {
     }
 }
 
-/// An empty directory for one test.
+/// Creates an empty directory for one test.
 pub(crate) fn scratch(name: &str) -> Scratch {
     let path = std::env::temp_dir().join(format!("mote-{name}-{}", std::process::id()));
     let _stale = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
-    // Its real path, also where the temporary directory is behind a link.
+    // The temporary directory may be behind a symbolic link.
     Scratch(path.canonicalize().unwrap())
 }

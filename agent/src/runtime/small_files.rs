@@ -1,4 +1,4 @@
-//! Reading and writing of small files as a whole.
+//! Reads and writes small files as a whole.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, fsync, open};
 use rustix::io::{Errno, retry_on_intr};
 
-/// Bytes that every file with data has allocated, so that overwriting them needs no free space.
+/// Bytes allocated to every file that has data, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
 
 /// Longest document on a worker's standard input, bytes: a pipe's capacity.
@@ -23,7 +23,7 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_to_end(File::open(path)?.as_fd(), most)
 }
 
-/// Does not wait for a FIFO's writer, and acquires no controlling terminal.
+/// Does not block on a FIFO or acquire a controlling terminal.
 const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Reads a whole regular file of at most `most` bytes; `None` if the name does not exist. A
@@ -44,7 +44,7 @@ pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>
     read_to_end(file.as_fd(), most).map(Some)
 }
 
-/// Returns whether the name does not exist, in a directory that exists or is absent itself.
+/// Returns whether the name does not exist although its closest existing parent is a directory.
 fn is_absent(path: &Path) -> bool {
     let is_there = |path: &&Path| match path.symlink_metadata() {
         Ok(_) => true,
@@ -54,7 +54,7 @@ fn is_absent(path: &Path) -> bool {
     last.is_none_or(|last| last != path && last.is_dir())
 }
 
-/// Reads a whole file of any length, such as the kernel's and our own.
+/// Reads a whole file of any length, such as one of the kernel's or the agent's own.
 ///
 /// # Errors
 /// `InvalidData` if it is not UTF-8; any error of open(2) and read(2).
@@ -64,13 +64,12 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// Returns the text of a small file below a directory; empty if it cannot be read.
+/// Returns the text of a small file below a directory, or an empty string if it cannot be read.
 #[inline(never)] // its size
 pub(crate) fn text_of(directory: &Path, path: &str) -> String {
     read_text(&directory.join(path)).unwrap_or_default()
 }
 
-/// Returns whether this path below a directory exists.
 #[inline(never)] // its size
 pub(crate) fn is_there(directory: &Path, path: &str) -> bool {
     directory.join(path).exists()
@@ -94,11 +93,8 @@ pub(crate) fn read_to_end(file: BorrowedFd<'_>, most: u64) -> io::Result<Vec<u8>
     }
 }
 
-/// Creates a directory and its parents with mode 0755 whatever the umask, because a missing `/run`
-/// is not only for the agent.
-///
-/// # Errors
-/// Any error of mkdir(2) and chmod(2) except that it exists.
+/// Creates a directory and its parents with mode 0755, whatever the umask: `/run` is shared with
+/// other programs.
 pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
     let mut made = fs::create_dir(directory);
     if let (Err(error), Some(above)) = (&made, directory.parent())
@@ -114,21 +110,19 @@ pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a small file atomically, by a new file that is renamed. If the file system is full, or no file may be made
-/// (in the sandbox), it overwrites the existing file instead, padded with spaces; a reader may then see a part of the old text, and must read again.
+/// Writes a small file atomically, through a new file that is renamed. If the file system is full
+/// or the sandbox forbids new files, overwrites the existing file, padded with spaces. A reader may
+/// then see a mixture and must read again.
 ///
 /// # Errors
-/// Any error of open(2), write(2) and rename(2); `StorageFull` if the text is longer than a page or there is no
-/// file to overwrite.
+/// Any error of open(2), write(2) and rename(2); `StorageFull` if the text exceeds a page or there
+/// is no file to overwrite.
 pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, false)
 }
 
-/// Writes a small file through a new one that is renamed, so that a power cut leaves the old or the
-/// new content.
-///
-/// # Errors
-/// Any error of open(2), write(2), fsync(2) and rename(2).
+/// Writes a small file through a new one, synced and renamed: after a power cut, the file has the
+/// old or the new content.
 pub(crate) fn write_lasting(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, true)
 }
@@ -138,7 +132,7 @@ fn replace(path: &Path, bytes: &[u8], lasts: bool) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = Path::new(&beside);
-    // The bytes must be on disk before the name; then the directory is synced, if possible.
+    // The bytes must reach the disk before the name. The directory is synced if possible.
     let sync = |path| if lasts { Ok(fsync(&File::open(path)?)?) } else { Ok(()) };
     let whole = fs::write(beside, bytes)
         .and_then(|()| sync(beside))

@@ -1,4 +1,5 @@
-//! Wake-ups between tasks of one thread. A signal carries no data: a woken task checks its condition again.
+//! Wake-ups between tasks of one thread. A signal carries no data: a woken task rechecks its
+//! condition.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -7,7 +8,7 @@ use std::task::{Poll, Waker};
 /// The [`Signal::seen`] of a signal that was never raised.
 pub(crate) const NEVER: u64 = 0;
 
-/// Announces changes of a condition. [`Signal::raise`] wakes every task that waits at that time.
+/// Announces changes of a condition.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     /// Number of calls of [`Signal::raise`].
@@ -15,39 +16,36 @@ pub(crate) struct Signal {
     waiting: RefCell<Waiting>,
 }
 
-/// The wakers of the tasks that wait, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Vec<Waker>);
 
 impl Waiting {
-    /// Adds a waker, unless one of its task is there.
+    /// Adds a waker, unless the same task has one.
     pub(crate) fn add(&mut self, waker: &Waker) {
         if !self.0.iter().any(|other| other.will_wake(waker)) {
             self.0.push(waker.clone());
         }
     }
 
-    /// Wakes all tasks.
     pub(crate) fn wake(self) {
         self.0.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Signal {
-    /// Wakes all tasks that wait.
+    /// Wakes all tasks that wait now.
     pub(crate) fn raise(&self) {
         self.raised.set(self.raised.get().wrapping_add(1));
         self.waiting.take().wake();
     }
 
-    /// The count to pass to [`Signal::after`]. To be taken before the condition is checked, so that no change
-    /// is missed.
+    /// Returns the count to pass to [`Signal::after`]. Read it before you check the condition, so
+    /// that no change is missed.
     pub(crate) fn seen(&self) -> u64 {
         self.raised.get()
     }
 
-    /// Calls `look` at once and after each signal until it returns something. Dropping the future loses
-    /// nothing.
+    /// Calls `look` at once and after each signal until it returns something. Cancel-safe.
     pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         loop {
             let seen = self.seen();
@@ -58,7 +56,7 @@ impl Signal {
         }
     }
 
-    /// Waits for a signal later than `seen`. Dropping the future loses nothing and leaves nothing.
+    /// Waits for a signal later than `seen`. Cancel-safe.
     pub(crate) async fn after(&self, seen: u64) {
         let mut entry = Entry { signal: self, seen, waker: None };
         poll_fn(|context| {
@@ -72,8 +70,8 @@ impl Signal {
     }
 }
 
-/// The entry of one wait in a signal's list. Dropping it removes it from the list: a remaining
-/// waker would keep a part of its task in memory.
+/// One wait in a signal's list. Dropping it removes the waker, which would keep part of its task in
+/// memory.
 struct Entry<'s> {
     signal: &'s Signal,
     seen: u64,
@@ -81,7 +79,6 @@ struct Entry<'s> {
 }
 
 impl Entry<'_> {
-    /// Adds the waker, or replaces the last one.
     fn renew(&mut self, waker: &Waker) {
         if !self.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
             self.remove();
@@ -90,10 +87,10 @@ impl Entry<'_> {
         }
     }
 
-    /// Removes the waker from the list. Two waits of one task have an entry each.
+    /// Removes the waker. Two waits of one task have separate entries.
     fn remove(&mut self) {
         let Some(waker) = self.waker.take() else { return };
-        // If the signal was raised since, the list was emptied: an equal waker that is in it now is another entry's.
+        // A raised signal has emptied the list: an equal waker in it now belongs to another entry.
         if self.signal.raised.get() == self.seen {
             let waiting = &mut self.signal.waiting.borrow_mut().0;
             if let Some(at) = waiting.iter().position(|other| other.will_wake(&waker)) {
@@ -152,7 +149,7 @@ mod tests {
         let found = Cell::new(false);
         block_on(&executor, async {
             let leaves = async {
-                // Registers and is dropped while the other waits.
+                // Registers, and is dropped while the other waits.
                 let wait = signal.after(signal.seen());
                 smol::future::or(wait, async { yield_now().await }).await;
             };

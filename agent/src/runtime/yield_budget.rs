@@ -1,20 +1,18 @@
-//! Cooperative budget: a task whose peer is always ready (a fast relay, endless data, endless
-//! connections to refuse) never waits, and would block the thread. It yields after a number of
-//! operations.
+//! Cooperative budget: a task whose peer is always ready (a fast relay, endless data or
+//! connections) never waits and would block the thread. It yields after a number of operations.
 
 use std::cell::Cell;
 
 use smol::future::yield_now;
 
-/// Operations before a yield. They take some milliseconds, so the cost of a yield does not matter.
+/// Operations before a yield. They take some milliseconds, so the yield's own cost is negligible.
 const BUDGET: u32 = 16;
 
-/// Operations since the last yield.
 #[derive(Debug, Default)]
 pub(crate) struct Fair(Cell<u32>);
 
 impl Fair {
-    /// To be called before each read, write or accept: yields to other tasks if the budget is used up.
+    /// Call before each read, write or accept: yields to other tasks if the budget is used up.
     pub(crate) async fn one_more(&self) {
         self.0.set(self.0.get() + 1);
         if self.0.get() > BUDGET {
@@ -38,7 +36,7 @@ mod tests {
     use crate::net::stream::Stream;
     use crate::runtime::run::block_on;
 
-    /// Number of runs of another task while `talk` has a peer that has sent 64 KiB and its end.
+    /// Returns how often another task runs while `talk` has a peer that has sent 64 KiB and closed.
     fn runs_beside(talk: impl AsyncFnOnce(Stream)) -> u32 {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[b'x'; 64 * 1024]).unwrap();

@@ -1,4 +1,4 @@
-//! System calls that enlarge a partition or a file system in the kernel.
+//! System calls that enlarge a partition or file system in the kernel.
 
 use std::ffi::c_void;
 use std::io;
@@ -10,10 +10,10 @@ use rustix::io::{Errno, Result};
 const BLKPG: libc::Ioctl = 0x1269;
 const RESIZE_PARTITION: i32 = 3;
 
-/// `struct blkpg_partition`; in bytes.
+/// `struct blkpg_partition`.
 #[repr(C)]
 struct Partition {
-    /// Start and length.
+    /// Start and length, bytes.
     place: [u64; 2],
     number: u32,
     names: [u8; 128],
@@ -28,15 +28,12 @@ struct Order {
     data: *mut c_void,
 }
 
-/// Changes the length of the partition at this start in the kernel.
-///
-/// # Errors
-/// Any error of ioctl(2).
+/// Changes the length of a partition in the kernel; `place` is start and length in bytes.
 pub(crate) fn resize_partition(disk: BorrowedFd<'_>, number: u32, place: [u64; 2]) -> Result<()> {
     let mut partition = Partition { place, number, names: [0; 128] };
     let data = (&raw mut partition).cast();
     let order = Order { operation: RESIZE_PARTITION, flags: 0, length: 0, data };
-    // SAFETY: this call reads an order and the partition that it points to; both live until it has returned.
+    // SAFETY: the kernel reads `order` and the partition that it points to; both outlive the call.
     let result = unsafe { libc::ioctl(disk.as_raw_fd(), BLKPG, &raw const order) };
     said(result)
 }
@@ -51,8 +48,8 @@ pub(crate) fn control(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) ->
         return Err(Errno::INVAL);
     }
     let fd = file.as_raw_fd();
-    // SAFETY: the argument can be read and written for as many bytes as the number says, and has no pointers in it: so
-    // are all that this program calls it with, by `workers/grow` and `sys/freeze`.
+    // SAFETY: the argument is readable and writable for the length that the number encodes. The
+    // callers, `workers/grow` and `sys/freeze`, pass structures without pointers.
     let result = unsafe { libc::ioctl(fd, number as libc::Ioctl, argument.as_mut_ptr()) };
     said(result)
 }

@@ -1,4 +1,4 @@
-//! A failed system call as a message: what failed, then the system's reason.
+//! A failed system call as a message.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,6 @@ pub(crate) struct SystemError {
 }
 
 impl SystemError {
-    /// Returns the failure of the named call.
     pub(crate) fn of(what: &'static str, source: io::Error) -> Self {
         Self { what, source }
     }

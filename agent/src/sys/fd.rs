@@ -9,23 +9,16 @@ pub(crate) use rustix::io::write;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// Reads some bytes; 0 at the end.
-///
-/// # Errors
-/// Any error of read(2).
+/// Reads some bytes; returns 0 at the end.
 pub(crate) fn read(from: impl AsFd, into: &mut [u8]) -> Result<usize> {
     rustix::io::read(from, into)
 }
 
 /// Appends bytes to the vector, up to its capacity; returns 0 at the end.
-///
-/// # Errors
-/// Any error of read(2).
 pub(crate) fn append(from: impl AsFd, to: &mut Vec<u8>) -> Result<usize> {
     rustix::io::read(from, spare_capacity(to))
 }
 
-/// Returns a pipe: its read and its write end.
 ///
 /// # Errors
 /// Any error of pipe(2).
@@ -33,26 +26,18 @@ pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC)
 }
 
-/// Changes the owner of the file behind a descriptor. The highest number leaves user or group
-/// unchanged.
-///
-/// # Errors
-/// Any error of fchown(2).
+/// Changes the owner of an open file. `u32::MAX` leaves user or group unchanged.
 pub(crate) fn give(fd: impl AsFd, user: u32, group: u32) -> Result<()> {
     let user = (user != u32::MAX).then(|| Uid::from_raw(user));
     let group = (group != u32::MAX).then(|| Gid::from_raw(group));
     fchown(fd, user, group)
 }
 
-/// Two sockets that are connected to each other.
-///
-/// # Errors
-/// Any error of socketpair(2).
+/// Returns two connected sockets.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// Makes it non-blocking: operations return `WouldBlock` instead of waiting.
 ///
 /// # Errors
 /// Any error of ioctl(2).

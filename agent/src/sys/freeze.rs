@@ -1,4 +1,4 @@
-//! The ioctls that freeze, thaw and trim a file system (ioctl_fsfreeze(2), linux/fs.h), and a process that stays in memory.
+//! Freezes, thaws and trims file systems (ioctl_fsfreeze(2), linux/fs.h); locks memory; forks.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -20,38 +20,35 @@ const THAW: u32 = 0xc004_5878;
 /// `_IOWR('X', 121, struct fstrim_range)`.
 const TRIM: u32 = 0xc018_5879;
 
-/// Locks all present and future memory of this process, so that it needs no disk to continue.
-///
-/// # Errors
-/// Any error of mlockall(2).
+/// Locks all present and future memory, so that the process needs no disk to continue.
 pub(crate) fn stay_in_memory() -> io::Result<()> {
     // SAFETY: mlockall takes no pointers.
     let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Freezes the file system of an open directory before this time since boot; returns 0 or the
-/// errno. A child does it, because it hangs as long as the disk does. After `ETIMEDOUT` the file
-/// system may be frozen when the child ends.
+/// Freezes the file system of an open directory until `until`, a time since boot; returns 0 or the
+/// errno. A child does it, because the call hangs as long as the disk does. After `ETIMEDOUT`, the
+/// file system may still become frozen when the child ends.
 pub(crate) fn freeze(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     call_in_fork(until, directory, &|| call(stdin(), FREEZE))
 }
 
-/// Thaws the file system of an open directory, in the same way.
+/// Thaws the file system of an open directory, likewise in a child.
 pub(crate) fn thaw(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     match call_in_fork(until, directory, &|| call(stdin(), THAW)) {
-        // Without a child it may hang, but otherwise it would stay frozen.
+        // Without a child it may hang, but the file system must not stay frozen.
         libc::EAGAIN | libc::ENOMEM => thaw_here(directory),
         error => error,
     }
 }
 
-/// Thaws the file system of an open directory in this process, which hangs if that does.
+/// Thaws the file system of an open directory in this process, which may hang.
 pub(crate) fn thaw_here(directory: BorrowedFd<'_>) -> i32 {
     call(directory, THAW)
 }
 
-/// Opens a directory and thaws its file system in the same way, because the path may hang, too.
+/// Opens a directory and thaws its file system, in a child, because opening may hang, too.
 pub(crate) fn thaw_path(path: &CStr, until: Duration) -> i32 {
     call_in_fork(until, stdin(), &|| match open(path) {
         Ok(directory) => call(directory.as_fd(), THAW),
@@ -59,10 +56,7 @@ pub(crate) fn thaw_path(path: &CStr, until: Duration) -> i32 {
     })
 }
 
-/// Opens a directory for reading, which a frozen file system permits.
-///
-/// # Errors
-/// Any error of open(2).
+/// Opens a directory for reading, which works on a frozen file system.
 #[inline(never)] // its size
 pub(crate) fn open(path: &CStr) -> rustix::io::Result<OwnedFd> {
     let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -73,33 +67,27 @@ fn call(directory: BorrowedFd<'_>, number: u32) -> i32 {
     control(directory, number, &mut [0; 4]).err().map_or(0, Errno::raw_os_error)
 }
 
-/// Discards the unused blocks of an open directory's file system (FITRIM); returns their bytes.
-///
-/// # Errors
-/// Any error of ioctl(2).
+/// Discards the unused blocks of a file system (FITRIM); returns their number of bytes.
 pub(crate) fn trim(directory: &OwnedFd) -> Result<u64, Errno> {
-    // struct fstrim_range: start, length and shortest piece, 64 bits each.
+    // struct fstrim_range: start, length and shortest extent, 64 bits each.
     let mut range = [[0; 8], [u8::MAX; 8], [0; 8]];
     control(directory.as_fd(), TRIM, range.as_flattened_mut())?;
     let [_, trimmed, _] = range;
     Ok(u64::from_ne_bytes(trimmed))
 }
 
-/// Forks; returns true in the child, which leads a new session, with /dev/null as standard
-/// descriptors. This process must have no other threads.
-///
-/// # Errors
-/// Any error of fork(2), or of opening `/dev/null`.
+/// Forks; returns true in the child, which leads a new session and has /dev/null as standard
+/// descriptors. The process must have a single thread.
 pub(crate) fn fork() -> io::Result<bool> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    // SAFETY: there are no other threads, so the child may do anything.
+    // SAFETY: there are no other threads.
     match unsafe { libc::fork() } {
         0 => {
             for standard in 0..3 {
-                // SAFETY: this takes no pointers.
+                // SAFETY: no pointers.
                 unsafe { libc::dup2(nothing.as_raw_fd(), standard) };
             }
-            // SAFETY: neither do these.
+            // SAFETY: a constant string.
             unsafe {
                 libc::setsid();
                 libc::chdir(c"/".as_ptr());

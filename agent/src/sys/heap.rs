@@ -1,17 +1,17 @@
-//! The heap: musl's, except that long allocations and growing tables get their own mappings, and
-//! that some freed blocks are cached.
+//! The heap: musl's allocator, with separate mappings for long allocations and growing tables, and
+//! a cache of some freed blocks.
 //!
-//! musl allocates in groups of up to 128 KiB, and returns a group to the kernel when nothing in it is in
-//! use. After a burst of calls about a hundred small objects remain (tickets, tables that have grown), each
-//! in another group: 500 KiB were held for them. An allocation that grows beyond a page is nearly always
-//! such a table, and long allocations are what makes groups large. Both are mapped one by one and returned
-//! when freed. A mapping costs two system calls, so buffers allocated in one piece for each call are left
-//! to musl.
+//! musl allocates in groups of up to 128 KiB and returns a group to the kernel only when nothing in
+//! it is in use. After a burst of calls, about a hundred small objects (tickets, grown tables) held
+//! 500 KiB in as many groups. An allocation that grows beyond a page is nearly always such a table,
+//! and long allocations make groups large. Both are mapped one by one, and unmapped when freed. A
+//! mapping costs two system calls, so musl still serves buffers that are allocated at their final
+//! size.
 //!
-//! Blocks of 0.5 to 4 KiB, states and buffers of a connection, are few, so that musl maps and
-//! unmaps a page for nearly each of them, and for each TLS record of a transfer. So one freed block
-//! of each of musl's size classes and two of a record's size are cached until [`rest`]. A cached
-//! block also keeps its group, which has room for the next ones of its size.
+//! Blocks of 0.5 to 4 KiB (states and buffers of a connection) are so few that musl maps and unmaps
+//! a page for nearly each of them, and for each TLS record. So one freed block of each of musl's
+//! size classes and two TLS records are cached until [`rest`]. A cached block also keeps its group,
+//! which has room for the next blocks of that size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::{Range, RangeInclusive};
@@ -20,49 +20,47 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Shortest allocation in one piece that gets its own mapping, bytes.
 const LONG: usize = 16 * 1024;
-/// Sizes, in bytes, for which blocks of [`BLOCK`] are kept: what a record is read into and what it holds (16 KiB), with
-/// the record's head, and twice that.
+/// Sizes, in bytes, that a [`BLOCK`] serves: the content of a TLS record (16 KiB), a record with
+/// its header, and twice that.
 const RECORDS: RangeInclusive<usize> = LONG..=BLOCK;
-/// Size of such a block, bytes. Shorter data does not touch its last pages.
+/// Size of a cached TLS record, bytes. Shorter data does not touch its last pages.
 const BLOCK: usize = 36 * 1024;
-/// Longest allocation that is passed to musl unchanged, bytes: there are many of them.
+/// Longest allocation that is passed to musl unchanged, bytes, because such allocations are many.
 const SMALL: usize = 500;
 /// Sizes of the cached blocks, bytes: musl's size classes, four per doubling (its `size_classes`,
-/// without the head), and two records, because a transfer has one to read into and one for the
-/// data.
+/// without the header), and two TLS records: a transfer reads into one and holds data in the other.
 const SIZES: [usize; 14] =
     [572, 668, 796, 1004, 1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, BLOCK, BLOCK];
-/// Index of the first record.
+/// Index of the first TLS record.
 const FIRST_RECORD: usize = 12;
-/// All of it.
 const ALL: Range<usize> = 0..SIZES.len();
 /// Size at which a growing table gets its own mapping, bytes.
 const GROWN: usize = 4 * 1024;
-/// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size really
-/// needed are never touched, so they take no memory.
+/// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size
+/// really needed are never touched, so they use no memory.
 const MAPPED: usize = 128 * 1024;
 
-/// The global allocator. It wipes freed memory, so that keys and secrets do not remain in reused
-/// memory. The kernel does the same for mappings. A block that realloc(3) moves is not wiped.
+/// The global allocator. It wipes freed memory, so that no keys or secrets remain in it; the kernel
+/// wipes mappings. A block that realloc(3) moves is not wiped.
 struct Heap {
-    /// Blocks that were freed and wiped, by [`SIZES`].
+    /// Freed and wiped blocks, by [`SIZES`].
     spare: [AtomicPtr<u8>; SIZES.len()],
 }
 
 #[global_allocator]
 static HEAP: Heap = Heap::new();
 
-/// Returns whether blocks of records are cached, most of what [`rest`] would free.
+/// Returns whether TLS records are cached, which are most of what [`rest`] frees.
 pub(crate) fn holds_tls_buffers() -> bool {
     HEAP.spare[FIRST_RECORD..].iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
 }
 
-/// Frees the cached blocks when the agent is idle.
+/// Frees the cached blocks.
 pub(crate) fn rest() {
     HEAP.rest();
 }
 
-/// Returns the layout to request of musl: enlarged to [`MAPPED`] if it is long.
+/// Returns the layout to request from musl: long ones are enlarged to [`MAPPED`].
 fn long(asked: Layout) -> Layout {
     if !(LONG..MAPPED).contains(&asked.size()) {
         return asked;
@@ -70,8 +68,8 @@ fn long(asked: Layout) -> Layout {
     Layout::from_size_align(MAPPED, asked.align()).unwrap_or(asked)
 }
 
-/// Returns the range of [`SIZES`] whose blocks fit; empty if there is none, such as for an
-/// alignment larger than malloc(3)'s.
+/// Returns the range of [`SIZES`] whose blocks fit; empty if there is none, for example because the
+/// alignment exceeds malloc(3)'s.
 fn places(asked: Layout) -> Range<usize> {
     let size = asked.size();
     if size <= SMALL || asked.align() > 16 {
@@ -84,7 +82,7 @@ fn places(asked: Layout) -> Range<usize> {
     class.map_or(0..0, |class| class..class + 1)
 }
 
-/// Returns the size to request of musl for a reallocation from `old` to `size` bytes; `usable` is
+/// Returns the size to request from musl for a reallocation from `old` to `size` bytes; `usable` is
 /// the size of musl's block.
 fn resized(size: usize, old: usize, usable: usize) -> usize {
     // A vector that grows by push doubles; a buffer is resized to a given length.
@@ -94,12 +92,12 @@ fn resized(size: usize, old: usize, usable: usize) -> usize {
     if mapped { size.max(MAPPED) } else { size }
 }
 
-// SAFETY: every call goes to System with at least the caller's size and the same alignment, or takes a block that
-// System gave and nobody has; System's `dealloc` and `realloc` use the address and the alignment, not the given size.
-// Each block of a layout that has places is as long as these say: `alloc` makes them so, and `realloc` moves what comes
-// to other places.
+// SAFETY: every call goes to System with at least the caller's size and the same alignment, or
+// takes a cached block, which has no owner. System's `dealloc` and `realloc` use address and
+// alignment, not the given size. A block whose layout has places has the size of its first place:
+// `alloc` requests that, and `realloc` moves a block whose places change.
 unsafe impl GlobalAlloc for Heap {
-    #[inline(never)] // at each place that allocates it takes kilobytes
+    #[inline(never)] // inlined, it adds kilobytes
     unsafe fn alloc(&self, asked: Layout) -> *mut u8 {
         let places = places(asked);
         if let Some(block) = self.take(&places) {
@@ -112,13 +110,13 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc_zeroed(&self, asked: Layout) -> *mut u8 {
         let places = places(asked);
         if places.start == FIRST_RECORD {
-            // As the kernel maps it: pages that are never used take no memory, as in a buffer of which little is used
-            // for long. musl would write zeros to less.
+            // From the kernel, so that pages that stay unused take no memory: often only a part of
+            // the buffer is used for long. musl would write zeros to a shorter one.
             // SAFETY: the size is not zero.
             return unsafe { System.alloc_zeroed(Layout::new::<[u8; MAPPED]>()) };
         }
         if let Some(block) = self.take(&places) {
-            // SAFETY: it has room for what was asked for.
+            // SAFETY: the block has room for `asked`.
             unsafe { block.write_bytes(0, asked.size()) };
             return block;
         }
@@ -129,9 +127,10 @@ unsafe impl GlobalAlloc for Heap {
     #[inline(never)] // as above
     unsafe fn dealloc(&self, at: *mut u8, asked: Layout) {
         let (size, places) = (asked.size(), places(asked));
-        // SAFETY: the caller guarantees that `at` was allocated here with that size, so it is malloc's, and gives it up.
+        // SAFETY: the caller guarantees that `at` was allocated here with that size and gives it
+        // up.
         unsafe {
-            // A mapping is not wiped, because the kernel does that.
+            // The kernel wipes mappings.
             let is_mapped = places.is_empty()
                 && size >= GROWN
                 && (size >= LONG || libc::malloc_usable_size(at.cast()) >= LONG);
@@ -153,20 +152,20 @@ unsafe impl GlobalAlloc for Heap {
             return unsafe { self.moved(at, asked, new) };
         }
         if !to.is_empty() {
-            // It has room. The cut part is not wiped when it is freed.
+            // It has room. The cut part would not be wiped when the block is freed.
             let cut = asked.size().saturating_sub(size);
             // SAFETY: `at` has `asked` bytes.
             unsafe { libc::explicit_bzero(at.add(size.min(asked.size())).cast(), cut) };
             return at;
         }
-        // SAFETY: the caller guarantees that `at` was allocated here, so it is malloc's.
+        // SAFETY: the caller guarantees that `at` was allocated here, so by malloc(3).
         let usable = unsafe { libc::malloc_usable_size(at.cast()) };
-        // SAFETY: the same; the new size is not zero, and not more than the caller's or MAPPED.
+        // SAFETY: as above; the new size is not zero, and at most the caller's or MAPPED.
         unsafe { System.realloc(at, asked, resized(size, asked.size(), usable)) }
     }
 }
 
-/// Returns the size to request of musl for a block of these places.
+/// Returns the layout to request from musl for a block of these places.
 fn whole(asked: Layout, places: &Range<usize>) -> Layout {
     let size = if places.is_empty() { None } else { SIZES.get(places.start) };
     let whole = size.and_then(|size| Layout::from_size_align(*size, asked.align()).ok());
@@ -178,7 +177,7 @@ impl Heap {
         Self { spare: [const { AtomicPtr::new(null_mut()) }; SIZES.len()] }
     }
 
-    /// Takes a cached block from one of these places; the caller owns it.
+    /// Takes a cached block from one of these places.
     fn take(&self, places: &Range<usize>) -> Option<*mut u8> {
         let mut taken = self
             .spare
@@ -188,7 +187,7 @@ impl Heap {
         taken.find(|block| !block.is_null())
     }
 
-    /// Caches a block at one of these places; returns `false` if none is free.
+    /// Caches a block at one of these places; returns false if all are taken.
     fn keep(&self, block: *mut u8, places: &Range<usize>) -> bool {
         self.spare.get(places.clone()).into_iter().flatten().any(|spare| {
             let was_empty =
@@ -199,20 +198,20 @@ impl Heap {
 
     fn rest(&self) {
         while let Some(block) = self.take(&ALL) {
-            // SAFETY: it was System's, and nobody else has it; System needs no size.
+            // SAFETY: System allocated it, and it has no other owner; System needs no size.
             unsafe { System.dealloc(block, Layout::new::<[u8; BLOCK]>()) }
         }
     }
 
-    /// Moves what comes to other places, or to none.
+    /// Moves a block whose places change.
     ///
     /// # Safety
-    /// As of `realloc`.
+    /// As for `realloc`.
     unsafe fn moved(&self, at: *mut u8, old: Layout, new: Layout) -> *mut u8 {
         let (had, has) = (old.size(), new.size());
         let size = if places(new).is_empty() { resized(has, had, had) } else { has };
         let Ok(new) = Layout::from_size_align(size, new.align()) else { return null_mut() };
-        // SAFETY: `at` has `had` bytes; the new block, if there is one, has `has` and is another one.
+        // SAFETY: `at` has `had` bytes; the new block, unless null, has `has` and does not overlap.
         unsafe {
             let to = self.alloc(new);
             if !to.is_null() {
@@ -236,11 +235,10 @@ mod tests {
             (5120, 2560, 2800, MAPPED),
             (8192, 4096, MAPPED, MAPPED),
             (MAPPED + 1, 8192, MAPPED, MAPPED + 1),
-            // Buffers.
             (8192, 4096, 4096, 8192),
             (4096, 1024, 1200, 4096),
             (BLOCK + 1, BLOCK / 2, BLOCK, MAPPED),
-            // Shrinks below the size worth a mapping.
+            // Too short for a mapping.
             (2048, 8192, MAPPED, 2048),
         ] {
             assert_eq!(resized(size, old, usable), expected, "{old} to {size}");
@@ -291,7 +289,7 @@ mod tests {
             again.write_bytes(9, LONG + 100);
             let moved = heap.realloc(again, record(LONG + 100), BLOCK + 1);
             assert!(std::slice::from_raw_parts(moved, LONG).iter().all(|byte| *byte == 9));
-            // It was freed, and is there for what becomes a record.
+            // The freed block now serves a record.
             let small = heap.realloc(moved, record(BLOCK + 1), LONG);
             assert_eq!(small, first);
             assert!(std::slice::from_raw_parts(small, LONG).iter().all(|byte| *byte == 9));

@@ -1,5 +1,5 @@
-//! A listening socket that outlives its agent, so that no caller is refused while another agent takes its place:
-//! kept over exec(2), or taken from another process. It is known by its address, here its name.
+//! A listening socket that outlives its agent, so that no caller is refused during a takeover: it
+//! is kept over exec(2), or taken from another process. Its name here is its address.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -9,13 +9,13 @@ use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::socket_acceptconn;
 use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 
-/// The descriptors that are looked at: an agent listens before it serves anybody, so that its listener's number is low.
+/// Descriptors to search: an agent listens before it serves, so its listener's number is low.
 pub(crate) const NUMBERS: Range<RawFd> = 3..64;
 
 /// Longest address, `struct sockaddr_storage`.
 const MAX_ADDRESS: u32 = 128;
 
-/// The address as the kernel tells it.
+/// Returns the address as the kernel reports it.
 pub(crate) fn name(address: &impl SocketAddrArg) -> Vec<u8> {
     // SAFETY: the closure reads `size` bytes from a pointer to that many.
     unsafe {
@@ -25,47 +25,48 @@ pub(crate) fn name(address: &impl SocketAddrArg) -> Vec<u8> {
     }
 }
 
-/// The listener of this name that this process has since its start, or by [`take`].
+/// Returns the listener of this name that this process inherited or got by [`take`].
 pub(crate) fn kept(name: &[u8]) -> Option<OwnedFd> {
     let number = find(name)?;
     mark(number, FdFlags::CLOEXEC);
-    // SAFETY: nothing of this process owns it: it was open before main, or left so by `take`.
+    // SAFETY: it has no owner: it was open before main, or `take` left it open.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Lets the listener of this name go on over exec(2), or ends that.
+/// Sets the flags of the listener of this name, and so whether it survives exec(2).
 pub(crate) fn keep(name: &[u8], flags: FdFlags) {
     if let Some(number) = find(name) {
         mark(number, flags);
     }
 }
 
-/// Takes a copy of a socket from a process, by its descriptor, if it is the listener of this name; whether it is. Without the
-/// right to it, nothing changes.
+/// Copies a descriptor of another process if it is the listener of this name; returns whether it
+/// is. Does nothing without the permission.
 pub(crate) fn take(process: &impl AsFd, socket: RawFd, name: &[u8]) -> bool {
     let copy = pidfd_getfd(process, socket, PidfdGetfdFlags::empty());
     let copy = copy.ok().filter(|copy| listens(copy.as_raw_fd(), name));
-    // Left open, for `kept`.
+    // It stays open for `kept`.
     copy.map(IntoRawFd::into_raw_fd).is_some()
 }
 
 fn mark(number: RawFd, flags: FdFlags) {
-    // SAFETY: the caller has just found it open, and no thread of ours closes it.
+    // SAFETY: the caller has just found it open, and no other thread closes it.
     let _open = fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, flags);
 }
 
-/// Finds the listener of this name. One poll(2) shows which numbers are open: an address query for each took 61 calls.
+/// Finds the listener of this name. One poll(2) finds the open descriptors; getsockname(2) for each
+/// took 61 calls.
 fn find(name: &[u8]) -> Option<RawFd> {
     let look = |fd| libc::pollfd { fd, events: 0, revents: 0 };
     let mut looks: Vec<_> = NUMBERS.map(look).collect();
-    // SAFETY: `looks` is writable, and it is as long as said.
+    // SAFETY: `looks` is writable and has that length.
     unsafe { libc::poll(looks.as_mut_ptr(), looks.len() as libc::nfds_t, 0) };
     let open = |look: &libc::pollfd| look.revents & libc::POLLNVAL == 0;
     let mut numbers = looks.iter().filter(|look| open(look)).map(|look| look.fd);
     numbers.find(|number| listens(*number, name))
 }
 
-/// Whether the descriptor is a socket that listens under this name.
+/// Returns whether the descriptor is a socket that listens under this name.
 fn listens(number: RawFd, name: &[u8]) -> bool {
     let mut bytes = [0_u8; MAX_ADDRESS as usize];
     let mut length = MAX_ADDRESS;
@@ -74,9 +75,9 @@ fn listens(number: RawFd, name: &[u8]) -> bool {
     if named != 0 || !bytes.starts_with(name) {
         return false;
     }
-    // SAFETY: it was open a moment ago, and no thread of ours closes it.
+    // SAFETY: it was open a moment ago, and no other thread closes it.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
-    // A connection that it has accepted may have its address too.
+    // An accepted connection may have the same address.
     socket_acceptconn(socket) == Ok(true)
 }
 

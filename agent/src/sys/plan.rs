@@ -1,4 +1,4 @@
-//! The description of a child process.
+//! Describes a child process to start.
 
 use std::ffi::CStr;
 
@@ -6,8 +6,8 @@ use mote_core::hostapi::exec::Program;
 
 use crate::sys::fd::BorrowedFd;
 
-/// Search path for programs that the guest's files name or that belong to its system; the last
-/// directory is NixOS'.
+/// Search path for programs that the guest's files or its system name; the last directory is
+/// NixOS'.
 pub(crate) const PATH: &CStr =
     c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
 /// The same, without the variable's name.
@@ -16,7 +16,6 @@ pub(crate) const DIRECTORIES: &str = match PATH.to_str() {
     Err(_) => "",
 };
 
-/// A program to start.
 #[derive(Debug)]
 pub(crate) struct Plan<'p> {
     /// The program's name and search path; the first executable file is used.

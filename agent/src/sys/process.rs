@@ -1,4 +1,4 @@
-//! How children end.
+//! Reaps and kills children.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 
@@ -10,7 +10,7 @@ pub(crate) fn reap() -> Option<(Pid, Ended)> {
         match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => return Some((pid, Ended::Code(code))),
             (None, Some(signal)) => return Some((pid, Ended::Signal(signal))),
-            // Stopped or continued, which wait(2) was not asked for.
+            // Stopped or continued, which was not requested.
             (None, None) => {}
         }
     }

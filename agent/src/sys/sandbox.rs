@@ -1,8 +1,8 @@
 //! Permanently gives up root's user, capabilities, the file system except for a few paths
-//! (Landlock), and most system calls (seccomp), for an agent that no request needs them for.
-//! Workers inherit the sandbox.
+//! (Landlock), and most system calls (seccomp), if the agent's features do not need them. Workers
+//! inherit the sandbox.
 //!
-//! Each part works alone: without Landlock, no file is this user's, and few are its group's.
+//! Each part works alone: without Landlock, this user owns no files and its group few.
 
 #![expect(clippy::cast_possible_truncation, reason = "numbers of system calls are below 500")]
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(not(target_arch = "riscv64"))]
 use libc::SYS_renameat as RENAMEAT;
-// The newest architectures have no other.
+// The only one on newer architectures.
 #[cfg(target_arch = "riscv64")]
 use libc::SYS_renameat2 as RENAMEAT;
 use rustix::fs::{Mode, OFlags};
@@ -22,7 +22,7 @@ use rustix::fs::{Mode, OFlags};
 /// 65534 is shared by many programs.
 pub(crate) const USER: u32 = 65_530;
 
-/// The paths that the agent needs, with everything below.
+/// Landlock rights for a path and everything below it.
 const EXECUTE: u64 = 1;
 const TRUNCATE: u64 = 1 << 14;
 const WRITE: u64 = 1 << 1 | TRUNCATE;
@@ -30,10 +30,10 @@ const READ: u64 = 1 << 2;
 const LIST: u64 = 1 << 3;
 const REMOVE: u64 = 1 << 5;
 const SOCKET: u64 = 1 << 9;
-/// All rights of Landlock's first version, and from its third on that to truncate.
+/// All rights of Landlock's first version; the third adds truncation.
 const ALL: u64 = (1 << 13) - 1;
 const TRUNCATES: i64 = 3;
-/// Since its sixth version: no signals and abstract sockets to processes outside.
+/// From the sixth version: no signals and abstract sockets to processes outside.
 const SCOPES: [u64; 2] = [6, 1 | 1 << 1];
 
 /// `linux/capability.h`: the third version, of two words.
@@ -54,7 +54,7 @@ const NAMESPACES: u32 = 0x7e02_0000;
 const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
 const ANY_BIT: u16 = 0x45;
-/// Not of the kernel: [`ANY_BIT`], negated.
+/// Not the kernel's: [`ANY_BIT`], negated.
 const NO_BIT: u16 = 0x8000 | ANY_BIT;
 const RETURN: u16 = 0x06;
 const AND: u16 = 0x54;
@@ -63,14 +63,14 @@ const OR_INDEX: u16 = 0x4c;
 const TO_INDEX: u16 = 0x07;
 const KILL: u32 = 0x8000_0000;
 const ALLOW: u32 = 0x7fff_0000;
-/// Any other call fails, and the kernel's audit log names it. It does not kill, because the list is
-/// measured, and an agent in production must not die from a call that no test made.
+/// Any other call fails, and the kernel's audit log names it. It does not kill: the list was
+/// measured, and an agent in production must not die from a call that no test makes.
 const REFUSE: u32 = 0x0005_0000 | libc::EPERM.unsigned_abs();
 /// For all threads, and logged.
 const FLAGS: libc::c_ulong = 1 | 2;
 
-/// The system calls of the agent and its reports after the start: those of the tests, and
-/// alternatives that the C library may use.
+/// System calls of the agent and its reports after the start: those of the tests, and alternatives
+/// that the C library may use.
 const CALLS: &[u16] = &[
     libc::SYS_accept4 as u16,
     libc::SYS_brk as u16,
@@ -147,7 +147,7 @@ const CALLS: &[u16] = &[
     libc::SYS_write as u16,
     libc::SYS_writev as u16,
 ];
-/// Calls that newer architectures lack.
+/// Calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[u16] = &[
     libc::SYS_access as u16,
@@ -169,9 +169,9 @@ const OLD_CALLS: &[u16] = &[];
 /// A call that is allowed if an argument passes a test: number, offset in `struct seccomp_data`,
 /// test and value.
 type Limited = (u16, u32, u16, u32);
-/// clone(2) creates no namespaces: in a user namespace a process has all capabilities. ioctl(2)
-/// cannot type into the terminal that the agent was started on. Datagrams go only to the connected
-/// peer, and limits apply to this process only.
+/// clone(2) creates no namespaces, because a process has all capabilities in a user namespace.
+/// ioctl(2) cannot type into the agent's terminal. Datagrams go only to the connected peer, and
+/// limits apply to this process only.
 const LIMITED: [Limited; 6] = [
     (libc::SYS_clone as u16, argument(0), NO_BIT, NAMESPACES),
     (libc::SYS_ioctl as u16, argument(1), EQUAL, libc::FIONBIO as u32),
@@ -186,18 +186,18 @@ const fn argument(number: u32) -> u32 {
     16 + 8 * number
 }
 
-/// Limit of the kinds of sockets that an agent needs.
+/// Upper bound of kinds of sockets that an agent needs.
 pub(crate) const KINDS: usize = 4;
-/// Added to a family, these give the kind of its stream or raw sockets with the default protocol.
+/// Added to a family, these give the kind of its stream or raw sockets.
 pub(crate) const STREAM: u16 = 1 << KIND;
 pub(crate) const RAW: u16 = 3 << KIND;
-/// The type's place in a kind, and its bits in socket(2)'s argument: the others are flags.
+/// Shift of the type in a kind, and mask of the type in socket(2)'s argument, which also has flags.
 const KIND: u32 = 8;
 const TYPE: u32 = 0xf;
 
-/// Steps of the filter after the one that compares the number with socket(2)'s: eight, and two for each kind.
+/// Steps after the comparison with socket(2)'s number: eight, and two for each kind.
 const SOCKET_STEPS: usize = 8 + 2 * KINDS;
-/// All: four before the list, two for each call, five for each limited one, those for sockets, and the last.
+/// All steps: four before the list, two per call, five per limited one, the sockets' and the last.
 const LENGTH: usize =
     4 + 2 * (CALLS.len() + OLD_CALLS.len()) + 5 * LIMITED.len() + 1 + SOCKET_STEPS + 1;
 
@@ -208,7 +208,7 @@ pub(crate) struct Needs<'a> {
     pub(crate) ports: [Option<&'a Path>; 2],
     /// The directory of devlxd's socket.
     pub(crate) guests: Option<&'a Path>,
-    /// Kinds of the sockets that it makes ([`STREAM`], [`RAW`]), 0 for none.
+    /// Kinds of the sockets that it creates ([`STREAM`], [`RAW`]), 0 for none.
     pub(crate) sockets: [u16; KINDS],
 }
 
@@ -219,7 +219,6 @@ struct Rule {
     below: i32,
 }
 
-/// Whether this process is in the sandbox.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is in the sandbox.
@@ -227,8 +226,8 @@ pub(crate) fn is_entered() -> bool {
     ENTERED.load(Ordering::Relaxed)
 }
 
-/// Enters the sandbox. Returns false if this kernel lacks a part of it, or this process cannot
-/// change its user; the other parts apply. Call it while the process has one thread.
+/// Enters the sandbox. Returns false if the kernel lacks a part or the process cannot change its
+/// user; the other parts still apply. Call it while the process has one thread.
 pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
     ENTERED.store(true, Ordering::Relaxed);
     // SAFETY: neither call takes a pointer.
@@ -248,7 +247,8 @@ pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
 #[inline(never)] // its size
 pub(crate) fn keep_capabilities(kept: u32) -> bool {
     let (mut header, mut data) = ([CAPABILITIES, 0], [0u32; 6]);
-    // SAFETY: a header of two words, and two times three of data: effective, permitted, inheritable.
+    // SAFETY: a header of two words, and two times three of data: effective, permitted,
+    // inheritable.
     unsafe {
         libc::syscall(libc::SYS_capget, &raw mut header, &raw mut data);
         let kept = data[1] & kept;
@@ -257,8 +257,8 @@ pub(crate) fn keep_capabilities(kept: u32) -> bool {
     }
 }
 
-/// Becomes [`USER`]; returns false if not permitted. The C library's functions would look for other
-/// threads.
+/// Becomes [`USER`]; returns false if not permitted. Raw system calls, because the C library would
+/// look for other threads.
 fn leave_user() -> bool {
     let none = std::ptr::null::<libc::gid_t>();
     // SAFETY: an empty list of groups, and numbers.
@@ -272,21 +272,20 @@ fn leave_user() -> bool {
 /// Restricts the process to the agent's paths; returns false without Landlock.
 fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
     let no_attributes = std::ptr::null::<u64>();
-    // SAFETY: with the last argument 1 the version is returned, and nothing is read.
+    // SAFETY: with the last argument 1 the call returns the version and reads nothing.
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, no_attributes, 0, 1) };
     let handled = if version < TRUNCATES { ALL } else { ALL | TRUNCATE };
     let [scoped, scopes] = SCOPES;
     // Rights to files, to the network, and scopes (`struct landlock_ruleset_attr`).
     let attributes = [handled, 0, scopes];
     let length = if version.cast_unsigned() < scoped { 1 } else { 3 } * size_of::<u64>();
-    // SAFETY: one word is read, or three.
+    // SAFETY: the kernel reads one word or three.
     let rules =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attributes.as_ptr(), length, 0) };
     let Ok(rules @ 0..) = i32::try_from(rules) else { return false };
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor, which has no other owner.
     let rules = unsafe { OwnedFd::from_raw_fd(rules) };
     for (path, rights) in [
-        // Absolute paths stay as they are.
         ("/proc", READ | LIST),
         ("/proc/self/exe", READ | EXECUTE),
         ("proc", READ | LIST),
@@ -296,7 +295,7 @@ fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
     ] {
         allow(&rules, &root.join(path), rights & handled);
     }
-    // Its socket is renamed there.
+    // The agent renames its socket there.
     if let Some(guests) = needs.guests {
         allow(&rules, guests, SOCKET | REMOVE);
     }
@@ -314,7 +313,7 @@ fn allow(rules: &OwnedFd, path: &Path, rights: u64) {
     // A missing path needs no rights.
     let Ok(below) = rustix::fs::open(path, flags, Mode::empty()) else { return };
     let rule = Rule { rights, below: below.as_raw_fd() };
-    // SAFETY: twelve bytes are read; both descriptors are open.
+    // SAFETY: the kernel reads twelve bytes; both descriptors are open.
     unsafe {
         libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), 1, &raw const rule, 0);
     }
@@ -344,7 +343,7 @@ fn filter(sockets: [u16; KINDS]) -> bool {
             step(LOAD, 0, 0, 0),
         ]);
     }
-    // The protocol must be 0; family and type are combined.
+    // The protocol must be 0; the filter combines family and type.
     program.extend([
         step(EQUAL, 0, SOCKET_STEPS as u8, libc::SYS_socket as u32),
         step(LOAD, 0, 0, argument(2)),
@@ -356,13 +355,13 @@ fn filter(sockets: [u16; KINDS]) -> bool {
         step(LOAD, 0, 0, argument(0)),
         step(OR_INDEX, 0, 0, 0),
     ]);
-    // 0 cannot be requested, because the kernel refuses AF_UNSPEC.
+    // 0 cannot be requested: the kernel rejects AF_UNSPEC.
     for kind in sockets {
         program.extend([step(EQUAL, 0, 1, kind.into()), step(RETURN, 0, 0, ALLOW)]);
     }
     program.push(step(RETURN, 0, 0, REFUSE));
     let program = libc::sock_fprog { len: LENGTH as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the program has that length, and lives until the call returns, which copies it.
+    // SAFETY: the program has that length and outlives the call, which copies it.
     unsafe { libc::syscall(libc::SYS_seccomp, 1, FLAGS, &raw const program) == 0 }
 }
 

@@ -1,13 +1,12 @@
-//! Signals to the agent and the ends of its children.
+//! Signals to the agent, and how its children end.
 
-/// A signal to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signalled {
     /// SIGCHLD.
     Child,
-    /// SIGHUP: re-exec the program that its file now contains.
+    /// SIGHUP: re-exec, so that an upgraded program file takes effect.
     Anew,
-    /// SIGUSR1: a second agent takes over from that of an initramfs.
+    /// SIGUSR1: another agent takes over from this one of an initramfs.
     Replaced,
     /// SIGTERM or SIGINT.
     End,

@@ -1,7 +1,8 @@
-//! fork and exec. Between the two, the child makes only system calls on memory prepared before, which is
-//! safe in a process with threads. A failure there is sent as an errno through a pipe; a successful exec
-//! closes the pipe. The caller polls it and so never waits for a file system. The child closes all other
-//! descriptors before anything that may hang: it could outlive the agent, with its port.
+//! fork and exec. In between, the child makes only system calls on prepared memory, which is safe
+//! in a process with threads. It sends the errno of a failure through a pipe; a successful exec
+//! closes the pipe. The caller polls it and so never waits for a file system. The child closes all
+//! other descriptors before anything that may hang: it could outlive the agent while holding its
+//! port.
 
 use std::ffi::{CStr, c_char};
 use std::io;
@@ -18,35 +19,35 @@ use rustix::stdio::stdin;
 
 use super::plan::Plan;
 
-/// Wanted limit of descriptors: some hundred concurrent execs need eight each.
+/// Wanted limit of descriptors: several hundred concurrent execs use eight each.
 const FILES: u64 = 16_384;
-/// Umask of a child, as after a login: others may read the files that it creates.
+/// Umask of a child, as after a login.
 const UMASK: libc::mode_t = 0o022;
 
 /// Highest signal number.
 const SIGNALS: i32 = 64;
-/// The pipe's descriptor in the child.
 const REPORT: i32 = 3;
 
-/// The soft limit of descriptors that the agent was started with, given back to children; 0 if it was not
-/// changed.
+/// The soft limit of descriptors that the agent was started with, restored in children; 0 if
+/// unchanged.
 static FILE_LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// How much the kernel prefers to kill a process when memory runs out, from -1000 (never) to 1000 (proc(5)).
+/// The OOM killer's preference for a process, from -1000 (never) to 1000 (proc(5)).
 const OOM_SCORE: &CStr = c"/proc/self/oom_score_adj";
-/// For the agent: hardly ever, since it is how a host repairs a guest without memory. An agent that were never
-/// killed could take all of it.
+/// The agent's score: nearly never, because the host repairs a guest without memory through it.
+/// With -1000, a leaking agent could take all memory.
 const AGENT_SCORE: &[u8] = b"-900";
 
-/// Whether the agent's score was set here, so that children have to be given the ordinary one.
+/// Whether the agent set its score, so that children must reset it.
 static HAS_LOWERED_SCORE: AtomicBool = AtomicBool::new(false);
 
-/// Asks the kernel to spare the agent, but not its children, unless whoever started it has set a score.
+/// Asks the kernel to spare the agent, but not its children, unless the service manager has set a
+/// score.
 pub(crate) fn lower_oom_score() {
     HAS_LOWERED_SCORE.store(set_score(AGENT_SCORE, true), Ordering::Relaxed);
 }
 
-/// Sets the score of this process, if wanted only where it is the ordinary one; system calls only.
+/// Sets the score of this process; with `is_ordinary`, only if it is 0. System calls only.
 #[inline(never)] // its size
 fn set_score(score: &[u8], is_ordinary: bool) -> bool {
     let mut old = [0; 2];
@@ -61,13 +62,14 @@ fn set_score(score: &[u8], is_ordinary: bool) -> bool {
     }
 }
 
-/// Number of descriptors that this process may have.
+/// Returns how many descriptors this process may have.
 pub(crate) fn descriptors() -> usize {
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(most).unwrap_or(usize::MAX)
 }
 
-/// Raises the agent's soft limit of descriptors to [`FILES`], or to the hard limit if that is lower.
+/// Raises the agent's soft limit of descriptors to [`FILES`], or to the hard limit if that is
+/// lower.
 pub(crate) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current.filter(|current| *current < FILES) else { return };
@@ -78,16 +80,16 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// Does work that may hang in a child process, as [`call_in_fork`] does; false also if it has not ended by then, or cannot be
-/// started.
+/// Runs `work`, which may hang, in a child process; returns false if it fails, does not end within
+/// `limit`, or cannot be started.
 pub(crate) fn run_in_fork(limit: Duration, work: &dyn Fn() -> bool) -> bool {
     let until = super::since_boot() + limit;
     call_in_fork(until, stdin(), &|| i32::from(!work())) == 0
 }
 
-/// Makes a call that may hang in a child process, which is left alone with it at this time since boot. The child has none of this
-/// process's descriptors, but this one as its standard input. Returns 0 or the error's number: `ETIMEDOUT` also if the child was
-/// killed.
+/// Makes a call that may hang in a child process, and gives up at `until`, a time since boot. The
+/// child's only descriptor is `input`, as its standard input. Returns 0 or the errno: `ETIMEDOUT`
+/// also if the child was killed.
 #[inline(never)] // its size
 pub(crate) fn call_in_fork(until: Duration, input: BorrowedFd<'_>, call: &dyn Fn() -> i32) -> i32 {
     let fork = match Fork::start(&[input], &|| Some([u64::from(call().cast_unsigned())])) {
@@ -98,24 +100,25 @@ pub(crate) fn call_in_fork(until: Duration, input: BorrowedFd<'_>, call: &dyn Fn
     error.and_then(|[error]| i32::try_from(error).ok()).unwrap_or(libc::ETIMEDOUT)
 }
 
-/// A child process for a call that may hang. It is killed when this is dropped.
+/// A child process for a call that may hang. Dropping it kills the child.
 pub(crate) struct Fork {
     child: libc::pid_t,
     answer: OwnedFd,
 }
 
 impl Fork {
-    /// Starts the child, whose only descriptors are these; returns the error's number if that fails. In a process with
-    /// threads the call must not allocate: another thread may be at it at the moment of the fork.
+    /// Starts the child, whose only descriptors are `stdio`; returns the errno on failure. In a
+    /// process with threads, `call` must not allocate, because another thread may hold the heap's
+    /// lock at the fork.
     pub(crate) fn start<const N: usize>(
         stdio: &[BorrowedFd<'_>],
         call: &dyn Fn() -> Option<[u64; N]>,
     ) -> Result<Self, i32> {
         let (answer, report) = pipe_with(PipeFlags::CLOEXEC).map_err(Errno::raw_os_error)?;
-        // SAFETY: the child does what the caller promises, and never returns.
+        // SAFETY: the child does what the caller promises and never returns.
         match unsafe { libc::fork() } {
             -1 => Err(errno()),
-            // SAFETY: as in `spawn`; the bytes of a local array are written.
+            // SAFETY: as in `spawn`; the kernel reads the bytes of a local array.
             0 => unsafe {
                 if redirect(stdio)
                     && keep_only(report.as_raw_fd())
@@ -129,21 +132,19 @@ impl Fork {
         }
     }
 
-    /// The child's process id.
     pub(crate) fn id(&self) -> i32 {
         self.child
     }
 
-    /// Waits until the child has answered or ended; false if this time since boot comes before.
+    /// Waits until the child has answered or ended; returns false at `until`, a time since boot.
     pub(crate) fn has_ended(&self, until: Duration) -> bool {
         super::readable(self.answer.as_fd(), until)
     }
 
-    /// The answer; `None` if there was none.
     pub(crate) fn answer<const N: usize>(&self) -> Option<[u64; N]> {
         let mut answer = [0; N];
         let (size, to) = (size_of_val(&answer), answer.as_mut_ptr().cast());
-        // SAFETY: any bytes are numbers, and there is room for so many.
+        // SAFETY: the array is writable for `size` bytes, and any bytes are valid numbers.
         let read = unsafe { libc::read(self.answer.as_raw_fd(), to, size) };
         (usize::try_from(read) == Ok(size)).then_some(answer)
     }
@@ -154,29 +155,27 @@ impl Drop for Fork {
         // SAFETY: the child is not reaped yet; a null pointer asks for no status.
         unsafe {
             libc::kill(self.child, libc::SIGKILL);
-            // If it has not ended yet, it is reaped with the other children.
+            // A child that has not ended yet is reaped with the others.
             libc::waitpid(self.child, std::ptr::null_mut(), libc::WNOHANG);
         }
     }
 }
 
-/// Starts the program in its own session; returns its process id and a non-blocking pipe. The pipe gives
-/// end of file once the program runs, or else the errno of what failed (four bytes, native order).
-///
-/// # Errors
-/// Any error of pipe(2) or fork(2).
+/// Starts the program in a new session; returns its process id and a non-blocking pipe. The pipe
+/// reaches end of file once the program runs, or contains the errno of what failed (four bytes,
+/// native order).
 pub(crate) fn spawn(plan: &Plan<'_>) -> io::Result<(Pid, OwnedFd)> {
     let (failure, report) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let arguments = pointers(plan.arguments);
     let environment = pointers(plan.environment);
-    // SAFETY: the child calls nothing but async-signal-safe functions and never returns.
+    // SAFETY: the child calls only async-signal-safe functions and never returns.
     match unsafe { libc::fork() } {
         0 => {
             let mut report = report.as_raw_fd();
-            // SAFETY: both arrays end in null and point to strings that outlive this call.
+            // SAFETY: both arrays end in null, and their strings outlive this call.
             let errno = unsafe { become_program(plan, &arguments, &environment, &mut report) };
             let bytes = errno.to_ne_bytes();
-            // SAFETY: `bytes` is readable for its length; _exit runs no destructors of the parent's.
+            // SAFETY: `bytes` is readable for its length; _exit runs no destructors.
             unsafe {
                 let _best_effort = libc::write(report, bytes.as_ptr().cast(), bytes.len());
                 libc::_exit(127)
@@ -206,8 +205,9 @@ fn as_started() {
     }
 }
 
-/// Becomes the first of these programs that can be executed, with this process's environment. Returns only if none
-/// can, with the last error. Signals stay blocked: one that comes meanwhile is the next program's.
+/// Replaces this process by the first of these programs that can be executed. Returns only if none
+/// can, with the last error. Signals stay blocked: those that arrive meanwhile go to the next
+/// program.
 pub(crate) fn reexec<'p>(
     programs: impl Iterator<Item = &'p CStr>,
     arguments: &[&CStr],
@@ -215,7 +215,7 @@ pub(crate) fn reexec<'p>(
     let arguments = pointers(arguments);
     as_started();
     for program in programs {
-        // SAFETY: a string and an array that ends in null, of strings that outlive the call.
+        // SAFETY: a string and a null-terminated array of strings that outlive the call.
         unsafe {
             libc::execv(program.as_ptr(), arguments.as_ptr());
         }
@@ -226,19 +226,19 @@ pub(crate) fn reexec<'p>(
     error
 }
 
-/// Executes the program in the child; returns only on failure, with its errno.
-/// What needs root's rights comes before the change of user.
+/// Executes the program in the child; returns only on failure, with its errno. What requires root
+/// comes before the change of user.
 ///
 /// # Safety
-/// To be called after fork only, with null-terminated arrays of valid strings.
+/// Call after fork only, with null-terminated arrays of valid strings.
 unsafe fn become_program(
     plan: &Plan<'_>,
     arguments: &[*const c_char],
     environment: &[*const c_char],
     report: &mut i32,
 ) -> i32 {
-    // SAFETY: system calls on prepared memory; the types of `Plan` guarantee what each call's manual page
-    // requires.
+    // SAFETY: system calls on prepared memory; the types of `Plan` guarantee what their manual
+    // pages require.
     unsafe {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());
@@ -271,7 +271,8 @@ unsafe fn become_program(
         let mut buffer = [0; MAX_PATH];
         for directory in plan.program.directories() {
             let Some(place) = plan.program.place(directory, &mut buffer) else { continue };
-            // execve(2) copies all arguments before it finds the file missing; access(2) is cheaper.
+            // execve(2) copies all arguments before it finds the file missing; access(2) is
+            // cheaper.
             if libc::access(place.as_ptr(), libc::F_OK) == 0 {
                 libc::execve(place.as_ptr(), arguments.as_ptr(), environment.as_ptr());
             }
@@ -287,41 +288,42 @@ unsafe fn become_program(
     }
 }
 
-/// Becomes this user and group, in no other group; false with `errno` if that fails. System calls only.
+/// Becomes this user and group, without other groups; returns false with `errno` on failure. System
+/// calls only.
 #[inline(never)] // its size
 pub(crate) fn become_user(user: u32, group: u32) -> bool {
-    // Not the C library's functions, which link 1.5 kB to change all threads of a process.
+    // The C library's functions link 1.5 kB to change all threads of a process.
     // SAFETY: no groups are read; the others take no pointers.
     unsafe {
-        // Only root can drop groups; for others the two calls after it fail if the ids differ.
+        // Only root can drop groups; otherwise the next calls fail if the ids differ.
         (libc::geteuid() != 0 || libc::syscall(libc::SYS_setgroups, 0, null::<u32>()) == 0)
             && libc::syscall(libc::SYS_setgid, group) == 0
             && libc::syscall(libc::SYS_setuid, user) == 0
     }
 }
 
-/// Makes these the descriptors 0, 1 and 2; false if that fails.
+/// Makes these the descriptors 0, 1 and 2; returns false on failure.
 ///
 /// # Safety
-/// To be called after fork only.
+/// Call after fork only.
 unsafe fn redirect(stdio: &[BorrowedFd<'_>]) -> bool {
-    // SAFETY: dup2 takes no pointers.
+    // SAFETY: no pointers.
     stdio.iter().zip(0..).all(|(fd, wanted)| unsafe { libc::dup2(fd.as_raw_fd(), wanted) } >= 0)
 }
 
-/// Makes `kept` the descriptor [`REPORT`], closed by exec, and closes all others but 0, 1 and 2. False if
-/// that fails.
+/// Moves `kept` to [`REPORT`], closed by exec, and closes all others but 0, 1 and 2. Returns false
+/// on failure.
 ///
 /// # Safety
-/// To be called after fork only: the owners of the closed descriptors are never used again.
+/// Call after fork only: the owners of the closed descriptors must never be used again.
 unsafe fn keep_only(kept: i32) -> bool {
-    // SAFETY: these calls take no pointers.
+    // SAFETY: no pointers.
     unsafe {
         if kept != REPORT && libc::syscall(libc::SYS_dup3, kept, REPORT, libc::O_CLOEXEC) < 0 {
             return false;
         }
         if libc::syscall(libc::SYS_close_range, REPORT + 1, libc::c_uint::MAX, 0) != 0 {
-            // Before Linux 5.9, one by one: the lowest free number is given out first.
+            // Before Linux 5.9, one by one: the kernel assigns the lowest free number.
             for fd in REPORT + 1..i32::try_from(FILES).unwrap_or(i32::MAX) {
                 libc::close(fd);
             }
@@ -338,9 +340,8 @@ fn errno() -> i32 {
 mod tests {
     use super::*;
 
-    /// Whether a descriptor is open.
     fn is_open(fd: i32) -> bool {
-        // SAFETY: F_GETFD takes no pointer.
+        // SAFETY: no pointers.
         (unsafe { libc::fcntl(fd, libc::F_GETFD) }) >= 0
     }
 

@@ -1,5 +1,4 @@
-//! The virtio devices of the VM as sysfs shows them: on the PCI bus, on the virtio bus, or bound to a
-//! driver.
+//! The VM's virtio devices as sysfs shows them.
 
 use std::fs::read_dir;
 use std::path::{Path, PathBuf};
@@ -9,8 +8,8 @@ use rustix::fs::stat;
 
 use crate::runtime::small_files::{is_there, read_text, text_of};
 
-/// A device type (VIRTIO 1.2 §5) as sysfs writes its number on the virtio bus and on PCI. The PCI number
-/// is the modern one, 0x1040 plus the type (§4.1.2).
+/// A device type (VIRTIO 1.2 §5) as in sysfs on the virtio bus and on PCI. The PCI number is the
+/// modern one, 0x1040 plus the type (§4.1.2).
 pub(crate) struct Kind {
     virtio: &'static str,
     pci: &'static str,
@@ -28,8 +27,8 @@ pub(crate) const FS: Kind = Kind { virtio: "0x001a", pci: "0x105a" };
 /// PCI vendor of all virtio devices (§4.1.2).
 const VENDOR: &str = "0x1af4";
 
-/// Limit of examined directory entries, 1 MB of memory: users decide how many processes `/proc`
-/// has.
+/// Upper bound of examined directory entries (1 MB of memory), because users decide how many
+/// processes `/proc` has.
 const ENTRIES: usize = 16 * 1024;
 
 /// How far a device has been set up, in this order.
@@ -45,7 +44,7 @@ pub(crate) enum Device {
     Driven,
 }
 
-/// Returns the stage of the device of this type; the furthest of several.
+/// Returns the stage of the device of this type, or the furthest of several.
 pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     let mut furthest = Device::Absent;
     for path in entries(&root.join("sys/bus/virtio/devices")) {
@@ -56,8 +55,7 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     }
     if furthest == Device::Absent {
         for path in entries(&root.join("sys/bus/pci/devices")) {
-            // A PCI device with a driver is also on the virtio bus, or no virtio device. Skipping
-            // it saves reads of sysfs.
+            // A PCI device with a driver is also on the virtio bus, or is no virtio device.
             let is_free = !is_there(&path, "driver") && says(&path, "vendor", VENDOR);
             // A transitional device has its type as the subsystem number.
             if is_free
@@ -70,20 +68,19 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     furthest
 }
 
-/// Returns whether the device's file `name` contains this word.
 #[inline(never)] // its size
 pub(crate) fn says(device: &Path, name: &str, number: &str) -> bool {
     read_text(&device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number)
 }
 
-/// Returns a sysfs entry's identity, which is unique in one boot and grows with time (Linux 5.5,
-/// `fs/kernfs/dir.c`: `idr_alloc_cyclic`), unlike its name; 0 if it does not exist.
+/// Returns a sysfs entry's identity, or 0 if it does not exist. Unlike its name, it is unique in
+/// one boot and grows with time (Linux 5.5, `fs/kernfs/dir.c`: `idr_alloc_cyclic`).
 #[inline(never)] // its size
 pub(crate) fn identity(path: &Path) -> u64 {
     stat(path).map_or(0, |about| about.st_ino)
 }
 
-/// Reads a number in sysfs; 0 if there is none.
+/// Returns a number in sysfs, or 0 if there is none.
 #[inline(never)] // its size
 pub(crate) fn number_of(device: &Path, attribute: &str) -> u64 {
     let text = text_of(device, attribute);
@@ -101,8 +98,7 @@ pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The message if the host gets no files and reports: workers are started through `/proc`, and
-/// reports read it.
+/// Message if `/proc` is missing: workers are started through it, and reports read it.
 pub(crate) const NO_PROC: &str =
     "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
 
@@ -111,7 +107,7 @@ pub(crate) fn without_proc(root: &Path) -> Option<&'static str> {
     (!is_there(root, "proc/self")).then_some(NO_PROC)
 }
 
-/// Returns which of `/sys` and `/dev` is not mounted, the first if neither is, and what to do.
+/// Returns advice if `/sys` or `/dev` is not mounted.
 pub(crate) fn unmounted(root: &Path) -> Option<&'static str> {
     let is_there = |path: &str| is_there(root, path);
     if !is_there("sys/bus") {
@@ -140,7 +136,7 @@ mod tests {
             put(&root, &format!("sys/bus/pci/devices/0000:00:02.0/{name}"), text);
         }
         assert_eq!(find(&root, &CONSOLE), Device::Absent);
-        // A transitional one: a console is 0x1003 there, and only the subsystem has the type.
+        // A transitional console has the number 0x1003; only the subsystem has the type.
         let files = [("vendor", "0x1af4"), ("device", "0x1003"), ("subsystem_device", "0x0003")];
         for (name, text) in files {
             put(&root, &format!("sys/bus/pci/devices/0000:00:03.0/{name}"), text);

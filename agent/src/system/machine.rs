@@ -2,7 +2,7 @@
 
 use mote_core::hostapi::info::Machine;
 
-/// Passes `look` the machine's architecture, name and kernel, and this process's id.
+/// Passes the machine's values to `look`.
 pub(crate) fn described<T>(look: impl FnOnce(&Machine<'_>) -> T) -> T {
     let uname = rustix::system::uname();
     let text = |value: &std::ffi::CStr| value.to_string_lossy().into_owned();

@@ -1,17 +1,14 @@
-//! Why something in the machine is missing or unusable, as messages: the cause first, then what to
-//! do.
+//! Messages for what is missing or unusable in the machine: the cause, then advice.
 
 use std::fmt;
 
-/// Why a module, a driver, the status port or the host's files are missing or unusable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// A kernel file system is not mounted: the same reason for everything that it would show.
+    /// A kernel file system is not mounted. Everything that it would show has the same cause.
     Unmounted(&'static str),
-    /// Another program uses it. No event reports the end of that, so it is tried again at each
-    /// check.
+    /// Another program uses it. No event reports the end of that, so each check retries.
     Taken(String),
-    /// Another cause. Callers do not distinguish these; they log the message again when it changes.
+    /// Another cause. Callers log the message again when it changes.
     Other(String),
 }
 

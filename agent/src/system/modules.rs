@@ -25,11 +25,11 @@ const NO_DEVICE: &str = "no vsock device in this VM: add one (QEMU's vhost-vsock
 /// Longest wait for `/dev/vsock`.
 const VSOCK_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Loads a module and its dependencies, unless it is loaded already or built in.
+/// Loads a module and its dependencies, unless it is loaded or built in.
 ///
 /// # Errors
-/// No `modules.dep`, no such module in it, or the kernel's reason; each names the module and what
-/// to do.
+/// No `modules.dep`, no such module in it, or the kernel's reason; the message names the module and
+/// has advice.
 pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     if is_loaded(root, name) {
         return Ok(());
@@ -49,15 +49,13 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
         Some(why) => Missing::Other(format!("module {name} is missing: {why}")),
         None => missing(&error),
     })?;
-    // A module's line lists all dependencies, the deepest last (depmod(8)).
     let line = dependencies
         .lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(file, _)| is_named(file, name))
         .ok_or_else(|| missing(&"not there"))?;
     for file in line.1.split_whitespace().rev().chain([line.0]) {
-        // The kernel would read and check the whole file before it reports that the module is
-        // loaded.
+        // The kernel would read and check the whole file before it reports EEXIST.
         if !is_loaded(root, stem(file)) {
             insert(&directory.join(file))
                 .map_err(|error| Missing::Other(format!("module {name}: {file}: {error}")))?;
@@ -67,12 +65,12 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     Ok(())
 }
 
-/// Returns why the modules of this kernel, `release`, are missing if those of another one exist:
-/// the image has a newer kernel than the booted one, or this is a chroot.
+/// Returns why modules of this kernel, `release`, are missing if another kernel's exist: the image
+/// has a newer kernel than the booted one, or this is a chroot.
 #[inline(never)] // its size
 fn another_kernel(root: &Path, release: &str) -> Option<String> {
     if !built::STATE {
-        // The smallest build omits this to save bytes.
+        // Left out of the smallest build.
         return None;
     }
     let modules = root.join("lib/modules");
@@ -81,13 +79,13 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
     }
     let other = modules.read_dir().ok()?.flatten().next()?.file_name();
     let (modules, other) = (modules.display(), other.display());
-    Some(format!("this kernel is {release}, and the modules in {modules} are of {other}"))
+    Some(format!("this kernel is {release}, but {modules} has modules of {other}"))
 }
 
-/// Loads the driver of a device without one; returns the device's stage: absent or driven.
+/// Loads a device's driver, if it has none; returns the device's stage: absent or driven.
 ///
 /// # Errors
-/// It still has no driver: why, and what to do.
+/// It still has no driver: the reason, with advice.
 pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, Missing> {
     let mut loaded = Ok(());
     let stage = devices::find(root, kind);
@@ -103,15 +101,14 @@ pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Resul
     }
 }
 
-/// Returns the message for a device without its driver, with the reason why that could not be
-/// loaded.
+/// Returns the message for a device without its driver; `loaded` is the result of loading that.
 fn undriven(what: &str, driver: &str, loaded: Result<(), Missing>) -> String {
     let loaded = loaded.err();
     let why: &dyn std::fmt::Display = match &loaded {
         Some(why) => why,
-        None => &"loaded, but it does not take it",
+        None => &"it is loaded, but does not bind",
     };
-    format!("there is {what}, but no driver ({driver}) has it: {why}")
+    format!("{what} has no driver ({driver}): {why}")
 }
 
 fn insert(path: &Path) -> io::Result<()> {
@@ -132,7 +129,7 @@ fn is_named(path: &str, name: &str) -> bool {
     stem(path).replace('-', "_") == name.replace('-', "_")
 }
 
-/// Name of the module in this file.
+/// Returns the name of the module in this file.
 fn stem(path: &str) -> &str {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split('.').next().unwrap_or(file)
@@ -141,17 +138,16 @@ fn stem(path: &str) -> &str {
 /// Whether to wait for `/dev/vsock` once its driver is loaded (P§1.3).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeWait {
-    /// Wait for it, up to [`VSOCK_NODE_TIMEOUT`].
     Timeout,
-    /// Look once: the caller tries again.
+    /// Look once: the caller retries.
     None,
 }
 
-/// Loads the virtio transport of vsock and checks for `/dev/vsock`. If the node exists, returns why
-/// vsock may still not work: no device, or no driver bound to it.
+/// Loads the virtio transport of vsock and checks for `/dev/vsock`. Returns why vsock may not work
+/// even though the node exists: no device, or no driver bound to it.
 ///
 /// # Errors
-/// `/dev/vsock` is missing: the reason, and what to do.
+/// `/dev/vsock` is missing: the reason, with advice.
 pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, Missing> {
     let device = root.join("dev/vsock");
     if devices::find(root, &VSOCK) == Device::Pci {
@@ -167,7 +163,7 @@ pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, 
     let limit = if wait == NodeWait::Timeout { VSOCK_NODE_TIMEOUT } else { Duration::ZERO };
     look_for(limit, || device.exists().then_some(None)).ok_or_else(|| {
         Missing::Other(format!(
-            "the vsock driver is loaded, but {} is not there: mount devtmpfs on /dev",
+            "the vsock driver is loaded, but {} is missing: mount devtmpfs on /dev",
             device.display()
         ))
     })
@@ -176,14 +172,16 @@ pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, 
 /// Returns why vsock may not work, from its device's stage and the result of loading the driver.
 fn doubt(root: &Path, loaded: Result<(), Missing>) -> Option<String> {
     if !built::STATE {
-        // The smallest build omits the details to save bytes.
+        // Left out of the smallest build.
         return loaded.err().map(|why| format!("no vsock driver: {why}"));
     }
     match (devices::find(root, &VSOCK), loaded) {
         (Device::Driven, Ok(())) => None,
         (Device::Driven, Err(why)) => Some(format!("no vsock driver: {why}")),
         (Device::Absent, Ok(())) => Some(NO_DEVICE.into()),
-        (Device::Absent, Err(why)) => Some(format!("{NO_DEVICE}; nor its driver: {why}")),
+        (Device::Absent, Err(why)) => {
+            Some(format!("{NO_DEVICE}; its driver is missing, too: {why}"))
+        }
         (Device::Pci | Device::Bus, loaded) => {
             Some(undriven("a vsock device", VSOCK_DRIVER, loaded))
         }
@@ -218,11 +216,11 @@ mod tests {
         let release = uname().release().to_string_lossy().into_owned();
         let modules = root.join("lib/modules");
         let expected = format!(
-            "module other is missing: this kernel is {release}, and the modules in {} are of 0.1-other",
+            "module other is missing: this kernel is {release}, but {} has modules of 0.1-other",
             modules.display()
         );
         assert_eq!(why(), expected);
-        // If its own directory exists, the missing file belongs there.
+        // If the kernel's own directory exists, the missing file belongs there.
         std::fs::create_dir_all(modules.join(release)).unwrap();
         assert!(why().contains("modules.dep: No such file"), "{}", why());
     }
@@ -242,13 +240,17 @@ mod tests {
         let why = doubt();
         assert!(
             why.starts_with(
-                "there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it: module \
+                "a vsock device has no driver (vmw_vsock_virtio_transport): module \
                  vmw_vsock_virtio_transport is missing: put it into the image ("
             ) && why.ends_with("modules.dep: not there)"),
             "{why}"
         );
         put("sys/module/vmw_vsock_virtio_transport/x", "");
-        assert!(doubt().ends_with("has it: loaded, but it does not take it"), "{}", doubt());
+        assert!(
+            doubt().ends_with("(vmw_vsock_virtio_transport): it is loaded, but does not bind"),
+            "{}",
+            doubt()
+        );
         put("sys/bus/virtio/devices/virtio1/driver/x", "");
         assert_eq!(load_vsock(&root, NodeWait::None), Ok(None));
         std::fs::remove_dir_all(root.join("sys/bus")).unwrap();

@@ -1,5 +1,5 @@
 //! A route netlink socket that lists and changes network interfaces. The core's `netlink` has the
-//! message format. Calls block only briefly, because the kernel answers at once.
+//! message format. The kernel answers at once.
 
 use std::os::fd::OwnedFd;
 
@@ -7,14 +7,12 @@ use mote_core::netlink::{self as wire, Change, DATAGRAM, Reply, Request, Table};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// A socket for one request at a time.
 pub(crate) struct Netlink {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
 
 impl Netlink {
-    /// Opens the socket.
     ///
     /// # Errors
     /// Any error of socket(2), such as a kernel without netlink.
@@ -29,7 +27,7 @@ impl Netlink {
     /// Passes each entry of a table to `show`.
     ///
     /// # Errors
-    /// Any error of send(2) or recv(2), or the kernel's refusal; entries shown before are valid.
+    /// Any error of send(2) or recv(2), or the kernel's; entries passed before are valid.
     pub(crate) fn dump(
         &mut self,
         table: Table,
@@ -39,9 +37,6 @@ impl Netlink {
     }
 
     /// Changes the link with this interface index.
-    ///
-    /// # Errors
-    /// Any error of send(2) or recv(2), or the kernel's refusal.
     pub(crate) fn change(&mut self, index: u32, change: Change<'_>) -> Result<(), Errno> {
         self.ask(&wire::change(index, change), &mut |_| {})
     }
@@ -51,7 +46,7 @@ impl Netlink {
         loop {
             let (_, length) =
                 net::recv(&self.socket, self.buffer.as_mut_slice(), RecvFlags::TRUNC)?;
-            // MSG_TRUNC gives the datagram's real length; no known kernel sends one this long.
+            // MSG_TRUNC returns the datagram's real length; no known kernel sends one this long.
             let datagram = self.buffer.get(..length).ok_or(Errno::MSGSIZE)?;
             for reply in wire::replies(datagram) {
                 match reply {

@@ -1,10 +1,9 @@
-//! Determines a process's user, because any user can give a process any name.
+//! Determines a process's user. A process's name proves nothing: any user can choose it.
 
 use std::path::Path;
 
 use crate::runtime::small_files::text_of;
 
-/// root's number.
 pub(crate) const ROOT: u32 = 0;
 /// The highest user id of a service: `SYS_UID_MAX` of Debian's and Fedora's login.defs.
 pub(crate) const SERVICES: u32 = 999;
@@ -19,12 +18,13 @@ pub(crate) fn is_of(process: &Path, most: u32) -> bool {
     user.is_some_and(|user: u32| user <= most)
 }
 
-/// Returns the user ids in a process's `status`: real, effective and two more, separated by tabs.
+/// Returns the user ids in a process's `status`: real, effective, saved and file system, separated
+/// by tabs.
 pub(crate) fn users(status: &[u8]) -> &[u8] {
     after(status, "\nUid:\t").unwrap_or_default()
 }
 
-/// Returns the text after the first such part.
+/// Returns the text after the first occurrence of `part`.
 #[inline(never)] // its size
 pub(crate) fn after<'a>(text: &'a [u8], part: &str) -> Option<&'a [u8]> {
     let at = text.windows(part.len()).position(|there| there == part.as_bytes())?;

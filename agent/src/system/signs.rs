@@ -1,5 +1,5 @@
-//! Signs of a resume: gratuitous announcements of a virtio NIC, the kernel's log, and the RTC. They
-//! are the machine's, whatever the root is.
+//! Signs of a resume: a virtio NIC's gratuitous announcements, the kernel's log, and the RTC. They
+//! concern the machine, whatever `--root` is.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -14,13 +14,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use crate::runtime::small_files::read_text;
 use crate::sys::restored::only_announcements;
 
-/// Multicast group of links: `RTMGRP_LINK`.
+/// Multicast group `RTMGRP_LINK`.
 const LINKS: u32 = 1;
-/// Longest record of the kernel's log that is examined, bytes. The kernel skips a longer one.
+/// Longest record of the kernel's log that is read, bytes. The kernel skips a longer one.
 const RECORD: usize = 256;
 
-/// Returns a non-blocking socket with a message for each NIC that announces itself; `None` in a
-/// kernel without netlink.
+/// Returns a non-blocking socket that receives a message for each NIC that announces itself; `None`
+/// if the kernel lacks netlink.
 pub(crate) fn announcements() -> Option<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // NETLINK_ROUTE is 0.
@@ -30,19 +30,19 @@ pub(crate) fn announcements() -> Option<OwnedFd> {
     is_told.then_some(socket)
 }
 
-/// Returns whether there is a driver of virtio NICs, which announce themselves after a restore.
+/// Returns whether there is a driver for virtio NICs, which announce themselves after a restore.
 pub(crate) fn has_nic() -> bool {
     Path::new("/sys/bus/virtio/drivers/virtio_net").exists()
 }
 
-/// Returns whether the kernel learns of another generation: QEMU's device exists and has a driver,
-/// since Linux 6.10 as a platform device.
+/// Returns whether the kernel notices a new generation: QEMU's device has a driver, since Linux
+/// 6.10 as a platform device.
 pub(crate) fn has_generation() -> bool {
     Path::new("/sys/bus/platform/devices/QEMUVGID:00/driver").exists()
         || Path::new("/sys/bus/acpi/devices/QEMUVGID:00/driver").exists()
 }
 
-/// Opens the kernel's log from now on, non-blocking.
+/// Opens the kernel's log at its end, non-blocking.
 pub(crate) fn kernel_log() -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let log = open(c"/dev/kmsg", flags, Mode::empty()).ok()?;
@@ -50,7 +50,7 @@ pub(crate) fn kernel_log() -> Option<OwnedFd> {
     Some(log)
 }
 
-/// Reads all pending records; returns whether one reports another generation.
+/// Reads all pending records; returns whether one reports a new generation.
 #[inline(never)] // its size
 pub(crate) fn is_forked(log: &OwnedFd) -> bool {
     let mut is_forked = false;
@@ -58,7 +58,7 @@ pub(crate) fn is_forked(log: &OwnedFd) -> bool {
         let mut record = [0; RECORD];
         match rustix::io::read(log, &mut record) {
             Ok(length) => is_forked |= is_fork(record.get(..length).unwrap_or_default()),
-            // Too long, or overwritten before it was read: the next read returns a later record.
+            // Too long, or overwritten before it was read: continue with a later record.
             Err(Errno::INVAL | Errno::PIPE) => {}
             Err(_) => return is_forked,
         }

@@ -1,5 +1,4 @@
-//! Kernel events of added, removed or changed devices (`NETLINK_KOBJECT_UEVENT`), with or without
-//! udev.
+//! Kernel events of devices (`NETLINK_KOBJECT_UEVENT`), with or without udev.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,15 +13,14 @@ use rustix::net::{
 
 /// Multicast group of the kernel's own events; udev's is 2.
 const KERNEL: u32 = 1;
-/// Receive buffer, bytes; longer events are cut. An event contains the path through all buses twice
-/// before the data of a NIC.
+/// Receive buffer, bytes; longer events are truncated. A NIC's event contains its path through all
+/// buses twice before the NIC's data.
 pub(crate) const EVENT: usize = 512;
 
-/// Bytes of pending events, which the kernel doubles: `udevadm trigger` creates a thousand events
-/// of 1 KiB at once, and the default holds some two hundred.
+/// Socket buffer, bytes, which the kernel doubles: `udevadm trigger` creates a thousand events of 1
+/// KiB at once, and the default holds about two hundred.
 const WAITING: usize = 1024 * 1024;
 
-/// The socket of [`listen`].
 pub(crate) type Events = OwnedFd;
 
 /// What ended a [`pause`].
@@ -36,20 +34,17 @@ pub(crate) enum Woken {
 }
 
 /// Opens a non-blocking socket for the events.
-///
-/// # Errors
-/// Any error of socket(2) or bind(2), such as a kernel without netlink.
 pub(crate) fn listen() -> io::Result<Events> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
-    // Users other than root keep the default.
+    // Fails for users other than root, who keep the default.
     set_socket_recv_buffer_size_force(&socket, WAITING).ok();
     bind(&socket, &SocketAddrNetlink::new(0, KERNEL))?;
     Ok(socket)
 }
 
-/// Returns the beginning of the next event; empty if the kernel is not its sender.
+/// Returns the beginning of the next event, or nothing if the kernel did not send it.
 ///
 /// # Errors
 /// `WouldBlock` if there is none; `ENOBUFS` if some were lost; any error of recvfrom(2).
@@ -62,10 +57,7 @@ pub(crate) fn next(socket: impl AsFd, buffer: &mut [u8; EVENT]) -> io::Result<&[
     Ok(buffer.get(..length).unwrap_or_default())
 }
 
-/// Waits for a signal or an event, at most this long. Blocks the thread.
-///
-/// # Errors
-/// Any error of poll(2).
+/// Waits for a signal or an event, at most `limit`. Blocks the thread.
 pub(crate) fn pause(
     signals: &impl AsFd,
     events: Option<&Events>,
@@ -90,7 +82,7 @@ pub(crate) fn pause(
 
 /// Discards all pending events.
 pub(crate) fn drain(socket: impl AsFd) {
-    // ENOBUFS ends the loop too: events that are still pending wake the next poll.
+    // ENOBUFS ends the loop, too: pending events wake the next poll.
     while recv(&socket, &mut [0; EVENT], RecvFlags::DONTWAIT).is_ok() {}
 }
 

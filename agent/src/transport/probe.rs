@@ -1,4 +1,4 @@
-//! Whether this guest has vsock.
+//! Checks whether this guest has vsock.
 
 use std::fmt;
 use std::io;
@@ -9,10 +9,10 @@ use rustix::net::{AddressFamily, bind};
 use crate::sys::{self, SystemError, VsockAddr};
 use crate::transport::{CID_ANY, stream};
 
-/// Why vsock is of no use.
+/// Why vsock is unusable.
 #[derive(Debug)]
 pub(crate) enum NoVsock {
-    /// There is no device, or no driver has it.
+    /// There is no device, or it has no driver.
     NoDevice,
     /// A system call failed.
     System(SystemError),
@@ -27,10 +27,7 @@ impl fmt::Display for NoVsock {
     }
 }
 
-/// Checks that vsock is usable: opens and binds a socket, and returns our context id.
-///
-/// # Errors
-/// [`NoVsock`].
+/// Checks that vsock is usable: opens and binds a socket, and returns the guest's context id.
 pub(crate) fn probe_vsock(root: &Path) -> Result<u32, NoVsock> {
     let fd =
         stream(AddressFamily::VSOCK).map_err(|error| failed("no vsock sockets", error.into()))?;
@@ -43,7 +40,6 @@ fn failed(what: &'static str, error: io::Error) -> NoVsock {
     NoVsock::System(SystemError::of(what, error))
 }
 
-/// Our own context id.
 ///
 /// # Errors
 /// [`NoVsock`].

@@ -16,11 +16,10 @@ use crate::runtime::log;
 use crate::sys::{self, DIRECTORIES, PATH, Plan, fd};
 use crate::system::devices::entries;
 
-/// Interval of checking whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Returns the hooks in a directory that only root can modify, in name order. Sorted by hand,
-/// because std's sort is larger.
+/// Returns the hooks in a directory that only root can modify, in name order. Does not use std's
+/// sort, which is larger.
 #[inline(never)] // its size
 pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     let mut sorted = Vec::<PathBuf>::new();
@@ -37,7 +36,7 @@ pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     sorted
 }
 
-/// Returns whether this is a program or a directory that only root can modify. Logs if other users
+/// Returns whether this is a program or directory that only root can modify. Logs if other users
 /// can.
 #[inline(never)] // its size
 pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
@@ -47,16 +46,15 @@ pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
     }
     let is_roots = found.st_uid == geteuid().as_raw() && found.st_mode & 0o022 == 0;
     if !is_roots {
-        log::warn(format_args!("{}: not run: others than root can change it", path.display()));
+        log::warn(format_args!("{}: not run: users other than root can change it", path.display()));
     }
     is_roots
 }
 
-/// Runs a program, the first word, with this input and output; returns its exit code. Kills it
-/// after `limit`.
+/// Runs a program, the first word, and returns its exit code. Kills it after `limit`.
 ///
 /// # Errors
-/// A signal ended it, it took too long, or it did not start: `ENOEXEC` for a script without `#!`.
+/// It was killed or did not start; `ENOEXEC` for a script without `#!`.
 #[inline(never)] // its size
 pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io::Result<i32> {
     let (child, failure) = sys::spawn(&Plan {

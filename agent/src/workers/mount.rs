@@ -1,9 +1,9 @@
-//! `mote-agent mount-worker MILLISECONDS`: mounts or unmounts one share and ends. It reads one JSON
-//! document, an entry of `agent-mounts.json` or a device event, and prints one line. Exit code 0 means
-//! that the document is carried out. A mount whose host is dead blocks only this process.
+//! `mote-agent mount-worker MILLISECONDS`: mounts or unmounts one share and exits. It reads one
+//! JSON document, an entry of `agent-mounts.json` or a device event, and prints one line. A dead
+//! host blocks only this process.
 //!
-//! It uses mount(2), since an initramfs has no mount(8). A device may appear after its event
-//! (incus#1881), so a missing tag is tried again, with growing pauses, until the time is over.
+//! It uses mount(2), because an initramfs has no mount(8). A device may appear after its event
+//! (incus#1881), so a missing tag is retried, with growing pauses, until the time limit.
 
 use std::ffi::CString;
 use std::fmt::Display;
@@ -28,12 +28,11 @@ use crate::runtime::log;
 use crate::runtime::small_files::{MAX_DOCUMENT, read_bounded, read_text, read_to_end};
 use crate::system::modules;
 
-/// Longest mount table, bytes; a guest that runs containers has some hundred lines of 200.
+/// Longest mount table, bytes; a guest with containers has some hundred lines of 200.
 const TABLE: u64 = 8 * 1024 * 1024;
-/// First and longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
 
-/// Runs the worker: reads the document, carries it out, prints the result.
+/// Runs the worker.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
     let end = Instant::now() + limit;
@@ -51,7 +50,7 @@ pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
     }
 }
 
-/// Why the document is not carried out, in words: all that leaves this process is a line of text.
+/// Why the document was not applied: the line to print.
 #[derive(Debug, PartialEq, Eq)]
 struct NotDone(String);
 
@@ -81,8 +80,8 @@ fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, NotDo
     }
 }
 
-/// The directory to mount on, and a message if that is not to be done, as something is mounted there: anything, or, if
-/// `over` allows to cover other sources, this source.
+/// Opens the directory to mount on. Also returns a message if something is mounted there: anything
+/// or, if `over`, the same source.
 fn mount_point(
     root: &Path,
     source: &str,
@@ -100,7 +99,7 @@ fn mount_point(
     Ok((place, mounted))
 }
 
-/// Loads the modules and mounts the share, by the first way that works.
+/// Loads the modules and mounts the share by the first way that works.
 fn mount_share(
     root: &Path,
     (source, target): (&str, &str),
@@ -139,7 +138,7 @@ fn mount_share(
     }
 }
 
-/// Mounts on an open directory, wherever it is by now.
+/// Mounts on an open directory, even if it was moved.
 fn attach(source: &str, place: &OwnedFd, kind: &str, flags: u32, data: &str) -> Result<(), Errno> {
     let flags = MountFlags::from_bits_retain(flags);
     let data = CString::new(data).map_err(|_| Errno::INVAL)?;
@@ -147,8 +146,8 @@ fn attach(source: &str, place: &OwnedFd, kind: &str, flags: u32, data: &str) -> 
     mount(source, place, kind, flags, Some(data.as_c_str()))
 }
 
-/// The mount point of the share that was just mounted. If the target no longer leads there, since somebody
-/// has moved a directory of his above it, the share is taken off again.
+/// Returns the mount point of the new share. If the target no longer leads there, because a user
+/// has moved a directory above it, unmounts the share.
 fn verify(root: &Path, source: &str, target: &str) -> Result<String, NotDone> {
     let table = table(root)?;
     let mut ours = table.iter().filter(|entry| entry.source == source);
@@ -162,7 +161,6 @@ fn verify(root: &Path, source: &str, target: &str) -> Result<String, NotDone> {
     Err(NotDone::by("the directory was moved meanwhile; not mounted"))
 }
 
-/// The id of the mount that a file is on.
 fn mount_id(open: &OwnedFd) -> Option<u64> {
     let about = format!("/proc/self/fdinfo/{}", open.as_raw_fd());
     let about = read_bounded(about.as_ref(), MAX_DOCUMENT).ok()?;
@@ -170,7 +168,7 @@ fn mount_id(open: &OwnedFd) -> Option<u64> {
     number(lines.find_map(|line| line.strip_prefix(b"mnt_id:"))?.trim_ascii())
 }
 
-/// Unmounts exactly this one. A path alone could lead to another by now.
+/// Unmounts exactly this mount. Its path may lead to another one by now.
 fn take_off(entry: &Entry) -> Result<(), NotDone> {
     let gone = enter(Path::new("/"), &entry.point, false).and_then(|open| {
         if mount_id(&open) != Some(entry.id) {
@@ -189,13 +187,12 @@ fn load(root: &Path, kind: Kind) {
     };
     for module in wanted {
         if let Err(why) = modules::load(root, module) {
-            // It may be built in without being listed; the mount reports what is really missing.
+            // It may be built in without being listed; if not, the mount reports it.
             log::debug(format_args!("{why}"));
         }
     }
 }
 
-/// Whether the kernel has this file system now, after its modules were loaded.
 fn is_known(root: &Path, kind: Kind) -> bool {
     // Without /proc, the mount's own error decides.
     let Ok(list) = read_text(&root.join("proc/filesystems")) else { return true };
@@ -211,20 +208,20 @@ fn table(root: &Path) -> Result<Vec<Entry>, NotDone> {
     Ok(entries(&table).collect())
 }
 
-/// Unmounts the shares at a path, which is how LXD names them. Other mounts there are left alone.
+/// Unmounts the shares at a path, which is how LXD names them. Ignores other mounts there.
 fn unmount_target(root: &Path, target: &str) -> Result<String, NotDone> {
     let point = match enter(root, target, false).and_then(|open| real_path(&open)) {
-        // What covers the share may not have such a directory.
+        // The covering mount may lack the directory.
         Err(error) if error.kind() == io::ErrorKind::NotFound => root.join(target),
         point => point.map_err(|error| NotDone(format!("/{target}: {error}")))?,
     };
     unmount_all(root, &|entry| point.as_os_str() == &*entry.point)
 }
 
-/// Unmounts the shares that `chosen` selects, the last mounted first.
+/// Unmounts the shares that `chosen` selects, the most recent first.
 ///
 /// # Errors
-/// That another mount covers all.
+/// Another mount covers all of them.
 #[inline(never)] // its size
 fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, NotDone> {
     let table = table(root)?;
@@ -244,7 +241,7 @@ fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, N
     match kept {
         Some(why) if gone.is_empty() => Err(NotDone(why)),
         None if gone.is_empty() => Ok("nothing is mounted".into()),
-        // Of two shares at one point the host means the later one.
+        // Of two shares at one point, the host means the later one.
         _ => Ok(gone.join(", ")),
     }
 }
@@ -275,7 +272,6 @@ mod tests {
         assert_eq!(mounted, None);
         attach("share", &place, "tmpfs", 0, "size=64k").unwrap();
         assert_eq!(verify(&root, "share", "home/d"), Ok(path("home/d")));
-        // Over the first one.
         let (place, mounted) = mount_point(&root, "share2", "home/d", true).unwrap();
         assert_eq!(mounted, None);
         attach("share2", &place, "tmpfs", 0, "").unwrap();
@@ -287,7 +283,7 @@ mod tests {
             take_off(left.iter().find(|entry| entry.source == source).unwrap()).unwrap();
         }
         assert_eq!(points(), Vec::<String>::new());
-        // Swapped while the device was waited for: first for a link, then for another directory.
+        // Replaced while waiting for the device: first by a link, then by another directory.
         std::fs::create_dir(root.join("etc")).unwrap();
         for swap in [false, true] {
             let (place, _) = mount_point(&root, "share", "home/d", false).unwrap();
@@ -314,7 +310,7 @@ mod tests {
         let root = scratch("unmount");
         let (place, _) = mount_point(&root, "share", "srv/d", false).unwrap();
         attach("share", &place, "tmpfs", 0, "").unwrap();
-        // The table as it would be if that were a share.
+        // The table as if that were a share.
         let shares = || {
             let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
             std::fs::create_dir_all(root.join("proc/self")).unwrap();
@@ -335,9 +331,9 @@ mod tests {
         assert_eq!(unmount_target(&root, "home").unwrap(), "nothing is mounted");
         if rustix::process::getuid().is_root() {
             let why = unmount_target(&root, "home/his/d").unwrap_err().0;
-            assert!(why.contains("others than root") && shares(), "{why}");
+            assert!(why.contains("users other than root") && shares(), "{why}");
         }
-        // Something else covers it: at the same point, and above it, where no path leads to it.
+        // Another mount covers it: at the same point, or above, where no path leads to it.
         for (cover, point) in [("over", "srv/d"), ("above", "srv")] {
             let (place, _) = mount_point(&root, cover, point, true).unwrap();
             attach(cover, &place, "tmpfs", 0, "").unwrap();

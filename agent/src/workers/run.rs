@@ -1,6 +1,5 @@
 //! Runs work that may hang or take long (other file systems, mounts, `/proc` of a large guest) in a
-//! worker process: this binary with a subcommand. A worker that hangs blocks nothing else, and its
-//! memory is freed when it ends.
+//! worker process: this binary with a subcommand.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -21,16 +20,15 @@ use crate::transport::Socket;
 
 /// Time limit of a report: the host waits 3 s (P§3.2).
 const REPORT: Duration = Duration::from_millis(2500);
-/// Time limit for a worker to exit after it has closed its output.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// Least room in the buffer for each read of a worker's output, bytes.
+/// Least free space in the buffer for a read of a worker's output, bytes.
 const READ_ROOM: usize = 4096;
 
-/// Lets a worker start: see `Options::check_starter`.
+/// Marks a worker as started by the agent; see `Options::check_starter`.
 pub(crate) const AS_AGENT: &CStr = c"MOTE_STARTED_BY=agent";
 
-/// Kills the worker when dropped: its result is no longer wanted.
+/// Kills the worker when its result is no longer wanted.
 struct KillOnDrop(Rc<Child>);
 
 impl Drop for KillOnDrop {
@@ -39,20 +37,17 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Output of `mote-agent report WHAT`, at most `most` bytes.
-///
-/// # Errors
-/// As [`run`].
+/// Returns the output of `mote-agent report WHAT`, at most `most` bytes.
 pub(crate) async fn report(agent: &Agent, what: &str, most: usize) -> io::Result<Vec<u8>> {
     run(agent, &["report", what], &[], most, REPORT).await
 }
 
-/// Runs `mote-agent ARGUMENTS` with `input` on its standard input; returns its output. A worker that
-/// prints more than `most` bytes or runs longer than `limit` is killed.
+/// Runs `mote-agent ARGUMENTS` with `input` on its standard input; returns its output. Kills a
+/// worker that prints more than `most` bytes or runs longer than `limit`.
 ///
 /// # Errors
-/// `TimedOut` after `limit`; `FileTooLarge` if `input` does not fit into a pipe or the output is longer
-/// than `most`; output of a worker that failed, or its exit code if it has none; any error of starting it.
+/// `TimedOut`; `FileTooLarge` for input longer than a pipe's capacity or too much output; a failed
+/// worker's output, or its exit code if there is none; any error of starting it.
 pub(crate) async fn run(
     agent: &Agent,
     arguments: &[&str],
@@ -60,7 +55,6 @@ pub(crate) async fn run(
     most: usize,
     limit: Duration,
 ) -> io::Result<Vec<u8>> {
-    // The input fits into a pipe, so that one write is enough.
     let (input_end, fill) = fd::pipe()?;
     fd::unblock(&fill)?;
     if fd::write(&fill, input)? != input.len() {
@@ -74,7 +68,8 @@ pub(crate) async fn run(
         child.0.started().await?;
         let printed = read_all(output, most).await?;
         let Some(ended) = within(LINGER, child.0.ended()).await else {
-            // The output is complete, but a thread hangs in the kernel and keeps the process alive.
+            // The output is complete, but a thread that hangs in the kernel keeps the process
+            // alive.
             return if printed.ends_with(b"\n") {
                 Ok(printed)
             } else {
@@ -97,26 +92,22 @@ pub(crate) async fn run(
     within(limit, work).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Starts `mote-agent ARGUMENTS` with one end of a socket pair as its input and output, and returns the
-/// other end. The worker exits when that is closed.
-///
-/// # Errors
-/// Any error of socketpair(2), or of starting the worker.
+/// Starts `mote-agent ARGUMENTS` with one end of a socket pair as its input and output, and returns
+/// the other end. The worker exits when that is closed.
 pub(crate) fn connected(agent: &Agent, arguments: &[&str]) -> io::Result<(Rc<Child>, Socket)> {
     let (ours, theirs) = fd::pair()?;
     let child = start(agent, arguments, theirs.as_fd(), theirs.as_fd())?;
     Ok((child, Async::new(ours)?))
 }
 
-/// Whether this program can be executed again.
+/// Checks that workers can be started.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub(crate) fn possible() -> Result<(), &'static str> {
     if is_found() { Ok(()) } else { Err(NO_PROC) }
 }
 
-/// Starts `mote-agent ARGUMENTS` with this input and output.
 ///
 /// # Errors
 /// Any error of starting it.
@@ -134,7 +125,7 @@ pub(crate) fn start(
     for word in ours.iter().chain(&debug).chain(arguments) {
         words.push(CString::new(*word).map_err(|_| io::ErrorKind::InvalidInput)?);
     }
-    // The first lets it start; the other gives its log lines the agent's format.
+    // The first lets it start; the second gives its log lines the agent's format.
     let journal = std::env::var_os("JOURNAL_STREAM")
         .and_then(|id| CString::new([b"JOURNAL_STREAM=", id.as_encoded_bytes()].concat()).ok());
     let mut environment = vec![AS_AGENT];
@@ -153,7 +144,6 @@ pub(crate) fn start(
     agent.children.start(&plan)
 }
 
-/// Reads to the end of a pipe; `FileTooLarge` if there are more than `most` bytes.
 async fn read_all(from: OwnedFd, most: usize) -> io::Result<Vec<u8>> {
     let from = Async::new(from)?;
     let mut all = Vec::new();

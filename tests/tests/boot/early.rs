@@ -313,7 +313,7 @@ fn a_full_run_is_harmless_and_reported_once() {
     boot.logged("run/mote/status: No space left on device (os error 28); free some space on /run");
     let (code, text) = status();
     assert!(code == Some(0) && text.starts_with("running: yes\n"), "{text}");
-    assert!(text.contains("is not there: the agent just starts, or /run is full\n"), "{text}");
+    assert!(text.contains("is missing: the agent is starting, or /run is full\n"), "{text}");
     let (_, text) = boot.says(&["--check"]);
     assert!(text.contains("ok       agent: running\n") && text.contains("no space left"), "{text}");
     drop(_agent);

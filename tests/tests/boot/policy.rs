@@ -180,7 +180,7 @@ fn devlxd_reports_a_missing_vsock() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     };
-    let none = "no vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); nor its driver: module ";
+    let none = "no vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); its driver is missing, too: module ";
     wait("the view", LIMIT, || {
         ask(&["status"]).1.contains(&format!("last_error: {none}")).then_some(())
     });

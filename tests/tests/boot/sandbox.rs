@@ -202,5 +202,10 @@ fn sighup_ends_a_sandboxed_agent_for_its_service_to_restart() {
     let agent = boot.start(&DENIED);
     boot.logged("CONNECTED");
     kill(Signal::HUP, agent.0.id());
-    leaves_it_to_the_next(&boot, agent, &DENIED, "not from the sandbox: ending with exit code 1");
+    leaves_it_to_the_next(
+        &boot,
+        agent,
+        &DENIED,
+        "a sandboxed agent cannot re-exec; exiting with code 1",
+    );
 }

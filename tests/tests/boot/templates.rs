@@ -40,7 +40,7 @@ fn no_template_is_written_where_the_guest_denies_them() {
         assert_eq!(boot.text("proc/sys/kernel/hostname"), "old\n");
         assert_eq!(boot.text(file), text);
         let log = boot.log();
-        assert_eq!(log.matches("policy: templates are not applied").count(), 1, "{log}");
+        assert_eq!(log.matches("the policy denies templates").count(), 1, "{log}");
     }
 }
 
@@ -118,7 +118,7 @@ fn without_first_boot_no_seed_is_written_and_no_system_restarted() {
     render(&boot, &[&format!("/{seed}"), "/etc/other"]);
     let _agent = boot.start(&["--deny", "first-boot"]);
     boot.logged("STARTED");
-    boot.logged("policy: cloud-init's seed is not written");
+    boot.logged("the policy denies cloud-init's seed");
     assert!(!boot.root(seed).exists() && !boot.log().contains("reboot"), "{}", boot.log());
     assert_eq!(boot.text("etc/other"), EVIL);
 }
@@ -128,7 +128,7 @@ fn without_network_no_nic_is_touched() {
     let nic = r#"{"device_name":"x","nic_name":"mote0","mac_address":"00:16:3e:00:00:77","mtu":0}"#;
     for (denied, said, unsaid) in [
         ("state", "no NIC has 00:16:3e:00:00:77", "policy: NICs"),
-        ("network", "policy: NICs are not named", "no NIC has"),
+        ("network", "the policy denies renaming NICs", "no NIC has"),
     ] {
         let boot = Boot::new("lxd");
         boot.share("nics/x.json", nic);

@@ -61,7 +61,7 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
         unit.contains("ActiveState=inactive\n") && unit.contains("ConditionResult=no\n"),
         "{unit}"
     );
-    let said = "incus-agent.service: the unit of another agent: remove it";
+    let said = "incus-agent.service: unit of another agent; remove it";
     assert!(world.sh(LOG).contains(said), "{}", world.sh(LOG));
     let check = world.sh("mote-agent --check");
     assert!(check.contains(&format!("note     service: /lib/systemd/system/{said}\n")), "{check}");

@@ -128,7 +128,7 @@ fn in_a_root_without_an_agent_the_first_goes_on() {
     let before = free(&world);
     come(&world);
     let log = connected_after(&world, "restarting in place");
-    assert!(log.contains("the initramfs is left: going on in the new root"), "{log}");
+    assert!(log.contains("left the initramfs; continuing in the new root"), "{log}");
     assert_eq!(name(&world), "new");
     // Files, mounts, the socket and the reports are the new root's.
     world.push("/tmp/pushed");

@@ -17,7 +17,7 @@ fn the_power_button_switches_off_with_nothing_else_in_the_image() {
 #[test]
 fn ctrl_alt_del_reboots_in_order() {
     let world = World::connected("plain", "mote.run=/bin/nope mote.respawn");
-    world.console("/bin/nope: No such file or directory (os error 2); again in", 2);
+    world.console("/bin/nope: No such file or directory (os error 2); restarting in", 2);
     world.0.vm.ctrl_alt_del();
     let console = world.ends();
     assert!(console.contains("info: ctrl-alt-del: rebooting"), "{console}");
@@ -34,7 +34,7 @@ fn a_signal_switches_off_and_a_program_that_does_not_want_to_is_killed() {
     let _gone = world.exec(&["sh", "-c", "kill 1"]);
     let console = world.ends();
     assert!(console.contains("info: a signal: switching off"), "{console}");
-    assert!(console.contains("some processes do not end: killed"), "{console}");
+    assert!(console.contains("killing processes that did not exit"), "{console}");
     assert!(!console.contains("not everything could be unmounted"), "{console}");
 }
 

@@ -17,7 +17,7 @@ fn starts_and_restarts_the_command_lines_programs() {
     assert!(console.contains(&version.trim_end().to_owned()), "{console}");
     assert!(console.contains("warn: mote.rum: unknown word rum"), "{console}");
     assert!(console.contains("info: /bin/nope: No such file or directory"), "{console}");
-    assert!(!console.contains("again in"), "{console}");
+    assert!(!console.contains("restarting in"), "{console}");
     let state = world.exec(&["mote-agent", "report", "state"]).unwrap();
     assert!(state.contains("\"lo\"") && state.contains("127.0.0.1"), "{state}");
     let check = world.exec(&["mote-agent", "--check"]).unwrap();
@@ -27,9 +27,9 @@ fn starts_and_restarts_the_command_lines_programs() {
 #[test]
 fn restarts_programs_with_growing_delays() {
     let world = World::boot("plain", "mote.respawn mote.run=\"/init --version\"");
-    let console = world.console("/init: ended with exit code 0; again in 0.8 s", 1);
+    let console = world.console("/init: ended with exit code 0; restarting in 0.8 s", 1);
     for pause in ["0.1", "0.2", "0.4"] {
-        assert!(console.contains(&format!("again in {pause} s")), "{pause}: {console}");
+        assert!(console.contains(&format!("restarting in {pause} s")), "{pause}: {console}");
     }
 }
 
@@ -59,7 +59,7 @@ fn with_busybox_there_is_a_shell_and_nobody_stays_a_zombie() {
     let pid = world.sh(agent);
     assert!(pid.trim().parse::<u32>().is_ok_and(|pid| pid > 1), "{pid}");
     let _gone = world.exec(&["sh", "-c", &format!("kill -9 {pid}")]);
-    world.console("mote-agent: ended by signal 9; again in 0.1 s", 1);
+    world.console("mote-agent: ended by signal 9; restarting in 0.1 s", 1);
     let again = || world.exec(&["sh", "-c", agent]).ok().filter(|now| *now != pid);
     let (now, took) = wait("exec", END, again);
     println!("agent killed: exec after {took:?}");

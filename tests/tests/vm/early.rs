@@ -153,7 +153,7 @@ fn drivers_that_come_later_are_used_at_once() {
     let line = if guest.sh(&format!("test -e {DRIVER}")).0 == 0 {
         "module vmw_vsock_virtio_transport is missing: put it into the image (/lib/modules/"
     } else {
-        "missing  port: there is a virtio-serial device, but no driver (virtio_console) has it: module \
+        "missing  port: a virtio-serial device has no driver (virtio_console): module \
          virtio_pci is missing: put it into the image (/lib/modules/"
     };
     assert!(check.0 == 1 && check.1.contains(line), "{}", check.1);

@@ -82,9 +82,9 @@ fn thaws_in_time_whatever_is_killed() {
     assert_eq!(vm.by_host("mote-agent freeze --for 6s").as_deref(), Ok(FROZEN));
     vm.write_later();
     let status = vm.guest.ok("mote-agent freeze --status");
-    assert!(status.starts_with("frozen for ") && status.ends_with(" s more\n"), "{status}");
+    assert!(status.starts_with("frozen for another ") && status.ends_with(" s\n"), "{status}");
     let (code, again) = vm.guest.sh("mote-agent freeze 2>&1");
-    assert!(code == 1 && again == "mote-agent: something is frozen already\n", "{code} {again}");
+    assert!(code == 1 && again == "mote-agent: already frozen\n", "{code} {again}");
     vm.guest.ok("kill -9 $(cat /run/agent.pid)");
     assert_eq!(vm.guest.sh("cat /run/written").0, 1, "it is not frozen");
     let took = vm.written(Duration::from_secs(20)) - begun;
@@ -93,7 +93,7 @@ fn thaws_in_time_whatever_is_killed() {
     let (code, late) = vm.guest.sh("mote-agent thaw 2>&1");
     let words = "mote-agent: no longer frozen: the time limit expired\n";
     assert!(code == 1 && late == words, "{code} {late}");
-    vm.guest.ok("dmesg | grep -q 'mote-agent: file systems thawed, as the time was over'");
+    vm.guest.ok("dmesg | grep -q 'mote-agent: file systems thawed: the time limit expired'");
 
     // The host's daemon.
     vm.guest.ok("start-stop-daemon -S -b -x /run/agent.start");
@@ -161,7 +161,7 @@ fn a_hook_that_fails_leaves_nothing_frozen_and_all_hooks_undone() {
     assert_eq!(vm.guest.ok("cat /run/hooks"), "a freeze\nc freeze\nc thaw\na thaw\n");
     // mote leaves a file system that another program froze, and reports one that it thawed.
     vm.guest.ok("fsfreeze --freeze /data");
-    assert_eq!(vm.guest.ok("mote-agent freeze"), "frozen for 60 s: /journal\nleft out: /data\n");
+    assert_eq!(vm.guest.ok("mote-agent freeze"), "frozen for 60 s: /journal\nskipped: /data\n");
     vm.guest.ok("mote-agent thaw");
     assert_eq!(vm.guest.sh("fsfreeze --unfreeze /data").0, 0);
     vm.guest.ok("mote-agent freeze; fsfreeze --unfreeze /data");

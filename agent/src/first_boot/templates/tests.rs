@@ -123,7 +123,7 @@ fn no_link_of_a_users_leads_to_another_file() {
     }
     fs::hard_link(path("etc/a"), path("home/d")).unwrap();
     let applied = world.apply(Flavour::Lxd);
-    // His own files he may have.
+    // The user's own files are allowed.
     assert_eq!(applied.written, ["home/e"]);
     assert_eq!((world.text("etc/a").as_str(), path("etc/c").exists()), ("old", false));
     let troubles = applied.troubles.join("; ");

@@ -16,7 +16,7 @@ const BURST: u32 = 200;
 const REFILL: Duration = Duration::from_millis(10);
 /// Burst of an SFTP session's changes: a tree of some thousand files.
 const CHANGES: u32 = 5_000;
-/// Interval between those beyond.
+/// Interval between changes after the burst.
 const CHANGED: Duration = Duration::from_millis(5);
 /// Longest line, bytes: the longest texts of the host, escaped. Less than `PIPE_BUF`, so that lines
 /// do not mix.
@@ -24,9 +24,9 @@ const LINE: usize = 3072;
 /// Bytes shown of a host text's beginning and end. The rest between is counted.
 const ENDS: usize = 128;
 
-/// The agent's.
+/// Of the agent.
 static CALLS: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
-/// An SFTP session's, in its process.
+/// Of an SFTP session, in its process.
 static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGED));
 
 /// Returns how long an act of the host must wait so that it can be logged, and reserves its turn.
@@ -35,8 +35,7 @@ fn due(bucket: &Mutex<TokenBucket>) -> Duration {
     bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now())
 }
 
-/// Waits until an act of the host may be logged. The host is slowed down so that no act is missing
-/// from the log.
+/// Waits until an act of the host may be logged: slows the host down rather than dropping lines.
 pub(crate) async fn turn() {
     let due = due(&CALLS);
     if !due.is_zero() {
@@ -44,12 +43,11 @@ pub(crate) async fn turn() {
     }
 }
 
-/// The same for a change of an SFTP session, in its process.
+/// Waits likewise before a change of an SFTP session, in its process.
 pub(crate) fn wait_turn() {
     std::thread::sleep(due(&SESSION));
 }
 
-/// Logs an act of the host.
 #[inline(never)] // its size
 pub(crate) fn note(act: Arguments<'_>) {
     log::line_of("info", '6', LINE, format_args!("audit: {act}"));
@@ -96,7 +94,7 @@ mod tests {
         let (a, b) = ("a".repeat(ENDS), "b".repeat(ENDS));
         assert_eq!(quoted(&format!("{a}{b}")), format!("\"{a}{b}\""));
         assert_eq!(quoted(&format!("{a}\"\"{b}")), format!("\"{a}\"...2...\"{b}\""));
-        // No character is cut.
+        // Multi-byte characters stay whole.
         let odd = format!("{}\u{20ac}{}\u{20ac}{}", &a[1..], &a, &b[1..]);
         assert_eq!(quoted(&odd), format!("\"{}\"...134...\"{}\"", &a[1..], &b[1..]));
     }

@@ -1,4 +1,5 @@
-//! The crate async-io under mote-reactor's names. Its timers do not count time in suspend, and fire late after one.
+//! The crate async-io with mote-reactor's interface. Its timers ignore suspend and fire late after
+//! one.
 
 #![expect(
     clippy::disallowed_types,
@@ -17,14 +18,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::sys::since_boot;
 
-/// Interval between two polls for a hang-up, which async-io cannot wait for while there is unread input.
+/// Interval between two polls for a hang-up, which async-io cannot wait for while there is unread
+/// input.
 const HANG_UP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     async_io::block_on(future)
 }
 
-/// [`async_io::Async`], and what mote-reactor has in addition.
+/// [`async_io::Async`] with the additions of mote-reactor.
 #[derive(Debug)]
 pub(crate) struct Async<T>(async_io::Async<T>);
 

@@ -1,4 +1,4 @@
-//! Jumps of the wall clock.
+//! Detects jumps of the wall clock.
 
 use std::io;
 
@@ -10,9 +10,9 @@ use rustix::time::{
 
 use crate::runtime::reactor::Async;
 
-/// Calls `jumped` after each jump of the wall clock, for ever. The end of a suspend is one: timers do not count the
-/// time in it, so what came due meanwhile would be late by a whole interval. It wakes nobody at any other time.
-/// Returns only if there is no such timer.
+/// Calls `jumped` after each jump of the wall clock, including the end of a suspend: timers do not
+/// count suspend, so overdue work would be late by up to an interval. Returns only if the kernel
+/// has no such timer.
 pub(crate) async fn jumps(jumped: impl Fn()) {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Realtime, flags).map_err(io::Error::from);
@@ -21,13 +21,13 @@ pub(crate) async fn jumps(jumped: impl Fn()) {
     let never = Itimerspec { it_interval: zero, it_value: Timespec { tv_sec: i64::MAX, ..zero } };
     loop {
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
-        // Takes the last jump off; says ECANCELED for it, but the timer is set all the same.
+        // Acknowledges the last jump: returns ECANCELED for it, but still sets the timer.
         let _canceled = timerfd_settime(timer.get_ref(), flags, &never);
         let read = timer.read_with(|timer| Ok(rustix::io::read(timer, &mut [0; 8])?)).await;
         match read {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::CANCELED) => jumped(),
             Err(_) => return,
-            // The end of time.
+            // The timer expired at the largest time.
             Ok(_) => {}
         }
     }

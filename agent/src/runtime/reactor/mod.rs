@@ -1,4 +1,4 @@
-//! Waits for descriptors and timers: the crate mote-reactor or, with the feature `async-io`, the crate of that name.
+//! The reactor: mote-reactor or, with the feature `async-io`, the crate async-io.
 
 #[cfg(feature = "async-io")]
 mod async_io;

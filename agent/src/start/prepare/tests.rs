@@ -68,7 +68,7 @@ const ROWS: &[Row] = &[
         "disk",
         |root| put(root, "sys/bus/virtio/devices/virtio1/device", "0x0002\n"),
         [
-            "there is a disk, but no driver (virtio_blk) has it: module virtio_blk is missing",
+            "a disk has no driver (virtio_blk): module virtio_blk is missing",
             "put it into the image",
             " ({lib}/modules.dep: No such file or directory (os error 2))",
         ],

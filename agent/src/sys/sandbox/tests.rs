@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::*;
 use crate::sys::run_in_fork;
 
-/// Longest time for a child.
 const LIMIT: Duration = Duration::from_secs(10);
 const NONE: Needs<'_> = Needs { ports: [None; 2], guests: None, sockets: [0; KINDS] };
 
@@ -20,7 +19,7 @@ fn in_it_the_agents_own_files_are_there_and_no_others() {
         create_dir_all(root.join(path)).unwrap();
     }
     let at = |path: &str| root.join(path);
-    // All that is tried is everybody's, so that nothing but Landlock keeps this user from it.
+    // Every file is world-accessible, so only Landlock can deny access.
     let open = |path: &str| std::fs::set_permissions(at(path), Permissions::from_mode(0o777));
     for path in ["dev/port", "dev/disk", "etc/shadow", "run/mote/status", "dev/lxd/off"] {
         std::fs::write(at(path), "x").unwrap();
@@ -58,7 +57,7 @@ fn in_it_most_system_calls_fail() {
         let errno = || std::io::Error::last_os_error().raw_os_error();
         run_in_fork(LIMIT, &|| enter(root, &NONE) && call() == -1 && errno() == Some(libc::EPERM))
     };
-    // SAFETY: each call fails before it reads anything, and the child of fork ends at once.
+    // SAFETY: each call fails before it reads its arguments, and the forked child ends at once.
     unsafe {
         assert!(refused(&|| libc::unshare(libc::CLONE_NEWUSER).into()));
         assert!(refused(&|| libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER, 0, 0, 0, 0)));
@@ -110,7 +109,7 @@ fn in_it_no_right_of_roots_is_left() {
         assert!(inside(&|| libc::getuid() == USER && libc::geteuid() == USER));
         assert!(inside(&|| libc::kill(parent, 0) == -1 && libc::kill(1, 0) == -1));
     }
-    // Without Landlock too.
+    // The user alone has no access, without Landlock too.
     assert!(run_in_fork(LIMIT, &|| leave_user() && !opens(&secret)));
     assert!(opens(&secret));
 }

@@ -1,4 +1,4 @@
-//! Steps the clock by KVM's PTP device, or by the RTC at the turn of a second.
+//! Steps the clock from KVM's PTP device, or from the RTC.
 
 use std::fs::{File, read_link};
 use std::path::{Path, PathBuf};
@@ -17,18 +17,16 @@ use crate::system::{modules, signs};
 
 /// A second, in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
-/// The name of KVM's PTP clock.
 const KVM: &str = "KVM virtual PTP\n";
-/// Interval of reading the RTC until it shows another second.
 const LOOK: Duration = Duration::from_millis(5);
-/// Most reads: two seconds.
+/// Number of reads: two seconds.
 const LOOKS: u32 = 400;
-/// How far QEMU's RTC is behind the host on PC and riscv64, ns: the fraction of a second at which
-/// it was created, so the mean of that. The RTC of aarch64 is in step with the host.
+/// Mean delay of QEMU's RTC behind the host on PC and riscv64, ns: it starts at a random fraction
+/// of a second. The RTC of aarch64 is in step with the host.
 const BEHIND: i64 = if cfg!(target_arch = "aarch64") { 0 } else { SECOND / 2 };
 
 /// Steps the clock if needed, unless another program sets it. Prints the step and its source, or
-/// the reason. If the user requested it, the exit code reports a failure, too.
+/// the reason. A step that the user requested but that failed has a failure exit code.
 pub(super) fn set(cause: Cause) -> ExitCode {
     let (by, why, fails) = match measured(cause) {
         Some((by, why)) if by == 0 || set_wall(wall() + by) => (by, why, false),
@@ -39,12 +37,11 @@ pub(super) fn set(cause: Cause) -> ExitCode {
     ExitCode::from(u8::from(told.is_err() || cause == Cause::Asked && fails))
 }
 
-/// Returns the step in ns and its source, or why there is none; `None` without another clock.
 fn measured(cause: Cause) -> Option<(i64, &'static str)> {
     if is_synchronised() || has_setter(Path::new("/proc")) {
         return Some((0, "another program sets it"));
     }
-    // The device exists with KVM only.
+    // The device exists only with KVM.
     drop(modules::load(Path::new("/"), "ptp_kvm"));
     let (difference, source) = match by_host() {
         Some(difference) => (difference, "from the host's clock"),
@@ -57,7 +54,6 @@ fn measured(cause: Cause) -> Option<(i64, &'static str)> {
     })
 }
 
-/// Returns the difference to KVM's device, ns.
 fn by_host() -> Option<i64> {
     let device = find(Path::new("/sys/class/ptp"), "clock_name", &|_, name| name == KVM)?;
     let device = File::open(Path::new("/dev").join(device.file_name()?)).ok()?;
@@ -66,7 +62,7 @@ fn by_host() -> Option<i64> {
     Some(host - (before + (wall() - before) / 2))
 }
 
-/// Returns the first entry of a directory that has a file with this text.
+/// Returns the first entry of a directory whose `file` is accepted.
 #[inline(never)] // its size
 fn find(directory: &Path, file: &str, is_it: &dyn Fn(&Path, &str) -> bool) -> Option<PathBuf> {
     let mut all = entries(directory);
@@ -78,7 +74,7 @@ fn find(directory: &Path, file: &str, is_it: &dyn Fn(&Path, &str) -> bool) -> Op
     None
 }
 
-/// Returns the difference to the RTC, measured when it shows another second, ns.
+/// Returns the difference to the RTC, measured when its second changes, ns.
 fn hardware() -> Option<i64> {
     let first = signs::hardware_clock()?;
     for _ in 0..LOOKS {
@@ -91,9 +87,8 @@ fn hardware() -> Option<i64> {
     None
 }
 
-/// Returns whether a service of this system sets the clock. Containers do not count, because they
-/// may not set it; a systemd service may have its own mount namespace, but not its own pid
-/// namespace.
+/// Returns whether a service of this system sets the clock. Containers may not set it, so they do
+/// not count. A systemd service may have its own mount namespace, but not its own pid namespace.
 fn has_setter(proc: &Path) -> bool {
     let ids = |process: &Path| read_link(process.join("ns/pid")).ok();
     let ours = ids(&proc.join("self"));
@@ -120,7 +115,6 @@ mod tests {
             }
             assert_eq!(has_setter(&root), expected, "{user}");
         }
-        // In a container that shares the user's ids.
         std::fs::write(root.join("77/status"), "Name:\tntpd\nUid:\t0\t0\t0\t0\n").unwrap();
         for (own, expected) in [("pid:[1]", true), ("pid:[2]", false)] {
             for (process, ids) in [("self", "pid:[1]"), ("77", own)] {

@@ -11,12 +11,11 @@ use std::time::Duration;
 use crate::runtime::log;
 use crate::workers::command::{self, hooks};
 
-/// Where they are.
 pub(super) const DIRECTORY: &str = "/etc/mote/restored.d";
 /// Time limit of one hook.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Runs the hooks that only root can modify, in name order, with this argument. Continues after a
+/// Runs the hooks that only root can modify, in name order, with this argument, even after a
 /// failure. Their output goes to the log.
 pub(super) fn tell(directory: &Path, kind: &str) -> ExitCode {
     let kind = CString::new(kind).unwrap_or_default();

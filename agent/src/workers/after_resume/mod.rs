@@ -1,4 +1,4 @@
-//! The slow work after a resume, in a worker: random numbers, clock, hooks; and the command
+//! A worker for the slow work after a resume (random numbers, clock, hooks), and the command
 //! `sync-time`.
 
 mod clock;
@@ -17,16 +17,14 @@ use crate::sys::restored::{reseed, wall};
 use crate::sys::run_in_fork;
 use crate::system::signs;
 
-/// Argument: reseed, then step the clock.
 pub(crate) const CLOCK: &str = "clock";
-/// The same, for a clock that was right before.
+/// The same, if the clock was correct before.
 pub(crate) const STOPPED_CLOCK: &str = "clock stopped";
-/// Time limit for the hardware RNG: a host that provides no numbers must not delay the clock.
+/// Time limit for the hardware RNG: a host without random numbers must not delay the clock.
 const HARDWARE: Duration = Duration::from_secs(2);
 
 /// If `what` begins with [`CLOCK`], reseeds, then steps the clock or prints the rest of `what`, the
 /// reason not to. If it is [`SYNC`], only steps the clock. Otherwise runs the hooks with `what`.
-/// Prints what was done.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(what: &str) -> ExitCode {
     match what {
@@ -46,7 +44,7 @@ pub(crate) fn run(what: &str) -> ExitCode {
     }
 }
 
-/// Reseeds the kernel's CRNG from the time, which differs between two copies, and from the hardware
+/// Reseeds the kernel's CRNG from the time, which differs between clones, and from the hardware
 /// RNG. Returns whether that worked.
 fn random() -> bool {
     let random = File::options().write(true).open("/dev/urandom");

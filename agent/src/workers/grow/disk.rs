@@ -1,4 +1,4 @@
-//! A disk: its table, its last partition in the kernel, and the file system on that or on the whole disk.
+//! Grows a disk: its partition table, its last partition in the kernel, and the file system there.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -16,45 +16,40 @@ use crate::system::devices::number_of;
 
 /// The unit of sizes in sysfs, bytes.
 const UNIT: u64 = 512;
-/// Attempts to lock a disk that another program has locked, and the pause between.
+/// Attempts to lock a disk that another program has locked.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(200);
-/// Less space than this at the end of the device does not count as free, bytes.
+/// Free space at the end of the device that is ignored, bytes.
 const NEAR: u64 = 1 << 20;
 
-/// Why a disk does not grow.
 #[derive(Debug)]
 pub(super) struct NotGrown(pub(super) &'static str);
 
-const FAILS: NotGrown = NotGrown("it is locked, cannot be opened or fails");
+const FAILS: NotGrown = NotGrown("the disk is locked, cannot be opened or has I/O errors");
 
-/// The file system that has grown or would grow: its device and size in bytes.
+/// The file system that has grown or would grow: device and size in bytes.
 pub(super) type Grown = Option<(String, u64)>;
 
 #[expect(clippy::struct_excessive_bools, reason = "answers that have nothing in common")]
 pub(super) struct Disk<'d> {
     root: &'d Path,
-    /// Its directory in sysfs.
+    /// Directory in sysfs.
     path: &'d Path,
     pub(super) name: &'d str,
-    /// Its size in units, and the size before it grew, 0 if unknown.
+    /// Size in units, and the size before growth, 0 if unknown.
     pub(super) units: u64,
     pub(super) before: u64,
-    /// Whether a user named it; then space that was free before is used, too.
+    /// Whether the user named it. Space that was free before is then used, too.
     pub(super) is_named: bool,
-    /// Whether this is a dry run.
     pub(super) is_dry: bool,
-    /// Returns whether growth is expected: it is larger than before, or named.
+    /// Whether growth is expected: the disk is larger than before, or named.
     pub(super) is_due: bool,
-    /// Returns whether the reason is temporary; otherwise it holds as long as the disk has this
-    /// size.
+    /// Whether the reason is temporary; otherwise it holds as long as the disk has this size.
     pub(super) may_pass: bool,
-    /// The advice for the user.
     pub(super) todo: String,
 }
 
 impl<'d> Disk<'d> {
-    /// Returns the disk of a directory in sysfs.
     pub(super) fn new(root: &'d Path, path: &'d Path) -> Self {
         Self {
             root,
@@ -70,12 +65,12 @@ impl<'d> Disk<'d> {
         }
     }
 
-    /// Returns whether its medium is fixed and it does not consist of other disks.
+    /// Returns whether it is neither removable nor made of other disks.
     pub(super) fn is_fixed(&self) -> bool {
         number_of(self.path, "removable") == 0 && is_there(self.path, "device")
     }
 
-    /// The file system on a device, and the advice for it.
+    /// Finds the file system on a device, and adds advice for it.
     fn find<'n>(&mut self, path: &Path, name: &'n str) -> Option<Filesystem<'n>> {
         let found = Filesystem::on(self.root, path, name);
         match &found {
@@ -85,7 +80,6 @@ impl<'d> Disk<'d> {
         found
     }
 
-    /// Grows the disk, or returns why not.
     #[inline(never)] // its size
     pub(super) fn grow(&mut self, table: &mut Table) -> Result<Grown, NotGrown> {
         let (path, name) = (self.path, self.name);
@@ -102,11 +96,10 @@ impl<'d> Disk<'d> {
         let disk = self.open(OFlags::RDONLY).filter(lock).ok_or(FAILS)?;
         self.may_pass = false;
         let read = table.read(&geometry, &mut |step| access(&disk, &geometry, step));
-        let last = read.ok_or(NotGrown("it has no partition table that is known and whole"))?;
+        let last = read.ok_or(NotGrown("it has no valid GPT or MBR partition table"))?;
         self.step(table, &geometry, &last, disk)
     }
 
-    /// Grows the last partition of the locked disk.
     fn step(
         &mut self,
         table: &mut Table,
@@ -122,24 +115,24 @@ impl<'d> Disk<'d> {
         self.todo = format!("growpart /dev/{} {}; ", self.name, last.number);
         let found = self.find(&path, &name);
         let place = |sector: u64| sector * geometry.sector as u64;
-        // If the file system is larger than its partition, the host has overwritten the guest's
-        // table with an older one.
+        // A file system that is larger than its partition shows that the host has overwritten the
+        // guest's table with an older one.
         let size = found.as_ref().and_then(Filesystem::size);
         let has_more = |size: &Size| size.bytes > place(last.end + 1 - last.first);
         let is_ours = last.was_at_end || size.as_ref().is_some_and(has_more);
         let has_room = last.has_room(geometry);
         if has_room && !is_ours && !self.is_named {
             self.todo = format!("mote-agent grow {}", self.name);
-            return Err(NotGrown("the room behind its last partition was free before"));
+            return Err(NotGrown("the space after its last partition was free before"));
         }
         let is_written = has_room || last.is_torn;
         self.is_due |= is_written;
         if !self.is_due {
-            // A file system that was smaller than its partition may be intended.
+            // A file system smaller than its partition may be intended.
             return Ok(None);
         }
         if is_written && last.is_reserved {
-            return Err(NotGrown("room is reserved behind the last usable block of its table"));
+            return Err(NotGrown("its table reserves the space after the last usable block"));
         }
         if start != place(last.first) {
             return Err(NotGrown("the kernel has another partition table"));
@@ -159,15 +152,15 @@ impl<'d> Disk<'d> {
         let disk = self.open(OFlags::RDWR).ok_or(FAILS)?;
         let resize = |length| resize_partition(disk.as_fd(), last.number, [start, length]).is_ok();
         let step = &mut |step: Step<'_>| access(&disk, geometry, step);
-        // The kernel first, because it may refuse, and forgets the change at the next boot.
+        // The kernel first: it may refuse, and forgets the change at the next boot.
         if length > there && !resize(length) {
-            return Err(NotGrown("the kernel does not take a longer partition"));
+            return Err(NotGrown("the kernel rejects a longer partition"));
         }
         if is_written && !table.grow(geometry, last, step) {
             let _as_before = length > there && resize(there);
             return Err(FAILS);
         }
-        // A frozen file system waits, so the disk is unlocked for others.
+        // Unlock the disk for others: a frozen file system blocks here.
         drop(locked);
         let is_grown = self.fill(&found, length)?;
         if is_written && lock(&disk) {
@@ -176,7 +169,7 @@ impl<'d> Disk<'d> {
         Ok(grown.filter(|_| is_written || is_grown))
     }
 
-    /// Returns whether a file system is smaller than its device, in bytes, and can grow.
+    /// Returns whether a file system is smaller than its device (`length` bytes) and can grow.
     fn lacks(&mut self, found: &Filesystem<'_>, length: u64) -> Result<bool, NotGrown> {
         let size = found.size().ok_or(NotGrown(
             "its file system is not found at its mount point, or has several devices",
@@ -189,13 +182,12 @@ impl<'d> Disk<'d> {
         Ok(is_smaller)
     }
 
-    /// Grows it to that size; returns whether it is larger now.
     fn fill(&self, found: &Filesystem<'_>, length: u64) -> Result<bool, NotGrown> {
-        let refused = NotGrown("the file system does not take it (dmesg)");
+        let refused = NotGrown("the file system refuses to grow; see dmesg");
         if self.is_dry { Ok(true) } else { found.grow(length).map_err(|_| refused) }
     }
 
-    /// Opens it with O_DIRECT, because the cache does not know what the host has written.
+    /// Opens it with O_DIRECT, because the cache may be older than what the host has written.
     fn open(&self, how: OFlags) -> Option<OwnedFd> {
         let device = format!("/dev/{}", self.name);
         open(&*device, how | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()

@@ -14,52 +14,49 @@ use crate::workers::report::lines::Lines;
 
 /// `EXT4_IOC_RESIZE_FS`: blocks.
 const EXT4_RESIZE: u32 = 0x4008_6610;
-/// `XFS_IOC_FSGEOMETRY_V1`: bytes of a block at 0, the limit of inodes in percent at 28, blocks at 32.
+/// `XFS_IOC_FSGEOMETRY_V1`: block size at 0, limit of inodes in percent at 28, blocks at 32.
 const XFS_GEOMETRY: u32 = 0x8070_5864;
 /// `XFS_IOC_FSGROWFSDATA`: blocks, that limit. Fewer blocks shrink it.
 const XFS_GROW: u32 = 0x4010_586e;
-/// `BTRFS_IOC_FS_INFO`: the highest number of a device at 0, how many there are at 8.
+/// `BTRFS_IOC_FS_INFO`: highest device number at 0, number of devices at 8.
 const BTRFS_INFO: u32 = 0x8400_941f;
-/// `BTRFS_IOC_DEV_INFO`: the device's number at 0, its bytes at 32, its path at 3072.
+/// `BTRFS_IOC_DEV_INFO`: device number at 0, bytes at 32, path at 3072.
 const BTRFS_DEVICE: u32 = 0xd000_941e;
 /// `BTRFS_IOC_RESIZE`: `NUMBER:max` at 8.
 const BTRFS_RESIZE: u32 = 0x5000_9403;
-/// Where ext4's superblock is; in it the lower half of its blocks at 4, the higher one at 336, the shift of their size at 24.
+/// Offset of ext4's superblock. In it are the lower half of the number of blocks at 4, the upper
+/// half at 336, and the shift of the block size at 24.
 const EXT4_SUPER: u64 = 1024;
 
-/// Most mounts of one file system that are tried, and most numbers of a btrfs' device.
+/// Upper bound of mounts that are tried per file system, and of device numbers of a btrfs.
 const MOST: u32 = 64;
 
 /// `BTRFS_SUPER_MAGIC`.
 const BTRFS: i128 = 0x9123_683e;
 
-/// A mounted file system.
 pub(super) struct Filesystem<'d> {
-    /// The first letter of its type: ext4, xfs, btrfs.
+    /// First letter of the type: ext4, xfs, btrfs.
     kind: u8,
-    /// A mount point, as the kernel shows it.
+    /// Mount point as the kernel shows it.
     point: Vec<u8>,
     pub(super) is_writable: bool,
-    /// The device's name, and its number as `MAJOR:MINOR`.
+    /// Name and number, as `MAJOR:MINOR`, of the device.
     name: &'d str,
     number: String,
     /// The opened mount, which stays the same if the path changes.
     file: Option<OwnedFd>,
 }
 
-/// How large a file system is.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
-    /// Its bytes.
     pub(super) bytes: u64,
-    /// Those of a block.
     block: u64,
-    /// The other argument of its ioctl: limit of inodes, number of the device.
+    /// Further argument of the ioctl: limit of inodes, or device number.
     detail: u32,
 }
 
 impl<'d> Filesystem<'d> {
-    /// Returns the file system of a device in sysfs, preferably by a writable mount.
+    /// Finds the mounted file system of a device in sysfs, preferably by a writable mount.
     #[inline(never)] // its size
     pub(super) fn on(root: &Path, device: &Path, name: &'d str) -> Option<Self> {
         let number = text_of(device, "dev").trim_ascii_end().to_owned();
@@ -68,11 +65,11 @@ impl<'d> Filesystem<'d> {
         let mut kind = 0;
         while let Some(line) = lines.next() {
             let Some(mounted) = Mounted::parse(line) else { continue };
-            // Lines are in the order of mounting. A covering mount may hang.
+            // Lines are in order of mounting. A covering mount may hang.
             points.retain(|(point, _)| !is_over(mounted.point, point));
             let is_there = match mounted.kind {
                 b"ext4" | b"xfs" => mounted.device == number.as_bytes(),
-                // Its mounts have a number of their own.
+                // Mounts of a btrfs have their own device number.
                 b"btrfs" => mounted.source.strip_prefix(b"/dev/") == Some(name.as_bytes()),
                 _ => false,
             };
@@ -84,7 +81,7 @@ impl<'d> Filesystem<'d> {
         let best = points.iter().find(|(_, is_writable)| *is_writable).or(points.first())?;
         let (point, is_writable) = best.clone();
         let mut found = Self { kind, point, is_writable, name, number, file: None };
-        // Of a directory above, others than root may be the owners, and a file may be mounted, too.
+        // Users other than root may own a directory above, and a file may be mounted, too.
         for wanted in [true, false] {
             for (point, is_writable) in &points {
                 found.file = if *is_writable == wanted { enter(point) } else { None };
@@ -98,7 +95,6 @@ impl<'d> Filesystem<'d> {
         Some(found)
     }
 
-    /// Returns the advice for the user.
     pub(super) fn advise(&self, out: &mut String) {
         if !self.is_writable {
             out.push_str("mount it rw; ");
@@ -151,10 +147,9 @@ impl<'d> Filesystem<'d> {
         (block > 0).then_some(Size { bytes, block, detail })
     }
 
-    /// Returns the size of a btrfs on one device. With several devices it is unknown which one to
-    /// grow.
+    /// Returns the size of a btrfs on one device. With several, it is unknown which one to grow.
     fn btrfs_size(&self, file: &OwnedFd) -> Option<Size> {
-        // Other file systems may interpret these ioctl numbers differently.
+        // Other file systems may use these ioctl numbers for something else.
         if i128::from(fstatfs(file).ok()?.f_type) != BTRFS {
             return None;
         }
@@ -176,8 +171,8 @@ impl<'d> Filesystem<'d> {
         None
     }
 
-    /// Grows it to this many bytes; returns whether it is larger now. Checks the opened mount
-    /// again, because a btrfs may have moved.
+    /// Grows it to this many bytes; returns whether it is larger now. Checks the size again,
+    /// because a btrfs may have moved to another device.
     pub(super) fn grow(&self, bytes: u64) -> rustix::io::Result<bool> {
         let (Some(file), Some(size)) = (&self.file, self.size()) else { return Err(Errno::XDEV) };
         // XFS would shrink.
@@ -203,8 +198,7 @@ impl<'d> Filesystem<'d> {
     }
 }
 
-/// Opens a mount's directory by the kernel's path, without following symbolic links: that path
-/// contains none.
+/// Opens a mount's directory by the kernel's path, which contains no symbolic links.
 fn enter(point: &[u8]) -> Option<OwnedFd> {
     let path: Vec<u8> = unescape(point).collect();
     let how = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -1,7 +1,7 @@
 //! Grows the last partition of each enlarged disk and its file system: `mote-agent grow`, or
-//! `mote-agent grow-worker` at the agent's start and after each event if the guest's policy wants
-//! that. It is a process of its own, because writes may hang and a frozen file system does not grow
-//! until it is thawed.
+//! `mote-agent grow-worker` at the agent's start and after each disk event if the guest's policy
+//! allows it. It runs in its own process, because writes may hang, and a frozen file system does
+//! not grow until it is thawed.
 
 mod disk;
 mod filesystem;
@@ -23,10 +23,9 @@ use crate::system::devices::{entries, identity};
 /// Other programs that grow disks, below `/`: growpart, and systemd-repart if it is configured.
 const OTHERS: [&str; 5] =
     ["usr/bin/growpart", "usr/sbin/growpart", "etc/repart.d", "run/repart.d", "usr/lib/repart.d"];
-/// The key of the note that other programs grow disks; no disk has this number.
+/// Key of the note that other programs grow disks. No disk has this identity.
 const TOLD: u64 = 0;
 
-/// Returns the program that grows disks instead.
 fn other(root: &Path) -> Option<&'static str> {
     OTHERS.into_iter().find(|other| is_there(root, other))
 }
@@ -37,7 +36,7 @@ pub(crate) fn work(root: &Path) -> ExitCode {
     let mut sizes = Sizes::read(root);
     if let Some(other) = other(root) {
         if sizes.of(TOLD) == 0 {
-            log::info(format_args!("disks are not grown automatically: /{other} is there"));
+            log::info(format_args!("disks are not grown automatically: /{other} exists"));
             sizes.note(TOLD, 1);
         }
         return ExitCode::SUCCESS;
@@ -61,10 +60,10 @@ pub(crate) fn work(root: &Path) -> ExitCode {
             Ok(None) => {}
             Err(NotGrown(why)) => {
                 let log = if disk.is_due { log::warn } else { log::debug };
-                log(format_args!("disk {name} is not grown: {why}; to do: {}", disk.todo));
+                log(format_args!("disk {name} is not grown: {why}; run: {}", disk.todo));
             }
         }
-        // A temporary failure on a disk that is known to be larger is tried again.
+        // A temporary failure on an enlarged disk is retried.
         let is_again = is_new && grown.is_err() && disk.may_pass;
         if !is_again {
             sizes.note(id, disk.units);
@@ -82,7 +81,7 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> ExitCod
         return ExitCode::FAILURE;
     }
     if let Some(other) = other(root) {
-        print::complain(format_args!("note: /{other} is there, which may grow disks, too"));
+        print::complain(format_args!("note: /{other} exists, which may grow disks, too"));
     }
     let sizes = Sizes::read(root);
     let (mut table, mut is_done, mut has_failed) = (Box::<Table>::default(), false, false);
@@ -104,7 +103,7 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> ExitCod
             Ok(None) => print::out(format_args!("{name}: nothing to do\n")),
             Err(NotGrown(why)) => {
                 has_failed |= disk.is_due;
-                print::out(format_args!("{name} is not grown: {why}; to do: {}\n", disk.todo))
+                print::out(format_args!("{name} is not grown: {why}; run: {}\n", disk.todo))
             }
         };
         has_failed |= told.is_err();
@@ -124,7 +123,6 @@ mod tests {
     use crate::runtime::run_dir;
     use crate::runtime::scratch::{Scratch, scratch};
 
-    /// A name that no disk has.
     const NAME: &str = "mote-none";
 
     fn machine(name: &str) -> Scratch {
@@ -140,7 +138,7 @@ mod tests {
         fs::write(disk.join("size"), "2048\n").unwrap();
     }
 
-    /// The size that is noted after a worker.
+    /// Runs a worker; returns the size that it stored.
     fn noted(root: &Path) -> u64 {
         assert_eq!(work(root), ExitCode::SUCCESS);
         Sizes::read(root).of(identity(&root.join("sys/block").join(NAME)))
@@ -164,7 +162,7 @@ mod tests {
         let root = machine("grow-another");
         assert_eq!(noted(&root), 2048);
         let (disk, away) = (root.join("sys/block").join(NAME), root.join("away"));
-        // Kept, so that its number is not given again, as none is in sysfs.
+        // Kept, so that the file system does not reuse its number, as sysfs does not.
         fs::rename(&disk, &away).unwrap();
         plug(&root);
         fs::write(disk.join("size"), "4096\n").unwrap();

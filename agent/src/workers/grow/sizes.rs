@@ -1,5 +1,5 @@
-//! Stores the sizes of disks after each worker: 8 bytes of the sysfs identity and 8 of the size per
-//! disk, in native order. The last record counts.
+//! Stores disk sizes after each worker: per disk, 8 bytes of the sysfs identity and 8 of the size,
+//! in native order. The last record counts.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,6 @@ impl Sizes {
         Self { path, all }
     }
 
-    /// Returns a disk's size; 0 if unknown.
     pub(super) fn of(&self, id: u64) -> u64 {
         let mut found = 0;
         for note in self.all.chunks_exact(16) {
@@ -32,7 +31,6 @@ impl Sizes {
         found
     }
 
-    /// Adds one.
     pub(super) fn note(&mut self, id: u64, size: u64) {
         self.all.extend_from_slice([id.to_ne_bytes(), size.to_ne_bytes()].as_flattened());
         let _next_time = write_small(&self.path, &self.all);

@@ -1,4 +1,4 @@
-//! What a session has done, for the audit: a line for each change, and one with its counts at the end.
+//! The audit log of an SFTP session: a line for each change, and a summary at the end.
 
 use std::fmt::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,35 +10,35 @@ use rustix::fs::readlinkat;
 use crate::runtime::log::audit::{self, Quoted};
 use crate::workers::sftp::handles::{self, Open};
 
-/// What a session has done.
+/// Counts of a session.
 pub(super) struct Acts {
     /// Files and directories opened to be read.
     reads: u64,
-    /// Changes; each has a line, but for writes to a file that was opened for that.
+    /// Changes. Each has a line, except writes to a file that was opened for writing.
     changes: u64,
-    /// Bytes written.
     written: u64,
     session: u32,
-    /// `/proc/self/fd`, by which an open file is named: in directories that are all that is shown there is none.
+    /// `/proc/self/fd`, which gives open files' paths. Missing if the session is limited to
+    /// directories.
     names: Option<OwnedFd>,
 }
 
 impl Acts {
-    /// Notes the beginning of a session. It is named by its process, whose lines these are.
+    /// Logs the start of a session, which the process id identifies.
     pub(super) fn begin(names: Option<OwnedFd>) -> Self {
         let session = std::process::id();
         audit::note(format_args!("sftp session={session} begins"));
         Self { reads: 0, changes: 0, written: 0, session, names }
     }
 
-    /// Waits until the request can be logged, if it has a line.
+    /// Waits until the request may be logged, if it has a line.
     pub(super) fn wait(request: &Request<'_>) {
         if request.writes() && !matches!(request, Request::Write { .. }) {
             audit::wait_turn();
         }
     }
 
-    /// Counts a request that was carried out, and notes it if it has changed something.
+    /// Counts a completed request; logs it if it changed something.
     #[inline(never)] // its size
     pub(super) fn did(&mut self, request: &Request<'_>, handles: &Handles<Open>) {
         if let Request::Write { data, .. } = request {
@@ -53,7 +53,7 @@ impl Acts {
         self.changes += 1;
         let session = self.session;
         if let Request::Fsetstat { handle, .. } = request {
-            // It may have been opened to be read.
+            // It may have been opened for reading.
             let name = self.name(handles, *handle);
             let name = Quoted(&name);
             return audit::note(format_args!("sftp session={session} setstat {name}"));
@@ -66,7 +66,7 @@ impl Acts {
         audit::note(format_args!("sftp session={session} {what} {paths}"));
     }
 
-    /// The path of an open file, or its handle's number without `/proc`.
+    /// Returns the path of an open file, or its handle's number without `/proc`.
     fn name(&self, handles: &Handles<Open>, handle: Handle) -> String {
         let named = handles::any(handles, handle).ok().zip(self.names.as_ref());
         let link = named.and_then(|(file, names)| {

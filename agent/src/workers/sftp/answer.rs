@@ -1,4 +1,4 @@
-//! The result of a successful request, and its reply.
+//! Results of successful requests.
 
 use mote_core::sftp::reply::{self, Code, Full};
 use mote_core::sftp::request::Handle;
@@ -6,7 +6,6 @@ use rustix::fs::Stat;
 
 use crate::workers::sftp::attributes;
 
-/// The result of a successful request.
 pub(super) enum Answer {
     Done,
     Handle(Handle),

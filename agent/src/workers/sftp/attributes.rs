@@ -1,4 +1,4 @@
-//! File attributes: converted for replies, and set.
+//! Converts and sets file attributes.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::workers::sftp::files;
 use crate::workers::sftp::refusal::Refusal;
 
-/// The attributes of SFTP 3. Its times are limited to 1970 to 2106.
+/// Returns the attributes of SFTP 3, whose times range from 1970 to 2106.
 pub(super) fn of(stat: &Stat) -> Attrs {
     let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
     Attrs {
@@ -21,19 +21,18 @@ pub(super) fn of(stat: &Stat) -> Attrs {
     }
 }
 
-/// The file whose attributes are set.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
-    /// The file at this path; symbolic links are followed.
+    /// The file at this path, following symbolic links.
     Path(&'a CStr),
-    /// The file at this path; of a symbolic link, the link itself.
+    /// The file at this path, or the symbolic link itself.
     Link(&'a CStr),
     /// An open file or directory.
     Open(BorrowedFd<'a>),
 }
 
-/// As [`set`], but of files and directories alone: a device node or a socket that is given away would lead out of the
-/// directories that are shown. What was opened stays what it is.
+/// Does as [`set`], but only for files and directories: a device node or socket with a new owner
+/// would give access beyond the permitted directories. An open file needs no check.
 pub(super) fn set_of_file(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
     let (path, follow) = match target {
         Target::Path(path) => (path, OFlags::empty()),
@@ -46,14 +45,13 @@ pub(super) fn set_of_file(target: Target<'_>, attrs: &Attrs) -> Result<(), Refus
     set(Target::Open(file.as_fd()), attrs)
 }
 
-/// Sets the given attributes. The size comes first, since it changes the times; the owner before the
-/// permissions, since chown(2) clears set-user-id.
+/// Sets the given attributes: the size first, because it changes the times, and the owner before
+/// the permissions, because chown(2) clears set-user-id.
 pub(super) fn set(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
     if let Some(size) = attrs.size {
         resize(target, size)?;
     }
     if let Some((user, group)) = attrs.owner {
-        // For chown(2), all ones mean no change.
         let user = (user != u32::MAX).then(|| Uid::from_raw(user));
         let group = (group != u32::MAX).then(|| Gid::from_raw(group));
         match target {

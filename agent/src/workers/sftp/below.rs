@@ -1,7 +1,7 @@
-//! Limits this process to some directories, at their usual paths, in a root directory that has nothing else. It is
-//! made in a mount namespace of its own, so that no symbolic link and no `..` leads out, whatever the request, nor
-//! does a directory that is moved away meanwhile. What is mounted below one of them is not there: of a `/proc`, each
-//! process's `root` would lead out.
+//! Limits this process to some directories, at their usual paths, in a new root directory in its
+//! own mount namespace. So no symbolic link or `..` leads out, nor does a directory that is moved
+//! meanwhile. Mounts below the directories are not visible: the `root` links of a `/proc` would
+//! lead out.
 
 use std::ffi::{CString, OsStr};
 use std::fs::create_dir_all;
@@ -19,15 +19,17 @@ use crate::guest_path::{PROC, by_descriptor, enter};
 use crate::runtime::run_dir;
 use crate::sys;
 
-/// Replaces the root directory by one with these directories alone; empty names are skipped. Symbolic links in
-/// their paths are followed only if root alone can change them. `at` is the directory that it works on.
+/// Replaces the root directory by one with only these directories; skips empty names. Follows
+/// symbolic links in their paths only if root alone can change them. Sets `at` to the directory in
+/// progress.
 ///
 /// # Errors
-/// What failed. The process can then still reach everything.
+/// The call that failed. The process can then still reach everything.
 pub(super) fn confine<'b>(root: &Path, below: &'b [PathBuf], at: &mut &'b Path) -> io::Result<()> {
     let place = path(root.join(run_dir::DIRECTORY))?;
     sys::own_mounts()?;
-    // What the guest unmounts is unmounted here too, so that it is not busy; what is mounted here stays here.
+    // Unmounts in the guest propagate here, so that file systems are not busy; mounts here do not
+    // propagate to the guest.
     mount_change(c"/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount(c"tmpfs", &*place, c"tmpfs", flags, Some(c"mode=755"))?;
@@ -41,13 +43,13 @@ pub(super) fn confine<'b>(root: &Path, below: &'b [PathBuf], at: &mut &'b Path) 
         let (open, shown) = (path(by_descriptor(&opened))?, CString::new(shown)?);
         mount_bind(&*open, &*shown)?;
         mount_change(&*shown, MountPropagationFlags::PRIVATE)?;
-        // Once more: until now what is mounted there in the guest has come here too.
+        // Bind again: until now, mounts in the guest have propagated here.
         mount_bind(&*shown, &*shown)?;
         let about = statfs(&*shown)?;
         if i128::from(about.f_type) == i128::from(PROC) {
-            return Err(io::Error::other("it is of /proc"));
+            return Err(io::Error::other("it is in /proc"));
         }
-        // A device node is none there, whichever name leads to it. What is read-only stays so.
+        // Device nodes have no effect there. A read-only directory stays read-only.
         let mut flags = flags | MountFlags::BIND;
         if i128::from(about.f_flags) & i128::from(MountFlags::RDONLY.bits()) != 0 {
             flags |= MountFlags::RDONLY;

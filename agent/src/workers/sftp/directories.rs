@@ -1,4 +1,4 @@
-//! Directories: created and listed. A listing keeps no state between two requests but the kernel's own.
+//! Creates and lists directories. A listing keeps no state between requests.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -15,19 +15,17 @@ use crate::runtime::clock;
 use crate::workers::sftp::attributes;
 use crate::workers::sftp::refusal::Refusal;
 
-/// Opens a directory for READDIR.
 pub(super) fn open(path: &CStr) -> Result<OwnedFd, Refusal> {
     // O_DIRECTORY refuses a FIFO or device before opening it, so O_NONBLOCK is not needed.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Creates a directory.
 pub(super) fn make(path: &CStr, permissions: Option<u32>) -> Result<(), Refusal> {
     Ok(rustix::fs::mkdir(path, Mode::from_raw_mode(permissions.unwrap_or(0o755)))?)
 }
 
-/// Writes the next entries: all those of one getdents64(2), so that none has to be kept.
+/// Writes the next entries: all those of one getdents64(2), so that none need to be kept.
 pub(super) fn list(directory: BorrowedFd<'_>, id: u32, out: &mut [u8]) -> Result<usize, Refusal> {
     let (now, _) = clock::wall();
     let mut piece = [MaybeUninit::uninit(); LISTING];
@@ -36,7 +34,7 @@ pub(super) fn list(directory: BorrowedFd<'_>, id: u32, out: &mut [u8]) -> Result
     while let Some(entry) = entries.next() {
         let entry = match entry {
             Ok(entry) => entry,
-            // The directory was removed meanwhile.
+            // The directory was removed.
             Err(Errno::NOENT) => break,
             Err(errno) => return Err(errno.into()),
         };
@@ -47,9 +45,9 @@ pub(super) fn list(directory: BorrowedFd<'_>, id: u32, out: &mut [u8]) -> Result
                 let file = Listed { attrs: attributes::of(&stat), links };
                 names.push(name.to_bytes(), &file, now);
             }
-            // The entry was removed meanwhile.
+            // The entry was removed.
             Err(Errno::NOENT) => {}
-            // Listed without attributes: a mount whose server is unreachable.
+            // List it without attributes: it may be a mount whose server is unreachable.
             Err(_) => {
                 names.push(name.to_bytes(), &Listed { attrs: Attrs::default(), links: 0 }, now)
             }

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 
 use crate::workers::sftp::refusal::Refusal;
 
-/// Opens or creates a regular file, or opens a directory.
 pub(super) fn open(
     path: &CStr,
     asked: OpenFlags,
@@ -38,7 +37,7 @@ pub(super) fn open(
     }
 }
 
-/// Whether this is a file or link of another user's in a sticky directory that others can write.
+/// Returns whether this is another user's file or link in a world-writable sticky directory.
 fn is_protected(path: &CStr) -> bool {
     let bytes = path.to_bytes();
     let name = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -60,7 +59,8 @@ pub(super) fn open_regular(path: &CStr, flags: OFlags, mode: Mode) -> Result<Own
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),
     }
-    // O_NONBLOCK: a FIFO may have replaced the file since stat(2). Its READ fails instead of hanging.
+    // O_NONBLOCK: a FIFO may have replaced the file since stat(2). Its READ then fails and does not
+    // hang.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, mode)?)
 }
@@ -76,7 +76,7 @@ pub(super) fn check_kind(stat: &Stat) -> Result<(), Refusal> {
     }
 }
 
-/// Reads into `room` from an offset; returns the number of bytes, or [`Refusal::Eof`] for none.
+/// Reads from an offset; returns the number of bytes, or [`Refusal::Eof`] for none.
 pub(super) fn read(file: BorrowedFd<'_>, room: &mut [u8], offset: u64) -> Result<usize, Refusal> {
     match rustix::io::pread(file, room, offset)? {
         0 => Err(Refusal::Eof),
@@ -84,7 +84,6 @@ pub(super) fn read(file: BorrowedFd<'_>, room: &mut [u8], offset: u64) -> Result
     }
 }
 
-/// Writes all of `data` at an offset.
 pub(super) fn write(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> Result<(), Refusal> {
     let (mut data, mut offset) = (data, offset);
     while !data.is_empty() {

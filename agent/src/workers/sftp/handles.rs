@@ -1,4 +1,4 @@
-//! The open files and directories of a session, and their limit.
+//! Open files and directories of a session.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,19 +12,18 @@ use crate::sys;
 use crate::workers::sftp::refusal::Refusal;
 
 /// Descriptors not available to handles: input, output, log, one for a request that opens a file to
-/// change it, and any that were inherited.
+/// change it, and inherited ones.
 const OTHERS: u64 = 8;
 
-/// An open file or directory.
 pub(super) enum Open {
-    /// Opened by OPEN. It may be a directory, whose READ fails.
+    /// Opened by OPEN, possibly a directory, whose READ fails.
     File(OwnedFd),
     /// Opened by OPENDIR, for READDIR.
     Directory(OwnedFd),
 }
 
-/// A handle table as large as the limit of descriptors allows. The soft limit is raised to the hard one:
-/// it is low only for programs that use select(2).
+/// Returns a handle table as large as the limit of descriptors permits. Raises the soft limit,
+/// which is low only for programs that use select(2).
 pub(super) fn table() -> Handles<Open> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = u64::try_from(HANDLES).unwrap_or(u64::MAX).saturating_add(OTHERS);
@@ -50,7 +49,6 @@ pub(super) fn add(
     handles.add(open()?).ok_or(Refusal::System(Errno::MFILE))
 }
 
-/// The descriptor of a file's handle.
 pub(super) fn file(handles: &Handles<Open>, handle: Handle) -> Result<BorrowedFd<'_>, Refusal> {
     match handles.get(handle).ok_or(Refusal::BadHandle)? {
         Open::File(fd) => Ok(fd.as_fd()),
@@ -58,7 +56,6 @@ pub(super) fn file(handles: &Handles<Open>, handle: Handle) -> Result<BorrowedFd
     }
 }
 
-/// The descriptor of a directory's handle.
 pub(super) fn directory(
     handles: &Handles<Open>,
     handle: Handle,
@@ -69,15 +66,14 @@ pub(super) fn directory(
     }
 }
 
-/// The descriptor of any handle.
 pub(super) fn any(handles: &Handles<Open>, handle: Handle) -> Result<BorrowedFd<'_>, Refusal> {
     match handles.get(handle).ok_or(Refusal::BadHandle)? {
         Open::File(fd) | Open::Directory(fd) => Ok(fd.as_fd()),
     }
 }
 
-/// Closes a handle. close(2) may report an error of an earlier write, such as a full quota on a network
-/// file system.
+/// Closes a handle. close(2) may report an error of an earlier write, such as a full quota on a
+/// network file system.
 pub(super) fn close(handles: &mut Handles<Open>, handle: Handle) -> Result<(), Refusal> {
     match handles.take(handle).ok_or(Refusal::BadHandle)? {
         Open::File(fd) | Open::Directory(fd) => Ok(sys::close(fd)?),

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use crate::workers::sftp::answer::Answer;
 use crate::workers::sftp::refusal::Refusal;
 
-/// The absolute path without symbolic links, `.` and `..`. Trailing names that do not exist are kept as
-/// they are: a client asks for the path of a file it will create. (OpenSSH allows one such name, the Go
-/// agents any number.)
+/// Returns the absolute path without symbolic links, `.` and `..`. Keeps trailing names that do not
+/// exist: a client asks for the path of a file that it will create. (OpenSSH allows one such name,
+/// the Go agents any number.)
 pub(super) fn real(path: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut existing = path;
     loop {
@@ -35,20 +35,19 @@ pub(super) fn real(path: &[u8]) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// The path without its last name; `ENOENT` if that is `.` or `..`.
+/// Returns the path without its last name; `ENOENT` if that is `.` or `..`, which have no meaning
+/// below a missing directory.
 fn without_last(path: &[u8]) -> Result<&[u8], Errno> {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let path = path.get(..end).unwrap_or_default();
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     match path.split_at_checked(start) {
-        // Below a missing directory, these have no meaning.
         None | Some((_, b"." | b"..")) => Err(Errno::NOENT),
         Some((before, _)) => Ok(before),
     }
 }
 
-/// RENAME of version 3, like Go's `os.Rename` in the Go agents' server: it replaces a file, but not a
-/// directory.
+/// Renames like Go's `os.Rename` in the Go agents' server: replaces a file, but not a directory.
 pub(super) fn rename(from: &CStr, to: &CStr) -> Result<(), Refusal> {
     if let Ok(replaced) = rustix::fs::lstat(to)
         && FileType::from_raw_mode(replaced.st_mode) == FileType::Directory
@@ -60,9 +59,9 @@ pub(super) fn rename(from: &CStr, to: &CStr) -> Result<(), Refusal> {
     Ok(rustix::fs::rename(from, to)?)
 }
 
-/// Size and free space of a file system (`statvfs@openssh.com`).
+/// Returns size and free space of a file system (`statvfs@openssh.com`).
 pub(super) fn space(stat: &StatVfs) -> Answer {
-    // The wire has OpenSSH's bits, whatever the system's are.
+    // The wire has OpenSSH's bits, not the system's.
     let flag = |flag, bit| if stat.f_flag.contains(flag) { bit } else { 0 };
     Answer::Numbers([
         stat.f_bsize,

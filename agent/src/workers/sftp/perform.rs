@@ -1,4 +1,4 @@
-//! Carries out one request.
+//! Performs one request.
 
 use std::ffi::CString;
 
@@ -14,7 +14,7 @@ use crate::workers::sftp::refusal::Refusal;
 use crate::workers::sftp::rules::Rules;
 use crate::workers::sftp::{directories, files, handles, paths};
 
-/// Carries out a request. Data and listings, which may be long, are written straight into `out`.
+/// Performs a request. Data and listings, which may be long, are written directly into `out`.
 pub(super) fn perform(
     rules: &Rules<'_>,
     handles: &mut Handles<Open>,
@@ -77,7 +77,6 @@ pub(super) fn perform(
     Ok(Answer::Done)
 }
 
-/// A path as a C string; `EINVAL` if it contains a NUL.
 fn c(path: &[u8]) -> Result<CString, Errno> {
     CString::new(path).map_err(|_| Errno::INVAL)
 }

@@ -1,40 +1,39 @@
-//! The reason for a failed request, with its SFTP 3 status code and text.
+//! Failed requests: SFTP 3 status code and text.
 
 use std::fmt;
 
 use mote_core::sftp::reply::{Code, Full};
 use rustix::io::Errno;
 
-/// The reason for a failed request.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// End of the file or of the listing.
     Eof,
-    /// An unknown handle, or one of the wrong kind.
+    /// An unknown handle, or one of another kind.
     BadHandle,
     /// OPEN of neither a regular file nor a directory.
     NotRegular,
-    /// An unknown request, or one that Linux cannot do.
+    /// An unknown request, or one that Linux does not support.
     Unsupported,
-    /// The fields do not fit the packet's length.
+    /// The fields exceed the packet's length.
     Malformed,
-    /// The guest's policy does not allow it, for this reason.
+    /// The guest's policy denies it, for this reason.
     Denied(&'static str),
     /// There is no such file, or the guest's policy does not show it.
     Hidden,
-    /// A file or link of another user's in a sticky directory, where the kernel protects even root from it.
+    /// Another user's file or link in a sticky directory, which the kernel protects even from root.
     Protected,
     /// The error of a system call.
     System(Errno),
 }
 
 impl Refusal {
-    /// The status code, as in OpenSSH's server, except that EINVAL (READLINK of a file) is a failure and
-    /// not a bad message: the message is well-formed.
+    /// Returns the status code, as in OpenSSH's server, except that EINVAL (READLINK of a file) is
+    /// a failure and not a bad message.
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Eof => Code::Eof,
-            // For what is denied, the servers' clients show a text of their own (P§4.4).
+            // The clients replace the text of PermissionDenied by their own (P§4.4).
             Self::BadHandle | Self::NotRegular | Self::Protected => Code::Failure,
             Self::Unsupported => Code::OpUnsupported,
             Self::Malformed => Code::BadMessage,
@@ -77,7 +76,7 @@ impl From<Errno> for Refusal {
 
 impl From<std::io::Error> for Refusal {
     fn from(error: std::io::Error) -> Self {
-        // Only a path with a NUL in it has no errno.
+        // Only a path that contains a NUL has no errno.
         Self::System(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
     }
 }

@@ -1,4 +1,4 @@
-//! What the guest's policy leaves a session.
+//! Limits of the guest's policy for a session.
 
 use std::cell::Cell;
 use std::io;
@@ -16,20 +16,21 @@ use crate::workers::sftp::attributes::{self, Target};
 use crate::workers::sftp::below;
 use crate::workers::sftp::refusal::Refusal;
 
-/// The capabilities of a session that is limited to directories (`linux/capability.h`): CHOWN, DAC_OVERRIDE,
-/// DAC_READ_SEARCH and FOWNER, 0 to 3. Without FSETID the kernel takes set-user-id off what is written.
+/// Capabilities of a session that is limited to directories (`linux/capability.h`): CHOWN,
+/// DAC_OVERRIDE, DAC_READ_SEARCH and FOWNER, 0 to 3. Without FSETID, a write clears set-user-id.
 const CAPABILITIES: u32 = 0xf;
 
-/// The rules of a session, and whether a refusal was logged: a client can cause any number of them.
+/// The rules of a session. Only its first refusal is logged, because a client can cause any number.
 pub(super) struct Rules<'h> {
     how: &'h Sftp,
-    /// Everything is refused: the session cannot be limited as the policy wants it.
+    /// Whether everything is refused, because the session could not be limited.
     closed: bool,
     logged: Cell<bool>,
 }
 
 impl<'h> Rules<'h> {
-    /// Limits this process to the directories and the user of `how`. If that fails, all requests are refused.
+    /// Limits this process to the directories and the user of `how`. If that fails, refuses all
+    /// requests.
     pub(super) fn apply(root: &Path, how: &'h Sftp) -> Self {
         let mut at = Path::new("a user");
         let limited = limit(root, how, &mut at);
@@ -40,14 +41,14 @@ impl<'h> Rules<'h> {
         Self { how, closed: limited.is_err(), logged: Cell::new(false) }
     }
 
-    /// The bits of a mode that can be set.
+    /// Returns the mode bits that can be set.
     pub(super) fn modes(&self) -> u32 {
         let is_limited = self.how.user.is_some() || !self.how.below.is_empty();
         if is_limited { PLAIN_MODES } else { MODES }
     }
 
     /// # Errors
-    /// [`Refusal::Denied`] if the policy does not allow the request.
+    /// [`Refusal::Denied`].
     pub(super) fn check(&self, request: &Request<'_>) -> Result<(), Refusal> {
         let why = if self.closed {
             "it limits files, which failed; see the guest's log"
@@ -62,7 +63,7 @@ impl<'h> Rules<'h> {
         Err(Refusal::Denied(why))
     }
 
-    /// Sets attributes. The kernel looks after what a user may do.
+    /// Sets attributes. With a user, the kernel checks the permissions.
     pub(super) fn set(&self, target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
         if self.how.below.is_empty() || self.how.user.is_some() {
             attributes::set(target, attrs)
@@ -71,7 +72,7 @@ impl<'h> Rules<'h> {
         }
     }
 
-    /// Says of a file that is not there that it may only be hidden.
+    /// Explains that a missing file may only be hidden.
     pub(super) fn explain(&self, refusal: Refusal) -> Refusal {
         let missing = matches!(refusal, Refusal::System(Errno::NOENT));
         if missing && !self.how.below.is_empty() { Refusal::Hidden } else { refusal }
@@ -79,7 +80,7 @@ impl<'h> Rules<'h> {
 }
 
 /// # Errors
-/// What failed, with the directory at which it did.
+/// The call that failed; `at` is the directory.
 fn limit<'h>(root: &Path, how: &'h Sftp, at: &mut &'h Path) -> io::Result<()> {
     let is_below = !how.below.is_empty();
     if is_below {

@@ -1,8 +1,9 @@
-//! The loop of a session: reads available frames, answers them in order, and writes the replies together.
+//! The main loop of a session: reads available frames, answers them in order, and writes the
+//! replies together.
 //!
-//! Both buffers are allocated once; the kernel provides their pages at first use. A long frame is read to
-//! its end and no further: the next frame then begins at the front of an empty buffer, and no data is
-//! copied.
+//! Both buffers are allocated once, and the kernel provides pages at first use. A long frame is
+//! read to its end and no further: the next frame then starts at the front of an empty buffer, so
+//! no data is copied.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -20,23 +21,21 @@ use crate::workers::sftp::perform::perform;
 use crate::workers::sftp::refusal::Refusal;
 use crate::workers::sftp::rules::Rules;
 
-/// Most bytes read at a time while frames are short: two WRITEs of the usual 32 KiB.
+/// Number of bytes read at a time while frames are short: two WRITEs of the usual 32 KiB.
 const AHEAD: usize = 64 * 1024;
 
-/// Why a session ended.
 enum End {
     /// The client closed the connection.
     Gone,
-    /// The session cannot go on.
+    /// The session cannot continue.
     Broken(Broken),
 }
 
-/// Why a session cannot go on.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// The client breaks the protocol.
+    /// The client violates the protocol.
     Malformed(&'static str),
-    /// Input or output fails.
+    /// Input or output failed.
     System(Errno),
 }
 
@@ -50,9 +49,6 @@ impl fmt::Display for Broken {
 }
 
 /// Serves one session.
-///
-/// # Errors
-/// [`Broken`].
 pub(super) fn serve(rules: &Rules<'_>, names: Option<OwnedFd>) -> Result<(), Broken> {
     let mut input = Input { bytes: vec![0; 4 + PACKET], start: 0, end: 0 };
     let mut output = Output { bytes: vec![0; REPLY], used: 0 };
@@ -63,7 +59,7 @@ pub(super) fn serve(rules: &Rules<'_>, names: Option<OwnedFd>) -> Result<(), Bro
             Ok(()) => {}
             Err(End::Gone) => return Ok(()),
             Err(End::Broken(why)) => {
-                // Send the replies to earlier requests; fails if the output itself is broken.
+                // Send the replies to earlier requests. Fails if the output itself is broken.
                 let _sent = output.flush();
                 return Err(why);
             }
@@ -128,7 +124,7 @@ fn failed(errno: Errno) -> End {
     }
 }
 
-/// Bytes read and not yet answered: `start..end` of the buffer.
+/// Unanswered input: `start..end` of the buffer.
 struct Input {
     bytes: Vec<u8>,
     start: usize,
@@ -144,7 +140,7 @@ impl Input {
         frame::length(self.waiting()).map_err(|_| broken("a packet of an impossible length"))
     }
 
-    /// Content of the next frame; `None` if it is not complete.
+    /// Returns the next frame's content; `None` if it is incomplete.
     fn frame(&mut self) -> Result<Option<&[u8]>, End> {
         match self.next_length()? {
             Some(length) if length <= self.end - self.start => {
@@ -156,7 +152,7 @@ impl Input {
         }
     }
 
-    /// Reads more input behind the incomplete frame, of which there is at most one.
+    /// Reads more input after the incomplete frame.
     fn fill(&mut self) -> Result<(), End> {
         let wanted = self.next_length()?.unwrap_or(0).max(AHEAD);
         if self.start > 0 {
@@ -175,14 +171,14 @@ impl Input {
     }
 }
 
-/// Replies not yet sent: the first `used` bytes of the buffer.
+/// Unsent replies: the first `used` bytes of the buffer.
 struct Output {
     bytes: Vec<u8>,
     used: usize,
 }
 
 impl Output {
-    /// The free part of the buffer, flushed first if that is shorter than `least` bytes.
+    /// Returns the free part of the buffer; flushes first if it is shorter than `least` bytes.
     fn room(&mut self, least: usize) -> Result<&mut [u8], End> {
         if self.bytes.len() - self.used < least {
             self.flush()?;
@@ -190,7 +186,6 @@ impl Output {
         Ok(self.bytes.get_mut(self.used..).unwrap_or_default())
     }
 
-    /// Appends a reply of at most [`SMALL_REPLY`] bytes.
     fn add(&mut self, write: impl FnOnce(&mut [u8]) -> Result<usize, Full>) -> Result<(), End> {
         let length = write(self.room(SMALL_REPLY)?);
         self.used += length.map_err(|Full| broken("a reply does not fit"))?;

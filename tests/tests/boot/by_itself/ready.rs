@@ -72,7 +72,7 @@ fn reports_ready_once_all_conditions_hold() {
         step();
     }
     is_ready(&boot);
-    boot.logged("ready-when holds: Ready");
+    boot.logged("ready-when: all conditions held; reported Ready");
     // As with Ready of an application: a restarted agent does not repeat it, unless the host restarts.
     assert_eq!(terminate(&mut agent), Some(0));
     let _agent = boot.start(&[]);
@@ -111,7 +111,7 @@ fn reports_ready_after_kills_and_obstacles() {
     // As if the kernel's OOM killer did it.
     let (process, _) = wait("its process", LIMIT, || watcher(&boot));
     mote_tests::kill(Signal::KILL, process);
-    boot.logged("ready-when: its process failed; starting it again");
+    boot.logged("ready-when: its process failed; restarting it");
     std::os::unix::fs::symlink("/bin/true", &check).unwrap();
     let _socket = UnixListener::bind(boot.root("run/db")).unwrap();
     is_ready(&boot);

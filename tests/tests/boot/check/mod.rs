@@ -140,8 +140,8 @@ fn check_reports_missing_privileges() {
              be root"
         ),
         format!(
-            "note     agent: cannot open {root}/run/mote/lock: Permission denied (os error 13); ask as \
-             root"
+            "note     agent: cannot open {root}/run/mote/lock: Permission denied (os error 13); run the \
+             command as root"
         ),
     ] {
         assert!(text.lines().any(|other| other == line), "no {line:?} in:\n{text}");
@@ -149,7 +149,9 @@ fn check_reports_missing_privileges() {
     assert_eq!(code, Some(1), "{text}");
     let (code, text) = ask(&["status"]);
     assert!(
-        code == Some(3) && text.contains("ask as root") && !text.contains("running: no"),
+        code == Some(3)
+            && text.contains("run the command as root")
+            && !text.contains("running: no"),
         "{text}"
     );
     secret("run/mote", 0o700);

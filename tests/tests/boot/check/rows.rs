@@ -74,7 +74,7 @@ pub(super) const PORTS: &[Row] = &[
             boot.put("sys/bus/pci/devices/0000:00:03.0/vendor", "0x1af4\n");
             boot.put("sys/bus/pci/devices/0000:00:03.0/device", "0x1043\n");
         },
-        "missing  port: there is a virtio-serial device, but no driver (virtio_console) has it: module \
+        "missing  port: a virtio-serial device has no driver (virtio_console): module \
          virtio_pci is missing: put it into the image ({lib}/modules.dep: No such file or directory (os error \
          2))",
         1,
@@ -84,7 +84,7 @@ pub(super) const PORTS: &[Row] = &[
             gone(boot, "sys/bus/virtio/devices/virtio0/driver");
             gone(boot, "sys/class");
         },
-        "missing  port: there is a virtio-serial device, but no driver (virtio_console) has it: module \
+        "missing  port: a virtio-serial device has no driver (virtio_console): module \
          virtio_console is missing: put it into the image ({lib}/modules.dep: No such file or directory (os \
          error 2))",
         1,
@@ -255,14 +255,14 @@ pub(super) const BARE: &[Row] = &[
     ),
     row(
         |_| {},
-        "missing  vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); nor its driver: \
+        "missing  vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); its driver is missing, too: \
          module vmw_vsock_virtio_transport is missing: put it into the image ({lib}/modules.dep: No such file \
          or directory (os error 2))",
         1,
     ),
     row(
         |boot| boot.put("sys/bus/virtio/devices/virtio1/device", "0x0013\n"),
-        "missing  vsock: there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it: module \
+        "missing  vsock: a vsock device has no driver (vmw_vsock_virtio_transport): module \
          vmw_vsock_virtio_transport is missing: put it into the image ({lib}/modules.dep: No such file or \
          directory (os error 2))",
         1,
@@ -273,7 +273,7 @@ pub(super) const BARE: &[Row] = &[
             fs::create_dir_all(boot.root("sys/module/vmw_vsock_virtio_transport"))
                 .expect("the guest");
         },
-        "missing  vsock: the vsock driver is loaded, but {root}/dev/vsock is not there: mount devtmpfs \
+        "missing  vsock: the vsock driver is loaded, but {root}/dev/vsock is missing: mount devtmpfs \
          on /dev",
         1,
     ),
@@ -281,7 +281,7 @@ pub(super) const BARE: &[Row] = &[
         args: &["--flavour", "incus"],
         ..row(
             |_| {},
-            "missing  vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); nor its driver: \
+            "missing  vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); its driver is missing, too: \
              module vmw_vsock_virtio_transport is missing: put it into the image ({lib}/modules.dep: No such \
              file or directory (os error 2)); the host sees this agent only through the status port",
             1,

@@ -149,7 +149,7 @@ fn thaw_runs_hooks_if_the_guard_was_killed() {
     };
     assert_eq!(says(&boot, &["freeze"]).0, Some(0));
     kill_guard();
-    let unguarded = "mote-agent: thawed what was frozen without a guard\n".to_owned();
+    let unguarded = "mote-agent: thawed file systems that had no guard\n".to_owned();
     assert_eq!(says(&boot, &["thaw"]), (Some(1), unguarded));
     fs::write(point.join("file"), "it is thawed").unwrap();
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");

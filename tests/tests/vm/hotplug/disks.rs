@@ -198,7 +198,7 @@ fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() 
     assert!(size(&mut guest, "vde1") < OLD);
     let log = guest.ok("cat /run/agent.log");
     assert!(log.contains("vdb1 and its file system grew to 198 MiB"), "{log}");
-    let advice = "disk vde is not grown: no ext4, xfs or btrfs is mounted on its last partition; to do: growpart /dev/vde 2; ";
+    let advice = "disk vde is not grown: no ext4, xfs or btrfs is mounted on its last partition; run: growpart /dev/vde 2; ";
     assert!(log.contains(advice), "{log}");
     guest.ok("killall writer; sleep 1; umount /vdb1 /vdc1 /vdd /vde1");
     world.power_off(&mut guest);
@@ -314,11 +314,11 @@ fn grows_a_disk_only_by_policy_or_on_request() {
     }
     assert!(size(&mut guest, "vdb1") < OLD);
     let log = guest.ok("cat /run/agent.log");
-    let told = "disks are not grown automatically: /usr/bin/growpart is there";
+    let told = "disks are not grown automatically: /usr/bin/growpart exists";
     assert_eq!(log.matches(told).count(), 1, "{log}");
     let said = guest.ok("mote-agent grow --dry-run 2>&1");
     assert!(said.contains("vdb1 and its file system would grow to 200 MiB"), "{said}");
-    assert!(said.contains("note: /usr/bin/growpart is there"), "{said}");
+    assert!(said.contains("note: /usr/bin/growpart exists"), "{said}");
     assert!(size(&mut guest, "vdb1") < OLD);
     let said = guest.ok("mote-agent grow /dev/vdb");
     assert!(said.contains("vdb1 and its file system grew to 200 MiB"), "{said}");

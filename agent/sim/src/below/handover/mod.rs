@@ -47,8 +47,8 @@ pub(crate) mod reexec {
         let here = here();
         let Some(agent) = here.kernel.current(&here.sim) else { return };
         if agent.has_begun.get() && here.sim.dice.one_in(8) {
-            here.sim.trace("cannot start anew", 0, 0);
-            return log::error(format_args!("cannot start anew"));
+            here.sim.trace("cannot re-exec", 0, 0);
+            return log::error(format_args!("cannot re-exec"));
         }
         let stage = if mode == Mode::Left { Stage::Left } else { agent.stage };
         let anew = here.kernel.anew.borrow().clone();

@@ -54,7 +54,7 @@ fn a_mount_point_is_opened_by_its_own_name_and_by_no_link() {
         ("\u{e4} #", "\u{e4}\\040#"),
     ] {
         fs::create_dir_all(root.join(name)).unwrap();
-        // The decoy is named as the kernel shows the other.
+        // The decoy has the name as the kernel escapes it.
         fs::create_dir_all(root.join(escaped)).unwrap();
         let about = rustix::fs::stat(root.join(name)).unwrap();
         assert_eq!(open(escaped), Some((about.st_dev, about.st_ino)), "{name:?}");
@@ -98,6 +98,6 @@ fn what_is_of_another_device_is_not_grown() {
             assert!(expected || found.grow(u64::MAX).is_err());
         }
     }
-    // Nothing could be opened.
+    // Nothing was opened.
     assert!(found(b'x', format!("{major}:{minor}"), "/none").grow(1).is_err());
 }
