@@ -1,14 +1,14 @@
-//! Retries of connecting to the host (P§3.2, P§5.3).
+//! Retries of connections to the host (P§3.2, P§5.3).
 
 use core::time::Duration;
 
-/// Most tries of one call (P§3.2).
+/// Number of tries per call (P§3.2).
 const TRIES: u32 = 10;
-/// Pause between two tries (P§3.2).
+/// Pause between tries (P§3.2).
 const PAUSE: Duration = Duration::from_millis(100);
-/// Pause between two tries for meta-data: boot scripts may ask for it before the host is up (P§5.3).
+/// Pause between tries for meta-data, which boot scripts may request before the host is up (P§5.3).
 const PATIENT_PAUSE: Duration = Duration::from_millis(500);
-/// Most tries that may time out: each takes 2 s, and a client waits for the answer.
+/// Number of tries that may time out: each takes 2 s, and a client waits for the answer.
 const TIMEOUTS: u32 = 2;
 
 /// Retry policy of a call.
@@ -20,7 +20,7 @@ pub enum Retry {
     Patient,
 }
 
-/// Reason why a try failed.
+/// Why a try failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No listener on that port: vsock answers with a reset.
@@ -46,7 +46,7 @@ impl Tries {
         Self { retry, made: 0, timeouts: 0 }
     }
 
-    /// Counts a failed try. Returns the pause before the next one, or `None` if it was the last.
+    /// Counts a failed try. Returns the pause before the next one; `None` if it was the last.
     pub fn failed(&mut self, how: Failure) -> Option<Duration> {
         self.made += 1;
         self.timeouts += u32::from(how == Failure::TimedOut);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// The pauses of a call whose tries all fail in the same way.
+    /// Returns the pauses of a call whose tries all fail in the same way.
     fn pauses(retry: Retry, how: Failure) -> Vec<Duration> {
         let mut tries = Tries::new(retry);
         core::iter::from_fn(|| tries.failed(how)).take(100).collect()

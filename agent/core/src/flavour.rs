@@ -1,4 +1,4 @@
-//! The kind of server that this guest runs under, and what depends on it (P§2.1, P§7).
+//! The kinds of servers, and what depends on them (P§2.1, P§7).
 
 /// The three kinds of server that an agent must distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,22 +11,22 @@ pub enum Flavour {
     LxdOld,
 }
 
-/// Names of the status port, in the order to look for them: current servers keep the last one as a
-/// dummy that must not be written to (P§2.1).
+/// Names of the status port in search order. Current servers keep the last one as a dummy that must
+/// not be written to (P§2.1).
 pub const PORT_NAMES: [(&str, Flavour); 3] = [
     ("org.linuxcontainers.incus", Flavour::Incus),
     ("com.canonical.lxd", Flavour::Lxd),
     (LEGACY_PORT, Flavour::LxdOld),
 ];
 
-/// Status port of old LXD; a dummy if one of the others exists.
+/// Status port of old LXD; a dummy if another one exists.
 pub const LEGACY_PORT: &str = "org.linuxcontainers.lxd";
 
-/// Longest differing part of a misspelt name, bytes.
+/// Longest differing part of a misspelled name, bytes.
 const SLIP: usize = 3;
 
-/// The current server's port that `name` seems to be a misspelling of: it differs in one part. With
-/// it unrecognised the agent would use the legacy dummy port, which no host reads.
+/// Returns the current server's port that `name` seems to misspell: it differs in one part.
+/// Otherwise the agent would use the dummy port, which no host reads.
 #[must_use]
 pub fn misspelt(name: &str) -> Option<&'static str> {
     let names = PORT_NAMES.iter().map(|(meant, _)| *meant).filter(|meant| *meant != LEGACY_PORT);
@@ -42,13 +42,13 @@ pub fn misspelt(name: &str) -> Option<&'static str> {
 }
 
 impl Flavour {
-    /// The flavour with this [`Flavour::name`].
+    /// Parses a [`Flavour::name`].
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Incus, Self::Lxd, Self::LxdOld].into_iter().find(|flavour| flavour.name() == name)
     }
 
-    /// The value of `--flavour`.
+    /// Returns the value of `--flavour`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl Flavour {
         }
     }
 
-    /// `environment.server`, by which the host's client recognises its agent (P§3.4).
+    /// Returns `environment.server`, by which the host's client recognises its agent (P§3.4).
     #[must_use]
     pub fn server_name(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl Flavour {
         }
     }
 
-    /// Path of the API's socket in the guest (P§5.1).
+    /// Returns the path of the API's socket in the guest (P§5.1).
     #[must_use]
     pub fn socket_path(self) -> &'static str {
         match self {

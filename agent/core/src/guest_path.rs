@@ -1,13 +1,13 @@
 //! A path in the guest that the host names, for a template or a share (P§1.7, P§1.8).
 
-/// A checked path, without its outer slashes: the shell opens it under `/`. Holding one proves that
-/// it has no `..` and is not the root; symbolic links are the guest's own affair.
+/// A checked path without its outer slashes, which the shell opens below `/`. It has no `..` and is
+/// not the root. Symbolic links are resolved elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'p>(&'p str);
 
 impl<'p> Target<'p> {
-    /// Checks a path; `None` if it is the root or has `..` or NUL. A relative one is taken as
-    /// absolute, as LXD does with the targets of shares.
+    /// Checks a path; returns `None` for the root or a path with `..` or NUL. A relative path
+    /// counts as absolute, like a share's target in LXD.
     #[must_use]
     pub fn parse(path: &'p str) -> Option<Self> {
         let inner = path.trim_matches('/');
@@ -18,19 +18,19 @@ impl<'p> Target<'p> {
         (!bad).then_some(Self(inner))
     }
 
-    /// As [`Target::parse`], but `None` also for a relative path.
+    /// Does as [`Target::parse`], but rejects relative paths.
     #[must_use]
     pub fn absolute(path: &'p str) -> Option<Self> {
         if path.starts_with('/') { Self::parse(path) } else { None }
     }
 
-    /// The path relative to `/`.
+    /// Returns the path relative to `/`.
     #[must_use]
     pub fn below_root(self) -> &'p str {
         self.0
     }
 
-    /// Its components from the root on, without empty ones and `.`.
+    /// Returns its components, without empty ones and `.`.
     pub fn parts(self) -> impl Iterator<Item = &'p str> {
         self.0.split('/').filter(|part| !part.is_empty() && *part != ".")
     }

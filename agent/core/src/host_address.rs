@@ -1,18 +1,18 @@
-//! The vsock address of a host. `PUT /1.0` and `agent.conf` give it as two numbers (P§3.3), a CONNECT line as
-//! `<cid>:<port>` (decisions §1), which is also how it is displayed.
+//! The vsock address of a host: two numbers in `PUT /1.0` and `agent.conf` (P§3.3), and
+//! `<cid>:<port>` in a CONNECT line (decisions §1) and in texts.
 
 use core::fmt;
 
 /// The vsock address on which a host listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddress {
-    /// Its context id, always as the host gave it: 2 is common, but not assumed.
+    /// Context id as the host gave it, often but not always 2.
     pub cid: u32,
-    /// Its port.
+    /// Port.
     pub port: u32,
 }
 
-/// Reason why a text is no address of a host.
+/// Why a text is not a host's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHostAddress {
     /// Not `<cid>:<port>` with two decimal numbers of at most 32 bits.
@@ -22,21 +22,22 @@ pub enum BadHostAddress {
 }
 
 impl HostAddress {
-    /// The address, or `None` if no host can have it: the context ids 0, 1 and `u32::MAX` are the hypervisor,
-    /// the guest itself and "any", the port `u32::MAX` is "any" too (vsock(7)), and port 0 is not used.
+    /// Returns the address, or `None` if it is reserved: context ids 0, 1 and `u32::MAX` are the
+    /// hypervisor, the guest itself and "any"; port `u32::MAX` is "any", too (vsock(7)), and port 0
+    /// is unused.
     #[must_use]
     pub fn new(cid: u32, port: u32) -> Option<Self> {
         let (usable_cid, usable_port) = (cid >= 2 && cid != u32::MAX, port > 0 && port != u32::MAX);
         (usable_cid && usable_port).then_some(Self { cid, port })
     }
 
-    /// Reads `<cid>:<port>`.
+    /// Parses `<cid>:<port>`.
     ///
     /// # Errors
     /// [`BadHostAddress`] if the text has another form or the address is reserved.
     pub fn parse(text: &str) -> Result<Self, BadHostAddress> {
         let number = |text: &str| -> Option<u32> {
-            // parse() alone would accept a sign.
+            // parse() would accept a sign.
             if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
         };
         let (cid, port) = text.split_once(':').ok_or(BadHostAddress::Malformed)?;

@@ -1,30 +1,30 @@
-//! When an agent may end without a word to the host, since another goes on in its place: the program started anew, or
-//! a second agent.
+//! When an agent may exit without reporting STOPPED because another one continues: after a re-exec,
+//! or after a takeover.
 
 use core::time::Duration;
 
 use crate::time::Uptime;
 
-/// How long nothing of the host's has to be under way: one request of the host follows the other.
+/// Idle time that is required, because one request of the host follows another.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long results that the host may still ask for are waited for. A host that runs one short command after another
-/// must not put the end off for ever.
+/// Longest wait for results that the host may still request. A host that runs one short command
+/// after another must not delay the exit forever.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
-/// How long commands of the host may go on after a second agent has taken over.
+/// Longest time for the host's commands after a takeover.
 const DRAIN: Duration = Duration::from_secs(300);
 
-/// What is under way.
+/// What is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Nothing.
     Idle,
-    /// Nothing but results of commands, which the host may ask for.
+    /// Only results of commands that the host may still request.
     Results,
     /// A request, a command, a session.
     Busy,
 }
 
-/// An end that waits for what is under way.
+/// An exit that waits for what is in progress.
 #[derive(Debug)]
 pub struct Leave {
     asked: Uptime,
@@ -33,19 +33,19 @@ pub struct Leave {
 }
 
 impl Leave {
-    /// For a re-exec, however long the host's commands take: one of them may be the upgrade itself.
+    /// Waits for a re-exec, without a limit for commands: one of them may be the upgrade itself.
     #[must_use]
     pub const fn reexec(asked: Uptime) -> Self {
         Self { asked, latest: None, quiet_since: None }
     }
 
-    /// For a second agent, which serves the host from now on.
+    /// Waits after a takeover: the other agent serves the host from now on.
     #[must_use]
     pub fn replaced(now: Uptime) -> Self {
         Self { asked: now, latest: Some(now + DRAIN), quiet_since: None }
     }
 
-    /// Whether the agent may leave now; otherwise to be asked again soon.
+    /// Returns whether the agent may exit now; call it again soon otherwise.
     pub fn may(&mut self, now: Uptime, load: Load) -> bool {
         let is_late = now - self.asked >= LEAVE_DEADLINE;
         match load {
@@ -66,7 +66,7 @@ mod tests {
 
     const START: Uptime = Uptime(Duration::ZERO);
 
-    /// Milliseconds since boot at which it may leave, of an agent that has this load at these times.
+    /// Returns when an agent with this load over time may exit, ms.
     fn leaves(mut leave: Leave, loads: &[(Load, u64, u64)]) -> Option<u64> {
         (0..1_000_000).step_by(50).find(|at| {
             let now = loads.iter().find(|(_, begin, end)| (begin..end).contains(&at));

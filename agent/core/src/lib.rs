@@ -1,7 +1,8 @@
-//! The core of mote: what LXD and Incus ask of their guest agent, as pure decisions.
+//! The core of mote: the decisions of a guest agent for LXD and Incus.
 //!
-//! Bytes and time go in, bytes and decisions come out. Nothing here does I/O, waits or reads a
-//! clock; the shell (`agent/src`) does. What needs no feature never allocates. Modules in reading order.
+//! Bytes and time go in, bytes and decisions come out. The core does no I/O, never waits and reads
+//! no clock; the shell (`agent/src`) does. Without features, it does not allocate. Modules are in
+//! reading order.
 #![no_std]
 #![warn(clippy::indexing_slicing)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Rate limit for log messages that others can cause without end.
+//! Rate limit for log messages that peers can cause.
 
 use core::time::Duration;
 
@@ -19,7 +19,8 @@ impl LogLimit {
         Self { pause, next: None, suppressed: 0 }
     }
 
-    /// Reports an occurrence. If it is to be logged: the number suppressed since the last one.
+    /// Reports an occurrence. If it must be logged, returns how many were suppressed since the last
+    /// one.
     pub fn report(&mut self, now: Uptime) -> Option<u32> {
         if self.next.is_some_and(|next| now < next) {
             self.suppressed = self.suppressed.saturating_add(1);

@@ -1,19 +1,20 @@
-//! When an instance is Ready without a word of an application: the list `ready-when` of the guest's file.
+//! Conditions under which the agent reports Ready by itself: `ready-when` in the guest's policy.
 
 use crate::guest_path::Target;
 use crate::report::proc::words;
 
-/// How the kernel says that a TCP socket listens (`include/net/tcp_states.h`).
+/// The kernel's state for a listening TCP socket (`include/net/tcp_states.h`).
 const LISTENS: &[u8] = b"0A";
-/// Longest path of a unix socket, bytes (unix(7), `sun_path` without its last zero).
+/// Longest path of a unix socket, bytes (unix(7), `sun_path` without the NUL).
 const SOCKET: usize = 107;
-/// Looks in a row without a script of init: between two runlevels there is none for a moment.
+/// Consecutive checks without a running init script: between two runlevels there is none for a
+/// moment.
 const CALM: u8 = 2;
 
 /// One condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition<'t> {
-    /// The init system has started all it was to start.
+    /// The init system has started everything.
     Init,
     /// cloud-init is done.
     CloudInit,
@@ -21,7 +22,7 @@ pub enum Condition<'t> {
     Port(u16),
     /// A socket at this path accepts connections.
     Socket(&'t str),
-    /// This command ends with exit code 0. Its words are separated by spaces.
+    /// This command ends with exit code 0. Spaces separate its words.
     Command(&'t str),
 }
 
@@ -44,8 +45,8 @@ impl<'t> Condition<'t> {
     }
 }
 
-/// Whether a line of a table of sockets, `tcp` or `tcp6` of `/proc/net`, is one that listens at this port. It has the socket's
-/// number, its address, that of the peer, its state.
+/// Returns whether a line of `/proc/net/tcp` or `tcp6` is a socket that listens on this port. It
+/// contains number, local address, peer's address and state.
 #[must_use]
 pub fn listens(line: &[u8], port: u16) -> bool {
     let mut words = words(line);
@@ -55,25 +56,27 @@ pub fn listens(line: &[u8], port: u16) -> bool {
     state == Some(LISTENS) && at.and_then(|at| u16::from_str_radix(at, 16).ok()) == Some(port)
 }
 
-/// Whether init systems without a word for it are done: no script of theirs runs, twice in a row.
+/// Decides whether an init system that does not report its state is done: no script of it runs in
+/// consecutive checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calm(u8);
 
 impl Calm {
-    /// Takes one look.
+    /// Takes one check into account; returns whether init is done.
     pub fn is_done(&mut self, runs: bool) -> bool {
         self.0 = if runs { 0 } else { self.0.saturating_add(1) };
         self.0 >= CALM
     }
 }
 
-/// Whether a process of this name is one that starts others at boot: sysvinit's and busybox' scripts, and startpar.
+/// Returns whether a process of this name starts services at boot: scripts of sysvinit and busybox,
+/// and startpar.
 #[must_use]
 pub fn starts_services(name: &str) -> bool {
     matches!(name, "rc" | "rcS" | "startpar")
 }
 
-/// Whether OpenRC is done, by the text of its `softlevel`; `starts` if it starts services.
+/// Returns whether OpenRC is done, from its `softlevel` and whether it `starts` services.
 #[must_use]
 pub fn is_default_level(softlevel: &str, starts: bool) -> bool {
     !starts && !matches!(softlevel.trim_ascii(), "" | "sysinit" | "boot")

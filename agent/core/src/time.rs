@@ -1,4 +1,4 @@
-//! Time as a value: the shell reads the clock and passes it to the core.
+//! Time since boot. The shell reads the clock and passes it to the core.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
@@ -8,13 +8,13 @@ use core::time::Duration;
 pub struct Uptime(pub Duration);
 
 impl Uptime {
-    /// An uptime of whole milliseconds.
+    /// Creates an uptime from milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 
-    /// Whole milliseconds since boot.
+    /// Returns whole milliseconds since boot.
     #[must_use]
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
@@ -30,7 +30,7 @@ impl Add<Duration> for Uptime {
 
 impl Sub for Uptime {
     type Output = Duration;
-    /// Time from `rhs` to `self`; zero if `self` is earlier.
+    /// Returns the time from `rhs` to `self`; zero if `self` is earlier.
     fn sub(self, rhs: Self) -> Duration {
         self.0.saturating_sub(rhs.0)
     }

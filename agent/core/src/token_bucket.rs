@@ -1,16 +1,16 @@
-//! A token bucket: how often something may be done.
+//! A token bucket: limits how often something happens.
 
 use core::time::Duration;
 
 use crate::time::Uptime;
 
-/// A bucket of tokens, full at first. A token may be taken before it is there; whoever takes it waits for it, so
-/// all are served in their order.
+/// A bucket of tokens, initially full. A caller may take a token in advance and wait for it, so all
+/// are served in order.
 #[derive(Debug)]
 pub struct TokenBucket {
-    /// Time in which a token is refilled.
+    /// Time to refill one token.
     refill: Duration,
-    /// The same for all tokens that fit.
+    /// Time to refill the empty bucket.
     capacity: Duration,
     /// Time until the bucket is full, as of `at`.
     missing: Duration,
@@ -18,14 +18,14 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket of `burst` tokens that gets a new one each `refill`.
+    /// Creates a full bucket of `burst` tokens that gains one each `refill`.
     #[must_use]
     pub const fn new(burst: u32, refill: Duration) -> Self {
         let capacity = refill.saturating_mul(burst);
         Self { refill, capacity, missing: Duration::ZERO, at: Uptime(Duration::ZERO) }
     }
 
-    /// Takes a token; how long the caller has to wait for it.
+    /// Takes a token; returns how long the caller must wait for it.
     pub fn take(&mut self, now: Uptime) -> Duration {
         let refilled = now - self.at;
         self.at = self.at.max(now);
@@ -44,13 +44,13 @@ mod tests {
         Uptime::from_millis(millis)
     }
 
-    /// Tokens that are there at once.
+    /// Returns the number of available tokens.
     fn burst(bucket: &mut TokenBucket, now: u64) -> usize {
         let mut count = 0;
         while bucket.take(at(now)).is_zero() {
             count += 1;
         }
-        // The last one was not there.
+        // The last one was not available.
         bucket.missing -= REFILL;
         count
     }
@@ -60,7 +60,7 @@ mod tests {
         let mut bucket = TokenBucket::new(2000, REFILL);
         assert_eq!(burst(&mut bucket, 5), 2000);
         assert_eq!([(); 3].map(|()| bucket.take(at(5))), [REFILL, 2 * REFILL, 3 * REFILL]);
-        // Later callers wait for those before them too.
+        // Later callers also wait for those before them.
         assert_eq!(bucket.take(at(15)), 3 * REFILL);
         assert_eq!(bucket.take(at(46)), 9 * Duration::from_millis(1));
     }

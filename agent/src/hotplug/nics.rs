@@ -15,6 +15,7 @@ use crate::runtime::log;
 use crate::runtime::wake::{NEVER, Signal};
 use crate::workers::run::run as run_worker;
 
+/// Time limit of the worker.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Pending events.

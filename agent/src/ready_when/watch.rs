@@ -21,6 +21,7 @@ use crate::system::processes::{ROOT, is_of};
 use crate::workers::command;
 use crate::workers::report::lines;
 
+/// Interval of the checks.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time limit of a command. It is then killed and retried.
 const COMMAND: Duration = Duration::from_secs(10);

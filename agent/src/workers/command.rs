@@ -16,6 +16,7 @@ use crate::runtime::log;
 use crate::sys::{self, DIRECTORIES, PATH, Plan, fd};
 use crate::system::devices::entries;
 
+/// Polling interval of its end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Returns the hooks in a directory that only root can modify, in name order. Does not use std's

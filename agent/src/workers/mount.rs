@@ -30,6 +30,7 @@ use crate::system::modules;
 
 /// Longest mount table, bytes; a guest with containers has some hundred lines of 200.
 const TABLE: u64 = 8 * 1024 * 1024;
+/// First and longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
 
 /// Runs the worker.

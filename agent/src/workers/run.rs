@@ -20,6 +20,7 @@ use crate::transport::Socket;
 
 /// Time limit of a report: the host waits 3 s (P§3.2).
 const REPORT: Duration = Duration::from_millis(2500);
+/// Time limit for a worker to exit after it has closed its output.
 const LINGER: Duration = Duration::from_millis(300);
 
 /// Least free space in the buffer for a read of a worker's output, bytes.

@@ -1,6 +1,6 @@
-//! systemd's credentials, as a host gives them to a VM: strings of SMBIOS (DMTF DSP0134, type 11) such as
-//! `io.systemd.credential:NAME=VALUE` or `io.systemd.credential.binary:NAME=BASE64` (systemd.system-credentials(7)). Where
-//! systemd does not run, nobody reads them.
+//! systemd credentials as a host passes them to a VM: SMBIOS strings (DMTF DSP0134, type 11) such
+//! as `io.systemd.credential:NAME=VALUE` or `io.systemd.credential.binary:NAME=BASE64`
+//! (systemd.system-credentials(7)). Without systemd, nothing else reads them.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,22 +10,22 @@ use crate::tls::pem::base64;
 
 /// Longest value, bytes.
 pub const LONGEST: usize = 64 * 1024;
-/// Keys of those who may log in as root.
+/// root's authorized ssh keys.
 pub const KEYS: &str = "ssh.authorized_keys.root";
-/// The name of the host, for an image that has none.
+/// Host name, for an image without one.
 pub const HOSTNAME: &str = "system.hostname";
 
-/// Strings of the vendor's.
+/// Type of the vendor's strings.
 const STRINGS: u8 = 11;
 /// Longest name, bytes (Linux, `__NEW_UTS_LEN`).
 const LONGEST_NAME: usize = 64;
 
-/// The first credential of this name in the firmware's table, or what is wrong with its value.
+/// Returns the first credential of this name in the firmware's table, or why its value is invalid.
 #[must_use]
 pub fn find(table: &[u8], name: &str) -> Option<Result<Vec<u8>, &'static str>> {
     let mut rest = table;
     while let [kind, length, ..] = rest {
-        // Its strings end with an empty one; if it has none, with two.
+        // Its strings end with an empty one. Without strings, there are two empty ones.
         let behind = rest.get(usize::from(*length).max(4)..)?;
         let end = behind.windows(2).position(|pair| pair == [0, 0])?;
         if *kind == STRINGS {
@@ -41,7 +41,7 @@ pub fn find(table: &[u8], name: &str) -> Option<Result<Vec<u8>, &'static str>> {
     None
 }
 
-/// The value in a string that is the credential of this name, and whether it is in base64.
+/// Returns the value of a string that is the credential of this name, and whether it is base64.
 fn value<'s>(string: &'s [u8], name: &str) -> Option<(bool, &'s [u8])> {
     let rest = string.strip_prefix(b"io.systemd.credential")?;
     let binary = rest.strip_prefix(b".binary");
@@ -59,7 +59,7 @@ fn decoded(is_binary: bool, value: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The value as a host's name, if it can be one.
+/// Returns the value as a host name, if it is valid.
 #[must_use]
 pub fn host_name(value: &[u8]) -> Option<&str> {
     let name = str::from_utf8(value).ok()?.trim_ascii_end();
@@ -72,7 +72,7 @@ pub fn host_name(value: &[u8]) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// A structure with these strings, as QEMU makes it.
+    /// Creates a structure with these strings, as QEMU does.
     fn structure(kind: u8, strings: &[&str]) -> Vec<u8> {
         let mut out = vec![kind, 5, 0, 0x0e, 0];
         for string in strings {

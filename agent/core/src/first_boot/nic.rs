@@ -1,8 +1,8 @@
 //! NIC configuration (P§1.9): the names and MTUs that the host wants, and the steps to set them.
 //!
-//! Unlike the originals: one bad file does not stop the other NICs, two NICs may swap their names,
-//! and a bridge or bond with a NIC's address is not mistaken for it. A group of steps succeeds as
-//! a whole or is undone in reverse order.
+//! Unlike in the Go agents, a malformed file affects no other NIC, two NICs may swap names, and a
+//! bridge or bond with a NIC's address is not taken for it. A group of steps succeeds as a whole or
+//! is reverted.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,7 +17,7 @@ pub type Name = String<15>;
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// Most NICs configured; QEMU's PCI bus has fewer slots.
+/// Upper bound of configured NICs. QEMU's PCI bus has fewer slots.
 pub const MAX_NICS: usize = 256;
 
 /// Content of a file in `nics/`.
@@ -31,7 +31,7 @@ pub struct Wanted {
     pub mtu: Option<u32>,
 }
 
-/// Reason to refuse a file.
+/// Why a file is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadNic {
     /// Not a JSON object.
@@ -59,7 +59,7 @@ impl Wanted {
     /// Parses a file.
     ///
     /// # Errors
-    /// [`BadNic`], by the member that is wrong.
+    /// [`BadNic`], by the invalid member.
     pub fn parse(file: &[u8]) -> Result<Self, BadNic> {
         let fields =
             Value::parse(file).and_then(|file| file.fields(["mac_address", "nic_name", "mtu"]));
@@ -68,7 +68,8 @@ impl Wanted {
         Self::read(mac, name, mtu)
     }
 
-    /// The NICs in a host's answer with a guest's devices, which are all text (P§5.3). What is malformed is left out.
+    /// Returns the NICs in a host's answer with the guest's devices, whose values are all text
+    /// (P§5.3). Skips malformed ones.
     pub fn of_devices(answer: Value<'_>) -> impl Iterator<Item = Self> {
         answer.member("metadata").unwrap_or(Value::NULL).members().filter_map(|(_, device)| {
             let keys = ["type", "hwaddr", "name", "mtu"];
@@ -104,7 +105,8 @@ fn parse_mac(text: &str) -> Option<Mac> {
     parts.next().is_none().then_some(mac)
 }
 
-/// A name that the kernel accepts (`dev_valid_name`) and that is no pattern like `eth%d`.
+/// Returns a name that the kernel accepts (`dev_valid_name`) and that is not a pattern such as
+/// `eth%d`.
 fn usable(bytes: &[u8]) -> Option<Name> {
     let text = core::str::from_utf8(bytes).ok()?;
     let bad =
@@ -120,19 +122,19 @@ fn usable(bytes: &[u8]) -> Option<Name> {
 pub struct Nic {
     /// Interface index.
     pub index: u32,
-    /// True if it is up now.
+    /// Whether it is up.
     pub up: bool,
     /// Current name.
     pub name: Name,
-    /// Wanted name, if another.
+    /// Wanted name, if different.
     pub new_name: Option<Name>,
     /// Current MTU, bytes.
     pub mtu: u32,
-    /// Wanted MTU, if another.
+    /// Wanted MTU, if different.
     pub new_mtu: Option<u32>,
 }
 
-/// Finds the wanted NICs among all links; one call of [`Search::see`] per link.
+/// Finds the wanted NICs among all links. Call [`Search::see`] for each link.
 #[derive(Debug)]
 pub struct Search<'w> {
     wanted: &'w [Wanted],
@@ -140,17 +142,17 @@ pub struct Search<'w> {
 }
 
 /// Quality of a match, best first: false if the permanent address matches, true if only the current
-/// one does; then the index, since a link stacked on a NIC (bridge, bond, VLAN) is newer than it.
+/// one does; then the index, because a link stacked on a NIC (bridge, bond, VLAN) is newer.
 type Rank = (bool, u32);
 
 impl<'w> Search<'w> {
-    /// A search that has seen no link yet.
+    /// Creates a search.
     #[must_use]
     pub fn new(wanted: &'w [Wanted]) -> Self {
         Self { wanted, found: wanted.iter().map(|_| None).collect() }
     }
 
-    /// Considers one link.
+    /// Takes a link into account.
     pub fn see(&mut self, link: &Link<'_>) {
         let Some(name) = usable(link.name) else { return };
         for (wanted, found) in self.wanted.iter().zip(&mut self.found) {
@@ -173,13 +175,13 @@ impl<'w> Search<'w> {
         }
     }
 
-    /// The wanted NICs that no link matches.
+    /// Returns the wanted NICs without a matching link.
     pub fn missing(&self) -> impl Iterator<Item = &Wanted> {
         self.wanted.iter().zip(&self.found).filter(|(_, found)| found.is_none()).map(|pair| pair.0)
     }
 
-    /// The NICs to change, in independent groups. NICs that take over the name of another one to be
-    /// renamed, and those others, form the first group; any other NIC is a group of its own.
+    /// Returns the NICs to change, in independent groups. The first group has those that exchange
+    /// names; each other NIC is its own group.
     #[must_use]
     pub fn groups(self) -> Vec<Vec<Nic>> {
         let mut todo: Vec<Nic> = Vec::new();
@@ -199,14 +201,14 @@ impl<'w> Search<'w> {
     }
 }
 
-/// One step and its undoing.
+/// A step and how to revert it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Index of the link.
     pub index: u32,
     /// Change to make.
     pub act: Act,
-    /// Change that undoes it, if one is needed.
+    /// Change that reverts it, if needed.
     pub undo: Option<Act>,
 }
 
@@ -231,7 +233,7 @@ pub enum State {
 }
 
 impl Act {
-    /// The same as a netlink change.
+    /// Returns the same as a netlink change.
     #[must_use]
     pub fn change(&self) -> Change<'_> {
         match self {
@@ -243,8 +245,9 @@ impl Act {
     }
 }
 
-/// The steps for one group: all links down, to temporary names if there are several, to their new
-/// names, MTUs, all up. A link ends up even if it was down (P§1.9); undoing restores its state.
+/// Returns the steps for a group: all links down, to temporary names if there are several, to their
+/// new names, MTUs, all up. A link ends up even if it was down (P§1.9); reverting restores its
+/// state.
 #[must_use]
 pub fn steps(group: &[Nic]) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -272,7 +275,7 @@ pub fn steps(group: &[Nic]) -> Vec<Step> {
     steps
 }
 
-/// A temporary name that no other link has.
+/// Returns a temporary name that no other link has.
 fn parking(index: u32) -> Name {
     use fmt::Write;
     let mut name = Name::new();

@@ -1,13 +1,14 @@
-//! Templates: files that the host has rendered and the guest installs, as `metadata.yaml` says
-//! (P§1.7). The host renders only those that its trigger selects, so a template without its `.out`
-//! file is not due. `when` and `properties` concern only the host.
+//! Templates: files that the host renders and the guest installs, as `metadata.yaml` says (P§1.7).
+//! The host renders only those that its trigger selects: a template without an `.out` file is
+//! skipped. `when` and `properties` concern only the host.
 
 use alloc::string::String;
 
 use crate::guest_path::Target;
 use crate::yaml::{Event, Parser, Scalar, YamlError};
 
-/// Most templates read; images have about ten. Beyond it, the rest of the document is refused.
+/// Upper bound of templates; images have about ten. Beyond it, the rest of the document is
+/// rejected.
 pub const MAX_TEMPLATES: usize = 256;
 /// Default mode of a new file.
 const MODE: u32 = 0o644;
@@ -19,7 +20,7 @@ pub struct Template {
     pub target: String,
     /// Name of the template: its content is in `files/NAME.out`.
     pub name: String,
-    /// Keep an existing file.
+    /// Whether to keep an existing file.
     pub create_only: bool,
     /// Owner of a new file.
     pub uid: u32,
@@ -29,10 +30,10 @@ pub struct Template {
     pub mode: u32,
 }
 
-/// Reads `metadata.yaml` and calls `give` with each template, or with the error of a bad entry.
+/// Reads `metadata.yaml` and passes each template, or the error of an invalid entry, to `give`.
 ///
 /// # Errors
-/// [`YamlError`] if the document cannot be read further; the entries before have been given.
+/// [`YamlError`] if the rest of the document cannot be read; earlier entries have been passed.
 pub fn each(
     metadata: &[u8],
     mut give: impl FnMut(Result<Template, YamlError>),
@@ -94,7 +95,7 @@ fn entry(
         }
         parser.skip(value)?;
     }
-    // All real targets are absolute. LXD too refuses a name that is a path.
+    // All real targets are absolute. LXD also rejects a name that is a path.
     if Target::absolute(&template.target).is_none() {
         bad = Some(parser.shape("an absolute path without '..'"));
     }
@@ -131,8 +132,8 @@ fn member(template: &mut Template, key: Scalar<'_>, value: Event<'_>) -> Result<
     Ok(())
 }
 
-/// Parses a mode, always octal: Incus reads one of four digits without a leading 0 as decimal,
-/// which cannot be intended. Only the nine permission bits are kept.
+/// Parses a mode, always as octal: Incus reads four digits without a leading 0 as decimal, which
+/// cannot be intended. Keeps only the nine permission bits.
 fn octal(mode: &str) -> Option<u32> {
     let digits = mode.strip_prefix("0o").unwrap_or(mode);
     let digits = digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit)).then_some(digits)?;

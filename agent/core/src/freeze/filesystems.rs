@@ -1,5 +1,6 @@
-//! The file systems of this machine's disks that can be written, by their mounts (`/proc/self/mountinfo`, proc(5)), in the order
-//! in which they are frozen: the last one mounted first. One that lies on another, in a file there, writes to that as it freezes.
+//! Writable file systems on this machine's disks, from `/proc/self/mountinfo` (proc(5)), in the
+//! order of freezing: the last mounted first. A file system in a file of another one writes to that
+//! when it freezes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,20 +10,20 @@ use crate::report::proc::mountinfo::Mounted;
 /// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem<'l> {
-    /// Where it is mounted, escaped. Of several mounts the first one that no other is in front of.
+    /// Mount point, escaped: the first one that no other mount covers.
     pub point: &'l [u8],
-    /// Whether another file system is mounted over each of its mounts: no path leads there.
+    /// Whether all its mounts are covered, so that no path leads there.
     pub is_covered: bool,
 }
 
-/// Returns those that count, each once, in the opposite order of their first mounts. One pass: a guest may have ten thousand
-/// mounts.
+/// Returns the file systems to freeze, each once, in the reverse order of their first mounts. Takes
+/// one pass, because a guest may have ten thousand mounts.
 #[must_use]
 pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
     let lines = mountinfo.split(|byte| *byte == b'\n');
     let mut known = Known::with_room_for(lines.clone().count());
     let mut all: Vec<Option<FileSystem<'_>>> = Vec::new();
-    // From the end: what may cover a mount is known when that is reached.
+    // From the end, because later mounts may cover earlier ones.
     for mount in lines.rev().filter_map(Mounted::parse) {
         let Some((is_covered, place)) = known.place_of_path(mount.point) else { continue };
         *place = (mount.point, 0);
@@ -38,11 +39,11 @@ pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
     all.into_iter().flatten().collect()
 }
 
-/// Paths and devices, found in a time that does not depend on how many there are: a hash table. A device has the place of its
-/// file system; an empty key is a free place.
+/// A hash table of paths and devices. A device has the position of its file system; an empty key
+/// marks a free place.
 struct Known<'l>(Vec<(&'l [u8], usize)>);
 
-/// Where a hash begins (FNV-1a, of 32 bits).
+/// Initial value of the hash (FNV-1a, 32 bits).
 const HASH: u32 = 0x811c_9dc5;
 
 fn hash(begun: u32, bytes: &[u8]) -> u32 {
@@ -50,12 +51,12 @@ fn hash(begun: u32, bytes: &[u8]) -> u32 {
 }
 
 impl<'l> Known<'l> {
-    /// Has room for the path and the device of as many mounts: half of it stays free.
+    /// Creates a table for the path and device of this many mounts, at least half empty.
     fn with_room_for(mounts: usize) -> Self {
         Self(vec![(&b""[..], 0); (mounts * 4).next_power_of_two()])
     }
 
-    /// Returns the place of a key with this hash, or the free one that it may take.
+    /// Returns the place of a key with this hash, or the free place for it.
     #[inline(never)] // its size
     fn place(&mut self, key: &[u8], hash: u32) -> Option<&mut (&'l [u8], usize)> {
         let mask = self.0.len() - 1;
@@ -72,12 +73,12 @@ impl<'l> Known<'l> {
         }
     }
 
-    /// Returns the place of a path, and whether it, or a directory on the way to it, is known.
+    /// Returns the place of a path, and whether the path or one of its directories is known.
     fn place_of_path(&mut self, path: &[u8]) -> Option<(bool, &mut (&'l [u8], usize))> {
         let (mut is_covered, mut so_far) = (false, HASH);
         for (at, byte) in path.iter().enumerate() {
             so_far = hash(so_far, &[*byte]);
-            // The root, each directory, the whole.
+            // The root, each directory, the whole path.
             if at == 0 || matches!(path.get(at + 1), None | Some(b'/')) {
                 is_covered |= !self.place(path.get(..=at)?, so_far)?.0.is_empty();
             }
@@ -86,11 +87,11 @@ impl<'l> Known<'l> {
     }
 }
 
-/// Whether it is of a disk, and can be written.
+/// Returns whether it is on a disk and writable.
 fn counts(mount: &Mounted<'_>) -> bool {
-    // Some have a number that is no device's, such as btrfs. What a program serves may hang.
+    // The device number of some file systems, such as btrfs, is not a device's. FUSE may hang.
     let has_disk = !mount.device.starts_with(b"0:") || mount.source.starts_with(b"/dev/");
-    // As the file system is: a mount of it may be read-only, and another one not.
+    // The file system's own option: a mount of it may be read-only.
     mount.common.starts_with(b"rw") && has_disk && !mount.kind.starts_with(b"fuse")
 }
 
@@ -103,7 +104,7 @@ mod tests {
     use crate::report::proc::mounts::unescape;
 
     std::thread_local! {
-        /// How many places of the table were looked at.
+        /// Number of examined places.
         pub(super) static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -151,7 +152,7 @@ mod tests {
         };
         assert_eq!(over(&[("8:1", "/"), ("8:2", "/a"), ("8:3", "/a")]), ["/", "!/a", "/a"]);
         assert_eq!(over(&[("8:1", "/"), ("8:2", "/a/b"), ("8:3", "/a")]), ["/", "!/a/b", "/a"]);
-        // Its place is that of its first mount.
+        // It has the position of its first mount.
         let twice = [("8:1", "/"), ("8:2", "/a"), ("8:3", "/a"), ("8:2", "/b")];
         assert_eq!(over(&twice), ["/", "/b", "/a"]);
         assert_eq!(over(&[("8:1", "/"), ("8:2", "/ab"), ("8:3", "/a")]), ["/", "/ab", "/a"]);

@@ -1,18 +1,19 @@
-//! Which file systems are frozen for a snapshot, in which order, and which of an administrator's programs are asked first.
+//! Which file systems to freeze for a snapshot, in which order, and which hooks to run.
 
 #[cfg(feature = "alloc")]
 pub mod filesystems;
 
 use core::time::Duration;
 
-/// Longest time that file systems may be frozen: programs that write wait as long.
+/// Longest freeze. Writers block that long.
 pub const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Leavings of editors and package managers, which qemu-ga's own script does not run either.
+/// Suffixes of files that editors and package managers leave behind; qemu-ga's own script skips
+/// them, too.
 const IGNORED: [&[u8]; 8] =
     [b"~", b".bak", b".orig", b".rpmnew", b".rpmorig", b".rpmsave", b".sample", b".swp"];
 
-/// Whether a file with this path, in a directory of hooks (for a snapshot, or after a restore), is one.
+/// Returns whether a file in a directory of hooks (for a snapshot, or after a restore) is a hook.
 #[must_use]
 pub fn is_hook(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -21,7 +22,7 @@ pub fn is_hook(path: &[u8]) -> bool {
         || IGNORED.iter().any(|ending| name.ends_with(ending)))
 }
 
-/// A time such as `90`, `60s` or `5m`; at least a second, and [`LONGEST`] at most.
+/// Parses a time such as `90`, `60s` or `5m`, from one second up to [`LONGEST`].
 #[must_use]
 pub fn length(text: &str) -> Option<Duration> {
     let (number, unit) = match text.strip_suffix('m') {

@@ -1,20 +1,20 @@
-//! Kernel events of devices, as words that end with NUL (`lib/kobject_uevent.c`).
+//! Kernel events of devices: words that end with NUL (`lib/kobject_uevent.c`).
 
-/// Whether a program has had the kernel make this event, as `udevadm trigger` does for all devices when a system starts
-/// (Linux, `Documentation/ABI/testing/sysfs-uevent`): nothing has happened.
+/// Returns whether a program triggered this event, such as `udevadm trigger` for all devices at
+/// boot (Linux, `Documentation/ABI/testing/sysfs-uevent`).
 #[must_use]
 pub fn is_made_up(event: &[u8]) -> bool {
     says(event, b"SYNTH_UUID=")
 }
 
-/// Whether it reports a disk that is new or has another size.
+/// Returns whether it reports a new or resized disk.
 #[must_use]
 pub fn is_of_disk(event: &[u8]) -> bool {
     let is_new = event.starts_with(b"add@") && !event.starts_with(b"add@/devices/virtual/");
     says(event, b"RESIZE=1") || is_new && says(event, b"DEVTYPE=disk")
 }
 
-/// Whether an event has a word that begins so.
+/// Returns whether a word of the event begins with `beginning`.
 #[inline(never)] // its size
 fn says(event: &[u8], beginning: &[u8]) -> bool {
     event.split(|byte| *byte == 0).any(|word| word.starts_with(beginning))

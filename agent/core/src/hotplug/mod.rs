@@ -1,4 +1,4 @@
-//! Devices, CPUs and memory that the host adds while the VM runs, as the kernel reports them.
+//! Hot-plugged devices, CPUs and memory, as the kernel reports them.
 
 pub mod disk;
 pub mod event;

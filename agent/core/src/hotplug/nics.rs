@@ -1,32 +1,34 @@
-//! NICs that the host plugs in while the VM runs, as the kernel tells of them.
+//! Hot-plugged NICs, as the kernel reports them.
 
 use core::time::Duration;
 
 use crate::report::proc::number;
 use crate::time::Uptime;
 
-/// How long after that a NIC may be given another name by the system, whose rules know nothing of the host's.
+/// Period after the event in which the system's rules, which ignore the host's name, may rename a
+/// NIC.
 const SETTLES: Duration = Duration::from_secs(5);
 
-/// So long after that the host tells of it at the latest: Incus does once its database has it.
+/// Longest delay of the host's own event: Incus sends it once its database has the NIC.
 const HOST_EVENT_WINDOW: Duration = Duration::from_secs(30);
 
-/// What the kernel calls a NIC that may have no driver yet (virtio 1.2, 5: device type 1).
+/// The kernel's event for a virtio NIC, which may have no driver yet (virtio 1.2, 5: device type
+/// 1).
 const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
 
-/// The NICs that have just been plugged in.
+/// NICs plugged in recently.
 #[derive(Debug, Default)]
 pub struct Plugged {
-    /// The least of their numbers: the kernel counts up.
+    /// Their lowest interface index.
     first: u32,
-    /// When the last one came.
+    /// Time of the latest one.
     last: Option<Uptime>,
 }
 
 impl Plugged {
-    /// Takes an event. The number from which on links are to be named, if it is about one of these: it is new, or has just been
-    /// renamed. Links that are no devices, such as those of containers, are none of the host's. A device that may need a driver
-    /// has no number: it gives the highest one, or that of another which came just before.
+    /// Takes an event. If it reports a new NIC, or that such a NIC was renamed, returns the index
+    /// from which links must be named. Ignores virtual links, such as those of containers. A device
+    /// without a driver has no index yet: returns that of another recent NIC, or the highest value.
     pub fn see(&mut self, event: &[u8], now: Uptime) -> Option<u32> {
         let mut words = event.split(|byte| *byte == 0);
         let path = words.next().unwrap_or_default();
@@ -49,7 +51,7 @@ impl Plugged {
         Some(self.first)
     }
 
-    /// The same of one that the host tells of.
+    /// Returns the same index for a NIC that the host reports.
     #[must_use]
     pub fn announced_after_event(&self, now: Uptime) -> Option<u32> {
         self.came_within(HOST_EVENT_WINDOW, now).then_some(self.first)
@@ -80,7 +82,7 @@ mod tests {
             b"add@/devices/pci0000:00/0000:00:05.0/virtio4\0ACTION=add\0SUBSYSTEM=virtio\0\
                 MODALIAS=virtio:d00000002v00001AF4\0",
             b"remove@/devices/pci0000:00/0000:00:05.0/virtio4/net/eth0\0IFINDEX=4\0",
-            // Cut off within.
+            // Truncated.
             b"add@/devices/pci0000:00/0000:00:05.0/virtio4/net/eth0\0ACTION=add\0IFINDEX=",
             b"add@/devices/x/net/eth0\0IFINDEX=4294967296\0",
             b"add@/devices/x/net/eth0\0IFINDEX=-1\0",

@@ -1,14 +1,15 @@
-//! CPUs and blocks of memory that the host adds while the VM runs, as the kernel tells of them. It does not use them
-//! by itself: each has a switch in sysfs (Linux, `Documentation/ABI/testing/sysfs-devices-system-cpu` and
-//! `sysfs-devices-memory`), which udev's rules of some distributions turn.
+//! Hot-plugged CPUs and memory blocks, as the kernel reports them. Each has a switch in sysfs to
+//! bring it online (Linux, `Documentation/ABI/testing/sysfs-devices-system-cpu` and
+//! `sysfs-devices-memory`), which only some distributions' udev rules use.
 
 use crate::hostapi::policy::Part;
 use crate::report::proc::{number, words};
 
-/// Beginning of the event of one that is added (`lib/kobject_uevent.c`): `add@`, its path below `/sys`, then NUL.
+/// Beginning of the event of an added device (`lib/kobject_uevent.c`): `add@`, the path below
+/// `/sys`, then NUL.
 const ADDED: &[u8] = b"add@/devices/system/";
 
-/// One that may have to be switched on.
+/// A device that may have to be brought online.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// A CPU, by its number.
@@ -18,7 +19,7 @@ pub enum Added {
 }
 
 impl Added {
-    /// That of a path below `/sys/devices/system`, such as `cpu/cpu1` or `memory/memory32`.
+    /// Parses a path below `/sys/devices/system`, such as `cpu/cpu1` or `memory/memory32`.
     #[must_use]
     pub fn of_path(path: &[u8]) -> Option<Self> {
         let numbered = |prefix: &[u8]| {
@@ -28,7 +29,7 @@ impl Added {
         numbered(b"cpu/cpu").map(Self::Cpu).or_else(|| numbered(b"memory/memory").map(Self::Memory))
     }
 
-    /// What the policy calls it.
+    /// Returns its part of the policy.
     #[must_use]
     pub fn part(self) -> Part {
         match self {
@@ -37,7 +38,7 @@ impl Added {
         }
     }
 
-    /// Its switch, in its directory.
+    /// Returns the name of its switch.
     #[must_use]
     pub fn switch(self) -> &'static str {
         match self {
@@ -46,7 +47,7 @@ impl Added {
         }
     }
 
-    /// What its switch says while it is off, and what turns it on.
+    /// Returns the switch's value for offline, and the one to write for online.
     #[must_use]
     pub fn off_and_on(self) -> (&'static str, &'static str) {
         match self {
@@ -55,7 +56,7 @@ impl Added {
         }
     }
 
-    /// Whether the kernel's command line keeps it off.
+    /// Returns whether the kernel's command line keeps it offline.
     #[must_use]
     pub fn is_kept_off(self, line: &[u8]) -> bool {
         let option: &[u8] = match self {
@@ -66,7 +67,7 @@ impl Added {
     }
 }
 
-/// The path below `/sys/devices/system` that an event tells of; nothing if it is another event.
+/// Returns the path below `/sys/devices/system` of an event; `None` for other events.
 #[must_use]
 pub fn added(event: &[u8]) -> Option<&[u8]> {
     event.split(|byte| *byte == 0).next()?.strip_prefix(ADDED)
@@ -84,7 +85,7 @@ mod tests {
                 Some(Added::Cpu(1)),
             ),
             (b"add@/devices/system/memory/memory32\0ACTION=add\0", Some(Added::Memory(32))),
-            // Cut off after its path, or within.
+            // Truncated after its path, or within.
             (b"add@/devices/system/memory/memory4294967295", Some(Added::Memory(u32::MAX))),
             (b"add@/devices/system/memory/memory4294967296", None),
             (b"add@/devices/system/cpu/cpu", None),

@@ -1,4 +1,4 @@
-//! The power button, as the kernel's input devices tell of it (`Documentation/input/input.rst`).
+//! The power button of the kernel's input devices (`Documentation/input/input.rst`).
 
 /// Length of an event on a 64-bit system, bytes: two numbers of time, then type, code and value.
 pub const EVENT: usize = 24;
@@ -7,7 +7,8 @@ const KEY: u16 = 1;
 /// `KEY_POWER`.
 const POWER: u16 = 116;
 
-/// Whether a device has the key, by its file `capabilities/key` in sysfs: words of 64 bits, the highest first.
+/// Returns whether a device has the key, from its `capabilities/key` in sysfs: words of 64 bits,
+/// the highest first.
 #[must_use]
 pub fn has_it(capabilities: &str) -> bool {
     let word = capabilities.split_ascii_whitespace().rev().nth(usize::from(POWER / 64));
@@ -15,7 +16,7 @@ pub fn has_it(capabilities: &str) -> bool {
     word >> (POWER % 64) & 1 == 1
 }
 
-/// Whether the button was pressed, by the bytes read from its device. Its release and its repetitions do not count.
+/// Returns whether the events contain a press of the button, not only its release or repetition.
 #[must_use]
 pub fn is_pressed(events: &[u8]) -> bool {
     events.chunks_exact(EVENT).any(|event| {

@@ -1,4 +1,5 @@
-//! What is asked of process 1: by `mote.NAME=VALUE` on the kernel's command line, and by lines of `/etc/mote-init`.
+//! Configuration of process 1: `mote.NAME=VALUE` on the kernel's command line, and lines of
+//! `/etc/mote-init`.
 
 use alloc::borrow::ToOwned;
 use alloc::ffi::CString;
@@ -15,11 +16,11 @@ pub const FILE: &str = "etc/mote-init";
 pub struct Program {
     /// `argv`, at least one.
     pub arguments: Vec<CString>,
-    /// Whether it is started again when it ends.
+    /// Whether to restart it when it ends.
     pub respawn: bool,
 }
 
-/// All that is asked.
+/// The whole configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Options of the agent.
@@ -28,21 +29,21 @@ pub struct Plan {
     pub hostname: Option<String>,
     /// Kernel modules to load.
     pub modules: Vec<String>,
-    /// Programs, in the order in which they are started.
+    /// Programs in start order.
     pub programs: Vec<Program>,
-    /// What was not understood, and left out.
+    /// Errors, one per ignored word.
     pub troubles: Vec<String>,
 }
 
-/// Why a word is left out.
+/// Why a word is ignored.
 enum PlanError<'t> {
-    /// There is no such word.
+    /// Unknown.
     Unknown(&'t str),
-    /// It names no program.
+    /// Names no program.
     NoProgram,
-    /// The agent's options are not understood.
+    /// Invalid options of the agent.
     Agent(BadCommand<'t>),
-    /// A program is not understood.
+    /// An invalid program.
     Program(BadCommand<'t>),
 }
 
@@ -57,25 +58,26 @@ impl fmt::Display for PlanError<'_> {
     }
 }
 
-/// Why a text is no command.
+/// Why a text is not a command.
 enum BadCommand<'t> {
-    /// A quote is not closed in it.
+    /// An unclosed quote.
     Quote(&'t str),
-    /// A word of it has a NUL.
+    /// A NUL.
     Nul,
 }
 
 impl fmt::Display for BadCommand<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Quote(text) => write!(out, "a quote is not closed in {text}"),
+            Self::Quote(text) => write!(out, "unclosed quote in {text}"),
             Self::Nul => out.write_str("a NUL is in it"),
         }
     }
 }
 
 impl Plan {
-    /// Reads both. Of host name, agent's options and programs those of the command line count, if it has any.
+    /// Reads both. Host name, agent's options and programs of the command line replace those of the
+    /// file.
     #[must_use]
     pub fn read(command_line: &str, file: &str) -> Self {
         let mut line = Self::default();
@@ -110,7 +112,7 @@ impl Plan {
             "modules" => self
                 .modules
                 .extend(value.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned)),
-            // Alone on the command line it is for all that `mote.run` names.
+            // On the command line, it applies to all programs of `mote.run`.
             "respawn" if matches!(value, "" | "yes") => {}
             "run" | "respawn" => {
                 let arguments = words(value).map_err(PlanError::Program)?;
@@ -137,8 +139,8 @@ impl Plan {
     }
 }
 
-/// The names and values of the kernel's command line, as the kernel takes them apart: in double quotes a space does not
-/// end a value, and the quotes around a value, or around name and value, are not part of it.
+/// Splits the kernel's command line into names and values, like the kernel: double quotes protect
+/// spaces, and quotes around a value or a whole parameter are removed.
 fn parameters(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut is_quoted = false;
     let ends = move |letter: char| {
@@ -152,13 +154,13 @@ fn parameters(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Without a quote at its begin, and then without one at its end.
+/// Removes a quote at the beginning and then one at the end.
 fn bare(text: &str) -> &str {
     let inner = text.strip_prefix('"');
     inner.map_or(text, |inner| inner.strip_suffix('"').unwrap_or(inner))
 }
 
-/// The words of a command. Quotes of both kinds group, as a shell's do; nothing else has a meaning.
+/// Splits a command into words. Both kinds of quotes group as in a shell; nothing else is special.
 fn words(text: &str) -> Result<Vec<CString>, BadCommand<'_>> {
     let mut all = Vec::new();
     let (mut word, mut quote) = (None::<String>, None);

@@ -1,13 +1,13 @@
-//! When what has ended is started again: soon the first time, ever later if it does not stay, so that a program that
+//! Pauses before restarts of a program: short at first, doubled each time, so that a program that
 //! cannot run costs nothing.
 
 use core::time::Duration;
 
 /// Pause before the first restart.
 const FIRST: Duration = Duration::from_millis(100);
-/// Longest pause.
+/// Upper bound of the pause.
 const MAX_RESTART_PAUSE: Duration = Duration::from_secs(30);
-/// What has run for so long has stayed: the next pause is the first again.
+/// A program that ran this long is stable: its next pause is the first again.
 const STAYED: Duration = Duration::from_secs(60);
 
 /// The pauses of one program.
@@ -17,7 +17,7 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// The pause before the next start of what has run for `ran`.
+    /// Returns the pause before the next start of a program that ran for `ran`.
     pub fn pause(&mut self, ran: Duration) -> Duration {
         self.last =
             if ran >= STAYED { FIRST } else { (self.last * 2).clamp(FIRST, MAX_RESTART_PAUSE) };

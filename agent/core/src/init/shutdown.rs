@@ -1,39 +1,38 @@
-//! The order in which a system ends: all are asked to, then killed; file systems are written and unmounted; the
-//! machine goes.
+//! Sequence of a shutdown: SIGTERM, SIGKILL, unmount, power off or reboot.
 
 use core::time::Duration;
 
 use crate::time::Uptime;
 
-/// Time that programs have after SIGTERM, as sysvinit gives them. The agent says STOPPED within 2 s of it.
+/// Time between SIGTERM and SIGKILL, as in sysvinit. The agent reports STOPPED within 2 s.
 const ASKED: Duration = Duration::from_secs(5);
-/// Time that killed programs have to go: one that hangs in the kernel does not.
+/// Longest wait for killed processes: one that hangs in the kernel does not end.
 const KILLED: Duration = Duration::from_secs(2);
-/// From the agent's end to the machine's: QEMU tells its host of the status port once a second, so a host that reads
-/// the port when it is told has STOPPED by then (P§2.1).
+/// Time from the agent's end to the machine's: QEMU notifies its host of status port changes once a
+/// second, and the host must read STOPPED (P§2.1).
 const PORT_READ_WAIT: Duration = Duration::from_millis(1200);
 
-/// What becomes of the machine.
+/// Result of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// It is switched off.
+    /// Power off.
     Off,
-    /// It starts again.
+    /// Reboot.
     Reboot,
 }
 
-/// What is to be done next.
+/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Send SIGTERM to all processes.
     Ask,
     /// Send SIGKILL to all processes.
     Kill,
-    /// Write what is to be written, and unmount.
+    /// Sync and unmount.
     Unmount,
-    /// Switch off, or reboot.
+    /// Power off or reboot.
     Leave(Goal),
-    /// Nothing, until then or until a process has ended.
+    /// Wait until then, or until a process ends.
     Wait(Uptime),
 }
 
@@ -45,28 +44,28 @@ enum Stage {
     Unmounted,
 }
 
-/// A system that ends.
+/// A shutdown in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
     goal: Goal,
     stage: Stage,
-    /// When the host has read what the agent wrote last.
+    /// Time by which the host has read the agent's last message.
     read: Uptime,
 }
 
 impl Shutdown {
-    /// Begins.
+    /// Starts a shutdown.
     #[must_use]
     pub fn new(goal: Goal) -> Self {
         Self { goal, stage: Stage::Begun, read: Uptime::default() }
     }
 
-    /// The agent has ended.
+    /// Records that the agent has ended.
     pub fn agent_ended(&mut self, now: Uptime) {
         self.read = now + PORT_READ_WAIT;
     }
 
-    /// The next act. `alone`: there is no other process.
+    /// Returns the next step; `alone` means that no other process is left.
     #[must_use]
     pub fn next(&mut self, now: Uptime, alone: bool) -> Act {
         let (stage, act) = match self.stage {
@@ -88,7 +87,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// The acts with their times, in a system whose agent ends at one time and whose last process at another.
+    /// Returns the steps with their times for a system whose agent ends at `agent` and whose last
+    /// process at `last`.
     fn story(goal: Goal, agent: Option<u64>, last: u64) -> Vec<(u64, Act)> {
         let mut shutdown = Shutdown::new(goal);
         let (mut now, mut acts) = (10_000, Vec::new());

@@ -1,9 +1,9 @@
 //! The metadata of `GET /1.0/metrics` (P§4.6), written entry by entry, so that memory does not grow
 //! with the number of disks, mounts and interfaces.
 //!
-//! LXD takes maps keyed by device (of two entries with one key the last counts), Incus lists with
-//! the name inside. Where the originals leave a value at 0 or read the wrong line, the value is the
-//! one that the servers' documentation describes; each such place has a comment.
+//! LXD takes maps keyed by device (the last of equal keys counts), Incus lists with the name
+//! inside. Where the Go agents report 0 or read another line, mote reports what the servers
+//! document; each such place has a comment.
 
 use alloc::vec::Vec;
 
@@ -118,7 +118,7 @@ pub fn filesystem(
     json.end_object();
 }
 
-/// Writes an interface's entry. The originals leave drops and errors at 0.
+/// Writes an interface's entry. The Go agents leave drops and errors at 0.
 pub fn network(json: &mut Writer<'_>, flavour: Flavour, interface: &Interface<'_>) {
     let (received, sent) = (&interface.counters.received, &interface.counters.sent);
     entry(json, flavour, "device", interface.name);
@@ -157,12 +157,12 @@ pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kill
         ("memory_writeback_bytes", "Writeback"),
     ];
     let get = |key| memory.get(key);
-    // The names say bytes; the originals give the number of pages.
+    // The names say bytes; the Go agents report pages.
     let huge = |key| get(key).saturating_mul(get("Hugepagesize"));
     let rss = match flavour {
-        // As in LXD's agent; LXD's UI shows this value.
+        // As in LXD's agent. LXD's UI shows this value.
         Flavour::Lxd | Flavour::LxdOld => get("MemTotal").saturating_sub(get("MemAvailable")),
-        // Documented as "anonymous and swap cache memory"; the original gives 0.
+        // Documented as "anonymous and swap cache memory"; Incus' agent reports 0.
         Flavour::Incus => get("AnonPages").saturating_add(get("SwapCached")),
     };
     json.key("memory");
@@ -174,10 +174,10 @@ pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kill
         ("memory_hugepages_free_bytes", huge("HugePages_Free")),
         ("memory_hugepages_total_bytes", huge("HugePages_Total")),
         ("memory_rss_bytes", rss),
-        // Both servers document "used swap memory", and containers report that; the originals give
+        // Both servers document "used swap memory", as containers report it; the Go agents report
         // SwapCached, memory that is in swap and in RAM at once.
         ("memory_swap_bytes", memory.swap()),
-        // Since boot, as the host's name for it (..._total) says; 0 in the originals.
+        // Since boot, as the host's name for it (..._total) says; the Go agents report 0.
         ("memory_oom_kills", oom_kills),
     ]);
     json.end_object();
@@ -186,7 +186,7 @@ pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kill
 /// Values outside of any section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of processors in use; 0 in the originals.
+    /// Number of online processors; 0 in the Go agents.
     pub cpus: u64,
     /// Number of processes.
     pub processes: u64,
@@ -196,7 +196,7 @@ pub struct Totals {
     pub now: u64,
 }
 
-/// Writes the totals. Only Incus takes the two times.
+/// Writes the totals. Only Incus accepts the two times.
 pub fn totals(json: &mut Writer<'_>, flavour: Flavour, totals: &Totals) {
     json.numbers(&[("cpus", totals.cpus), ("procs_total", totals.processes)]);
     if is_list(flavour) {
@@ -213,13 +213,13 @@ pub struct Filesystems {
 }
 
 impl Filesystems {
-    /// No line was read yet.
+    /// Starts before the first line.
     #[must_use]
     pub fn new(flavour: Flavour) -> Self {
         Self { flavour, root: None }
     }
 
-    /// Device and mount point, unescaped; `None` if the mount is not to be reported.
+    /// Returns device and mount point, unescaped; `None` if the mount is not reported.
     pub fn wanted(&mut self, line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let mount = Mount::parse(line)?;
         let point: Vec<u8> = mounts::unescape(mount.point).collect();
@@ -230,7 +230,7 @@ impl Filesystems {
         if point == b"/" {
             self.root = Some(device.clone());
         } else if !is_list(self.flavour) && self.root.as_ref() == Some(&device) {
-            // A bind mount, whose entry would replace that of the root.
+            // A bind mount: its entry would replace that of the root.
             return None;
         }
         Some((device, point))

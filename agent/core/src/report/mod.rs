@@ -1,4 +1,4 @@
-//! State and metrics of the guest for the host, from files of the kernel.
+//! State and metrics of the guest, from kernel files.
 
 #[cfg(feature = "alloc")]
 pub mod metrics;

@@ -2,7 +2,7 @@
 //! hosts without vsock (P§2.4).
 //!
 //! The host overwrites `status`, `status_code` and `disk`, and fills in `host_name`. Numbers are
-//! Go's `int64`; the writer keeps them in its range.
+//! Go's `int64`; the writer limits them to its range.
 
 use core::fmt::Write;
 use core::net::IpAddr;
@@ -68,8 +68,8 @@ pub fn begin(json: &mut Writer<'_>, flavour: Flavour, state: &State<'_>) {
         ("swap_usage_peak", state.swap_peak),
     ]);
     json.end_object();
-    // 1 is how a host knows the state on the ring buffer for one (P§2.3). The host shows a VM as
-    // having an agent when there are processes, so there is always one: us.
+    // A host identifies the state on the ring buffer by pid 1 (P§2.3). It shows a VM as having an
+    // agent if there are processes, so the number is at least 1.
     json.numbers(&[("pid", 1), ("processes", state.processes.max(1))]);
     json.key("cpu");
     json.begin_object();
@@ -84,7 +84,7 @@ pub fn begin(json: &mut Writer<'_>, flavour: Flavour, state: &State<'_>) {
     json.end_object();
     if flavour == Flavour::Incus {
         json.key("started_at");
-        // Go's zero time; the host has the real one.
+        // Go's zero time; the host has the real value.
         json.text(b"0001-01-01T00:00:00Z");
         system(json, &state.system);
     }
@@ -114,7 +114,7 @@ fn system(json: &mut Writer<'_>, system: &System<'_>) {
     json.end_object();
 }
 
-/// Writes an interface with its own addresses among `addresses`.
+/// Writes an interface with its addresses among `addresses`.
 pub fn network(json: &mut Writer<'_>, link: &Link<'_>, addresses: &[Address]) {
     json.name(link.name);
     json.begin_object();
@@ -132,7 +132,7 @@ pub fn network(json: &mut Writer<'_>, link: &Link<'_>, addresses: &[Address]) {
         ("bytes_sent", sent.bytes),
         ("packets_received", received.packets),
         ("packets_sent", sent.packets),
-        // The originals leave these at 0.
+        // The Go agents leave these at 0.
         ("errors_received", received.errors),
         ("errors_sent", sent.errors),
         ("packets_dropped_outbound", sent.dropped),

@@ -1,24 +1,26 @@
-//! The wall clock beside one that goes on while the VM is stopped: whether it is behind, and by how much it is to be set.
+//! Compares the wall clock with the RTC, which continues while the VM is stopped: is it behind, and
+//! by how much must it be stepped?
 //!
-//! Times are nanoseconds since 1970, differences are the other clock's time less this one's: what is behind has a positive one.
+//! Times are nanoseconds since 1970. A difference is the RTC's time minus the wall clock's:
+//! positive if the wall clock is behind.
 
 use core::time::Duration;
 
-/// A second.
+/// One second, ns.
 const SECOND: i64 = 1_000_000_000;
-/// A difference that is smaller has come by drift, or by the hardware clock's whole seconds.
+/// Smaller differences come from drift, or from the RTC's whole seconds.
 const PAUSED: i64 = SECOND / 2;
-/// A clock that was this near to the hardware's is meant to be right. What is farther off is so on purpose: the hardware's
-/// clock in local time, or a date set by hand.
+/// A clock this near to the RTC is meant to be correct. A larger difference is intended: an RTC in
+/// local time, or a date set by hand.
 const MEANT: i64 = 2 * SECOND;
-/// By how much farther off it may have come by drift in each second, before anybody looked: so many bits of nanoseconds, 131 ppm.
+/// Drift per second before the first look, as a shift of nanoseconds: 131 ppm.
 const DRIFT: u32 = 17;
-/// A smaller step is not worth it.
+/// Smallest step.
 const STEP: i64 = SECOND / 50;
-/// What local times differ by is a multiple of this.
+/// Differences between local times are multiples of this.
 const QUARTER: i64 = 15 * 60 * SECOND;
 
-/// Programs that set the clock, by the name that `/proc` has of them, which is 15 bytes at most.
+/// Programs that set the clock, by their name in `/proc`, at most 15 bytes.
 const SETTERS: [[u8; 16]; 7] = [
     *b"chronyd\n        ",
     *b"ntpd\n           ",
@@ -29,34 +31,36 @@ const SETTERS: [[u8; 16]; 7] = [
     *b"connmand\n       ",
 ];
 
-/// Whether a program of this name, with its newline, sets the clock.
+/// Returns whether a program of this name, which ends with a newline, sets the clock.
 #[must_use]
 pub fn is_setter(name: &[u8]) -> bool {
     name.ends_with(b"\n") && SETTERS.iter().any(|one| one.starts_with(name))
 }
 
-/// What is known of the difference to the hardware's clock, which shows whole seconds.
+/// The known difference to the RTC, which has whole seconds.
 #[derive(Debug, Default)]
 pub struct Difference {
-    /// The most that it can be. Looks at different times within a second narrow it.
+    /// Upper bound. Looks at different times within a second narrow it.
     most: Option<i64>,
-    /// Whether it was small once: then it grows by drift alone, however far in the end.
+    /// Whether it was small once. It then grows only by drift, however far.
     was_near: bool,
-    /// By how much it may be larger than small by then.
+    /// Upper bound of the drift up to now.
     drifted: i64,
 }
 
 impl Difference {
-    /// Nothing is known of a clock that has drifted since this machine's start, so long ago.
+    /// Creates an unknown difference of a clock that has drifted since `start` ago, when the
+    /// machine started.
     #[must_use]
     pub fn since(start: Duration) -> Self {
         let drifted = (start.as_secs() << DRIFT).cast_signed();
         Self { drifted, ..Self::default() }
     }
 
-    /// Compares both clocks; whether this one has been stopped. Then what was known before is kept. This one was read before and
-    /// after the hardware's: on a busy host seconds may pass in between, and a bound that takes both for the same moment
-    /// would be too low for ever, so that a later look finds a pause that there was not.
+    /// Compares both clocks; returns whether the wall clock was stopped, and then keeps the known
+    /// difference. It was read before and after the RTC, because on a busy host seconds may pass in
+    /// between. A bound that ignores this would stay too low, and a later look would detect a pause
+    /// that did not happen.
     pub fn look(&mut self, hardware: i64, [before, after]: [i64; 2]) -> bool {
         let hardware = hardware.saturating_mul(SECOND);
         let least = hardware.saturating_sub(after);
@@ -65,7 +69,7 @@ impl Difference {
         if least.saturating_sub(known) >= PAUSED {
             return true;
         }
-        // By drift it grows slowly.
+        // Drift increases it slowly.
         let most = if least >= known { most } else { known.min(most) };
         self.most = Some(most);
         let off = most.saturating_sub(SECOND / 2).saturating_abs();
@@ -73,17 +77,17 @@ impl Difference {
         false
     }
 
-    /// Takes what a later look sees for right: the pause is over.
+    /// Takes the next look as correct, because the pause is over.
     pub fn settle(&mut self) {
         self.most = None;
     }
 
-    /// Forgets all: somebody has set the clock.
+    /// Forgets everything, because a program has set the clock.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Why it is to be set when the VM runs again, if it is meant to show the hardware's time, as far as is known.
+    /// Returns why to step the clock after a resume, if it is meant to show the RTC's time.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         match self.most {
@@ -94,30 +98,30 @@ impl Difference {
     }
 }
 
-/// Why a clock is to be set.
+/// Why to step the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The VM runs again, and nobody knows whether this clock showed the hardware's time before.
+    /// The VM resumed, and it is unknown whether the clock was correct before.
     Unknown,
-    /// It did, so it was stopped for as long as they differ by.
+    /// The clock was correct before, so it was stopped for the whole difference.
     Stopped,
-    /// Somebody asks for it.
+    /// The user requested it.
     Asked,
 }
 
-/// What to do about a difference.
+/// How to correct a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it is right.
+    /// Not at all: the clock is correct.
     Right,
-    /// Set it forward by so much, or back if it is negative.
+    /// Step the clock by this much, ns.
     By(i64),
-    /// Nothing: by so much a clock is off that shows another local time.
+    /// Not at all: the difference may be a time zone.
     LocalTime,
 }
 
-/// By how much to set the clock that differs by this much. Nobody but who is asked for it sets it back, nor to what may be
-/// another local time.
+/// Returns how to correct this difference. Unless requested, never steps back, or by what may be a
+/// time zone.
 #[must_use]
 pub fn step(by: i64, cause: Cause) -> Step {
     let size = by.saturating_abs();
@@ -156,7 +160,7 @@ mod tests {
         assert_eq!(difference.cause(), Some(Cause::Unknown), "as far as is known");
         assert!(!difference.look(NOW / SECOND, [NOW + SECOND / 2; 2]));
         assert_eq!(difference.cause(), Some(Cause::Stopped), "that near");
-        // The hardware's clock is in local time.
+        // An RTC in local time.
         let local = NOW / SECOND + 7200;
         let mut difference = Difference::since(WEEK);
         assert!(!difference.look(local, [NOW; 2]));
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_drifts_for_days_is_meant_to_be_right() {
-        // Millionths: what this clock loses, or wins.
+        // Drift in millionths, slow or fast.
         for ppm in [-80, -20, 0, 20, 80] {
             let mut difference = Difference::default();
             let drifted = |seconds: i64| NOW + seconds * SECOND - seconds * ppm * 1000;
@@ -185,15 +189,15 @@ mod tests {
                 assert!(!difference.look(NOW / SECOND + seconds, [wall; 2]), "{ppm}");
                 assert_eq!(difference.cause(), Some(Cause::Stopped), "{ppm} {seconds}");
                 if seconds == 4 * DAY {
-                    // A migration, after which nobody sets it back.
+                    // A migration, after which nothing steps the clock back.
                     difference.settle();
                 }
                 if seconds == 5 * DAY {
-                    // An agent that starts anew.
+                    // The agent restarts.
                     difference = Difference::since(Duration::from_secs(seconds.unsigned_abs()));
                 }
             }
-            // The host sleeps meanwhile.
+            // The host sleeps.
             let wall = drifted(7 * DAY);
             assert!(difference.look(NOW / SECOND + 8 * DAY, [wall; 2]), "{ppm}");
             assert_eq!(difference.cause(), Some(Cause::Stopped), "{ppm}");
@@ -222,7 +226,7 @@ mod tests {
     #[test]
     fn a_host_that_is_busy_between_two_readings_is_no_pause() {
         let (mut time, mut difference) = (NOW, Difference::default());
-        // How long the guest had no CPU before and after the reading of the hardware's clock, in tenths of a second.
+        // Time without CPU before and after reading the RTC, in tenths of a second.
         for (before, after) in [(0, 0), (0, 17), (0, 0), (21, 0), (4, 4), (0, 90), (0, 0), (0, 0)] {
             time += 5 * SECOND;
             let bounds = [time - before * SECOND / 10, time + after * SECOND / 10];
@@ -273,7 +277,7 @@ mod tests {
                 time += millis * 1_000_000;
                 prop_assert!(!look(&mut difference, time, 0, starved));
             }
-            // One that is not starved.
+            // Not starved.
             prop_assert!(!look(&mut difference, time, 0, [0; 2]));
             time += paused * SECOND;
             let seen = look(&mut difference, time, paused * SECOND, [0; 2]);

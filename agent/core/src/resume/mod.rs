@@ -1,9 +1,9 @@
 //! Detects that the VM resumed, and whether it was paused, migrated, or cloned from a snapshot.
 //!
-//! After every restore and migration, QEMU has each virtio NIC announce itself five times within a
-//! second; Linux reports it by rtnetlink (`IFLA_EVENT_NOTIFY_PEERS`). A clone has a new VM generation
-//! id: its driver (`drivers/virt/vmgenid.c`) only writes to the kernel's log. After a pause there is no
-//! report: the clock is behind ([`clock`]).
+//! After every restore and migration, QEMU makes each virtio NIC announce itself five times within
+//! a second, which Linux reports by rtnetlink (`IFLA_EVENT_NOTIFY_PEERS`). A clone has a new VM
+//! generation id, which its driver (`drivers/virt/vmgenid.c`) reports only in the kernel's log. A
+//! pause is not reported, but the clock is behind ([`clock`]).
 
 pub mod clock;
 
@@ -11,29 +11,29 @@ use core::time::Duration;
 
 use crate::time::Uptime;
 
-/// What the kernel says of another generation (`add_vmfork_randomness`), without the number in front of it.
+/// The kernel's message for a new generation (`add_vmfork_randomness`).
 const FORKED: &[u8] = b"random: crng reseeded due to virtual machine fork";
-/// For so long further signs are of the same return: QEMU tells five times. Short, since a copy begins at the time at which its
-/// snapshot was made.
+/// Period in which further signs belong to the same resume: QEMU announces five times. It is short,
+/// because a clone starts at the time of its snapshot.
 const QUIET: Duration = Duration::from_secs(2);
-/// So often what has failed is tried again.
+/// Number of retries after a failure.
 const TRIES: u8 = 2;
 
-/// As what the VM runs again.
+/// Kind of resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It was paused.
     Paused,
-    /// It went on after a stateful stop or on another host, and there is one of it.
+    /// After a stateful stop, or migrated to another host; there is only one of it.
     Resumed,
-    /// From a snapshot, or as a copy of another VM: there may be others with the same memory.
+    /// Restored from a snapshot, or cloned: others may have the same memory.
     Restored,
-    /// One of these: this kernel does not tell.
+    /// One of these: this kernel does not report which.
     Unknown,
 }
 
 impl Kind {
-    /// As hooks and events have it.
+    /// Returns its name in hooks and events.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,46 +44,46 @@ impl Kind {
         }
     }
 
-    /// Whether there may be others with the same memory, so that the generation counts up.
+    /// Returns whether others may have the same memory, so that the generation increases.
     #[must_use]
     pub fn is_another_life(self) -> bool {
         matches!(self, Self::Restored | Self::Unknown)
     }
 }
 
-/// Whether a record of `/dev/kmsg` says that the VM is a copy. Anybody with root's rights can write the same text there, but not
-/// as the kernel.
+/// Returns whether a record of `/dev/kmsg` reports a new generation. root can write the same text
+/// there, but not as the kernel.
 #[must_use]
 pub fn is_fork(record: &[u8]) -> bool {
     let text = record.iter().position(|byte| *byte == b';').and_then(|at| record.get(at + 1..));
-    // Of one digit: beyond that a program has written it, whose facility is not the kernel's, 0.
+    // One digit: the kernel's facility is 0, which programs cannot use.
     matches!(record, [b'0'..=b'7', b',', ..]) && text.is_some_and(|text| text.starts_with(FORKED))
 }
 
-/// What was seen of one return.
+/// Signs of one resume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "signs that come in any combination")]
 pub struct Signs {
-    /// The kernel's log tells of another generation.
+    /// The kernel's log reports a new generation.
     pub is_fork: bool,
-    /// A NIC tells its neighbours where it is.
+    /// A NIC announced itself.
     pub is_announced: bool,
-    /// The clock is behind, and nobody has set it.
+    /// The clock is behind, and no program has set it.
     pub is_behind: bool,
 }
 
-/// What a guest would be possible.
+/// Signs that this guest can receive.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one does not follow from the other")]
 pub struct Announcements {
-    /// Of another generation, by the kernel's log.
+    /// A new generation in the kernel's log.
     pub generation: bool,
-    /// Of any restore and migration, by a NIC.
+    /// A NIC's announcement after restore or migration.
     pub announced: bool,
 }
 
 impl Signs {
-    /// As what the VM runs again, by what has been seen of one return.
+    /// Returns the kind of a resume with these signs.
     #[must_use]
     pub fn kind(self, possible: Announcements) -> Kind {
         if self.is_fork {
@@ -93,35 +93,35 @@ impl Signs {
             (true, true) => Kind::Resumed,
             (true, false) => Kind::Unknown,
             (false, true) => Kind::Paused,
-            // A restore would have been more than that.
+            // A restore would have been announced.
             (false, false) if possible.announced => Kind::Paused,
             (false, false) => Kind::Unknown,
         }
     }
 }
 
-/// Tells one return from the next.
+/// Distinguishes one resume from the next.
 #[derive(Debug, Default)]
 pub struct Returns {
     quiet: Uptime,
-    /// How often, in a row, random numbers and clock could not be made right.
+    /// Number of consecutive failures to reseed or to step the clock.
     failed: u8,
 }
 
 impl Returns {
-    /// Whether these are signs of another return than the last one, or of one that is not over.
+    /// Returns whether these signs belong to a new resume, or to one in progress.
     #[must_use]
     pub fn is_another(&self, now: Uptime, signs: Signs) -> bool {
-        // A copy is always one: the others may have come before it.
+        // A new generation always counts: other signs may have come first.
         signs.is_fork || (now >= self.quiet && signs != Signs::default())
     }
 
-    /// Notes that it is done: signs that come now are of the same return.
+    /// Records success: signs from now on belong to the same resume.
     pub fn done(&mut self, now: Uptime) {
         *self = Self { quiet: now + QUIET, failed: 0 };
     }
 
-    /// Notes that it failed. Whether it is to be tried again: then its signs still hold.
+    /// Records a failure. Returns whether to retry; then the signs still hold.
     pub fn retries(&mut self, now: Uptime) -> bool {
         let failed = self.failed + 1;
         self.done(now);
@@ -129,7 +129,7 @@ impl Returns {
         self.failed > 0
     }
 
-    /// Whether the last one is over.
+    /// Returns whether the last resume is complete.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.failed == 0
@@ -150,7 +150,7 @@ mod tests {
         for (head, expected) in [
             ("5,812,5137002,-;", true),
             ("5,812,5137002,-,caller=T1;", true),
-            // By a program: its facility is not 0.
+            // Written by a program: its facility is not 0.
             ("13,812,5137002,-;", false),
             ("8,812,5137002,-;", false),
             ("5,812,5137002,-;x", false),
@@ -192,11 +192,11 @@ mod tests {
         assert!(!returns.is_another(at(1000), Signs::default()));
         assert!(returns.is_another(at(1000), NIC));
         returns.done(at(1000));
-        // QEMU tells five times within a second, and the clock is behind.
+        // QEMU announces five times within a second, and the clock is behind.
         for (millis, signs) in [(1050, NIC), (1300, CLOCK), (2000, NIC), (2999, NIC)] {
             assert!(!returns.is_another(at(millis), signs));
         }
-        // The kernel's log was late; or a copy of that copy, whose snapshot was made at once.
+        // The kernel's log was late; or a clone of that clone, whose snapshot was made at once.
         assert!(returns.is_another(at(2100), FORK));
         for signs in [NIC, CLOCK] {
             assert!(returns.is_another(at(3000), signs));

@@ -1,8 +1,6 @@
-//! Table of open files and directories by handle. A handle is a slot's index and its generation, so
-//! that one used after its CLOSE is invalid and never names another file.
-//!
-//! Allocates 16 bytes per handle that was open at once, up to a limit. Every call takes constant
-//! time.
+//! Open files and directories by handle. A handle consists of a slot's index and generation, so
+//! that one used after its CLOSE is invalid and never names another file. Each handle that was open
+//! at once takes 16 bytes, and every call takes constant time.
 
 use alloc::vec::Vec;
 
@@ -33,13 +31,13 @@ enum Content<T> {
 }
 
 impl<T> Handles<T> {
-    /// Creates an empty table for at most `most` handles.
+    /// Creates an empty table with this limit.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { slots: Vec::new(), free: None, open: 0, most }
     }
 
-    /// Returns the largest number of open handles.
+    /// Returns the limit.
     #[must_use]
     pub fn most(&self) -> usize {
         self.most

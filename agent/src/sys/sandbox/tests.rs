@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::sys::run_in_fork;
 
+/// Time limit of a child.
 const LIMIT: Duration = Duration::from_secs(10);
 const NONE: Needs<'_> = Needs { ports: [None; 2], guests: None, sockets: [0; KINDS] };
 

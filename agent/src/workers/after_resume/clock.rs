@@ -18,6 +18,7 @@ use crate::system::{modules, signs};
 /// A second, in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 const KVM: &str = "KVM virtual PTP\n";
+/// Polling interval of the RTC.
 const LOOK: Duration = Duration::from_millis(5);
 /// Number of reads: two seconds.
 const LOOKS: u32 = 400;

@@ -18,6 +18,7 @@ use crate::system::devices::number_of;
 const UNIT: u64 = 512;
 /// Attempts to lock a disk that another program has locked.
 const TRIES: u32 = 50;
+/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Free space at the end of the device that is ignored, bytes.
 const NEAR: u64 = 1 << 20;

@@ -92,7 +92,7 @@ fn a_link_stacked_on_a_nic_is_not_mistaken_for_it() {
         hardware: &mac[mac_now - 1],
         ..Link::default()
     };
-    // A bond gives all its members one address; their permanent addresses stay.
+    // A bond gives its members one address; their permanent addresses stay.
     search.see(&Link { permanent: &mac[1], ..link(2, b"eth1", 1) });
     search.see(&Link { permanent: &mac[0], ..link(3, b"eth0", 1) });
     search.see(&link(4, b"bond0", 1));
@@ -130,7 +130,7 @@ fn nothing_is_done_to_a_nic_that_is_as_wanted() {
 /// The kernel's links by index: name, up, MTU.
 type Links = BTreeMap<u32, (Name, bool, u32)>;
 
-/// Applies a change as the kernel would; false if it refuses.
+/// Applies a change like the kernel; returns false if it refuses.
 fn act(links: &mut Links, index: u32, act: &Act) -> bool {
     let taken = |links: &Links, name: &Name| links.values().any(|link| link.0 == *name);
     match act {
@@ -165,7 +165,7 @@ proptest! {
             let index = u32::try_from(position).unwrap() + 2;
             links.insert(index, (called(&format!("eth{position}")), *up, 1));
             let mac = [u8::try_from(position).unwrap(); 6];
-            // The name of another of the NICs, or one that none has.
+            // Another NIC's name, or an unused one.
             let target = if *to < 6 { order[position] } else { to * 10 + position };
             wanted.push(Wanted { mac, name: Some(called(&format!("eth{target}"))), mtu: Some(*mtu) });
         }

@@ -1,4 +1,4 @@
-//! Numbers in sectors, little-endian; checksums.
+//! Little-endian numbers in sectors, and checksums.
 
 pub(super) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
@@ -19,7 +19,7 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     }
 }
 
-/// CRC-32 of IEEE 802.3, bit by bit: a table has 16 KiB.
+/// Returns the CRC-32 of IEEE 802.3, bit by bit: only 16 KiB are checked.
 pub(super) fn crc32(parts: &[&[u8]]) -> u32 {
     let mut crc = u32::MAX;
     for byte in parts.iter().copied().flatten() {

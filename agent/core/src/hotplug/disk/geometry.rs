@@ -1,37 +1,38 @@
-//! What a disk is, and what a table on it.
+//! Describes a disk, its last partition and its partition table.
 
 /// Largest sector, bytes.
 pub(super) const SECTOR: usize = 4096;
-/// Most bytes of all entries of a table: 128 of 128, which all tools make.
+/// Longest list of entries, bytes: 128 entries of 128, which all tools create.
 pub(super) const ENTRIES: usize = 16 * 1024;
-/// A partition that ends this near to the disk's end, in bytes, ends there: many are aligned to it.
+/// A partition that ends within this many bytes of the disk's end counts as ending there, because
+/// many are aligned to it.
 const NEAR: u64 = 1 << 20;
 
-/// Most sectors of a table at the disk's end, with its header.
+/// Upper bound of sectors of a table at the disk's end, with its header.
 pub(super) const MOST: u64 = 33;
 
-/// One access to the disk, at a sector's number.
+/// An access to the disk, at a sector's number.
 #[derive(Debug)]
 pub enum Step<'s> {
-    /// Fill this with sectors.
+    /// Read sectors.
     Read(u64, &'s mut [u8]),
-    /// Write these.
+    /// Write sectors.
     Write(u64, &'s [u8]),
-    /// Wait until all that was written is kept.
+    /// Wait until all written data is durable.
     Flush,
 }
 
-/// Does a step; false if it cannot.
+/// Performs a step; returns false on failure.
 pub type Disk<'d> = &'d mut dyn FnMut(Step<'_>) -> bool;
 
-/// What is known of the disk itself.
+/// Size of a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskGeometry {
-    /// Bytes of a sector.
+    /// Sector size, bytes.
     pub sector: usize,
     /// Number of sectors.
     pub sectors: u64,
-    /// Their number before it grew; 0 if that is not known.
+    /// Number of sectors before it grew; 0 if unknown.
     pub before: u64,
 }
 
@@ -40,42 +41,44 @@ impl DiskGeometry {
         NEAR / self.sector as u64
     }
 
-    /// Whether a partition with this last sector ended where the disk ended before it grew, as far as that is known.
+    /// Returns whether a partition with this last sector ended where the disk ended before it grew,
+    /// if that is known.
     pub(super) fn was_at_end(&self, end: u64) -> bool {
         self.before != 0 && end.saturating_add(self.near() + MOST) >= self.before
     }
 }
 
-/// The partition behind which there is no other.
+/// The last partition on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "answers that have nothing in common")]
 pub struct Last {
-    /// Its number, from 1 on.
+    /// Number, counted from 1.
     pub number: u32,
-    /// Its first sector.
+    /// First sector.
     pub first: u64,
-    /// Its last sector.
+    /// Last sector.
     pub end: u64,
-    /// The last sector that it could have.
+    /// Highest possible last sector.
     pub most: u64,
-    /// Whether it ended where the disk ended before that grew.
+    /// Whether it ended where the disk ended before the disk grew.
     pub was_at_end: bool,
-    /// Whether something is kept between the last block that partitions may use and the copy of the table: nothing may be
-    /// written.
+    /// Whether the space between the last usable block and the copy of the table is reserved, so
+    /// that nothing may be written.
     pub is_reserved: bool,
-    /// Whether what was begun another time was cut off, its writes or the file system's growth, and is to be done again.
+    /// Whether an earlier growth of the table or the file system was interrupted and must be
+    /// repeated.
     pub is_torn: bool,
 }
 
 impl Last {
-    /// Whether there is room behind it that is worth a write.
+    /// Returns whether there is enough space after it.
     #[must_use]
     pub fn has_room(&self, geometry: &DiskGeometry) -> bool {
         self.most.saturating_sub(self.end) >= geometry.near()
     }
 }
 
-/// A disk's table. Its parts are aligned as reads and writes past the kernel's cache must be.
+/// A disk's partition table, aligned for direct I/O.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct Table {
@@ -83,11 +86,11 @@ pub struct Table {
     pub(super) header: [u8; SECTOR],
     pub(super) entries: [u8; ENTRIES],
     pub(super) piece: [u8; ENTRIES],
-    /// Bytes of the entries; 0 in a table of DOS.
+    /// Length of the entries, bytes; 0 for an MBR.
     pub(super) length: usize,
-    /// The same with what is left of their last sector.
+    /// The same, rounded up to sectors.
     pub(super) padded: usize,
-    /// Place of the last partition's.
+    /// Offset of the last partition's entry.
     pub(super) place: usize,
 }
 
@@ -98,7 +101,7 @@ impl Default for Table {
     }
 }
 
-/// Writes sectors, and waits until they are kept: what is written later needs what was written before.
+/// Writes sectors durably, because later writes depend on them.
 #[inline(never)] // its size
 pub(super) fn write(disk: Disk<'_>, at: u64, bytes: Option<&[u8]>) -> bool {
     bytes.is_some_and(|bytes| disk(Step::Write(at, bytes)) && disk(Step::Flush))

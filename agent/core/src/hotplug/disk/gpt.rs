@@ -1,22 +1,23 @@
-//! The table with GUIDs (UEFI 2.10, chapter 5): a header in the second sector and the entries that it points to, and
-//! a copy of both at the disk's end.
+//! GPT (UEFI 2.10, chapter 5): a header in the second sector, the entries that it points to, and a
+//! copy of both at the disk's end.
 //!
-//! Linux looks at the copy only if the first header is whole, or if it is told to (`block/partitions/efi.c`). So the
-//! first header must be whole after each write, and the entries that it points to are never written: it points to
-//! those of the new copy while its own are.
+//! Linux uses the copy only if the first header is valid, or if told to (`block/partitions/efi.c`).
+//! So the first header must be valid after each write, and the entries that it points to are never
+//! written: while its own entries are written, it points to those of the new copy.
 //!
-//! The entry of DOS that protects the table ends before the partition until the file system has grown, too: whether that was cut
-//! off, nothing else tells from a file system that somebody has made smaller than its partition.
+//! The protective MBR entry is extended last, once the file system has grown. Nothing else
+//! distinguishes an interrupted growth from a file system that is smaller than its partition on
+//! purpose.
 
 use super::bytes::{chunk, crc32, put, u32_at, u64_at};
 use super::geometry::{Disk, DiskGeometry, ENTRIES, Last, MOST, Step, Table, write};
 use super::mbr;
 
-/// The first header, and the first entries where these are of no use.
+/// Sectors of the first header, and of the first entries if their recorded place is unusable.
 const HEADER: u64 = 1;
 const HOME: u64 = 2;
 
-/// Places in a header.
+/// Offsets in a header.
 const LENGTH: usize = 12;
 const SUM: usize = 16;
 const MINE: usize = 24;
@@ -28,10 +29,10 @@ const AT: usize = 72;
 const COUNT: usize = 80;
 const SIZE: usize = 84;
 const ENTRIES_SUM: usize = 88;
-/// Length of a header at least.
+/// Shortest header, bytes.
 const LEAST: usize = 92;
 
-/// Whether these bytes are a header that is whole and at its place.
+/// Returns whether these bytes are a valid header for this sector.
 fn is_header(sector: &[u8], place: u64) -> bool {
     let is_whole = || {
         let length = u32_at(sector, LENGTH)? as usize;
@@ -42,7 +43,8 @@ fn is_header(sector: &[u8], place: u64) -> bool {
     sector.starts_with(b"EFI PART") && is_whole() == Some(true)
 }
 
-/// Reads it; `None` if its first half is not whole, or there is no partition.
+/// Reads the table; `None` if the first header or its entries are invalid, or there is no
+/// partition.
 #[inline(never)] // its size
 pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> Option<Last> {
     let header = table.header.get_mut(..geometry.sector)?;
@@ -56,11 +58,11 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     let [final_one, other, at] =
         [geometry.sectors.checked_sub(1)?, u64_at(header, OTHER)?, u64_at(header, AT)?];
     let (lowest, highest) = (u64_at(header, FIRST)?, u64_at(header, LAST)?);
-    // Sectors of the entries; the last one before a copy of them and of the header.
+    // Sectors of the entries; highest last sector before a copy of them and of the header.
     let own = (table.padded / geometry.sector) as u64;
     let has_grown = other != final_one;
     let most = if has_grown { final_one.checked_sub(own + 1)? } else { highest };
-    // What lies between, its author has put there.
+    // The creator of the table has reserved the space in between.
     let is_reserved = highest.checked_add(own + 1)? != other;
     let is_away = at > highest;
     let home = home(at, highest);
@@ -86,12 +88,13 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
         }
     }
     let fits = lowest <= last.first && last.first <= last.end && last.end <= highest.min(most);
-    // What its header points to would be written.
+    // Growing would overwrite what the header points to.
     let is_stuck = is_away && has_grown && !last.has_room(geometry);
     if !fits || is_stuck {
         return None;
     }
-    // A copy that is not at the end was left there when the disk grew, unless the host has moved it.
+    // A copy that is not at the end was left there when the disk grew, unless the host has moved
+    // it.
     let is_moved = !has_grown && last.has_room(geometry);
     let left = if is_moved { copy_behind(table, geometry, last.end, disk) } else { None };
     last.is_torn = is_away || mbr::is_short(table, last.end);
@@ -100,13 +103,15 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     Some(last)
 }
 
-/// Where the first entries are to be, in a header that points there and has this last usable block.
+/// Returns where the first entries belong, for a header that points to `at` with this last usable
+/// block.
 fn home(at: u64, highest: u64) -> u64 {
     if at > highest { HOME } else { at }
 }
 
-/// The copy of the header that was left right behind that sector, where the disk ended before the host moved the copy to its
-/// new end: whether something is kept before its entries, which the host's header no longer says.
+/// Looks for an old copy of the header directly after sector `end`, where the disk ended before the
+/// host moved the copy. Returns whether space before its entries is reserved, which the host's new
+/// header no longer shows.
 #[inline(never)] // its size
 fn copy_behind(
     table: &mut Table,
@@ -117,7 +122,7 @@ fn copy_behind(
     let step = (ENTRIES / geometry.sector) as u64;
     let behind = end + geometry.near() + MOST;
     let mut begin = end + 1;
-    // The disk's last piece has the copy that counts.
+    // The disk's last part has the valid copy.
     while begin < behind
         && begin + step < geometry.sectors
         && disk(Step::Read(begin, &mut table.piece))
@@ -132,8 +137,8 @@ fn copy_behind(
     None
 }
 
-/// Writes it. After each sector the first header, and what it points to, is whole: the old one up to its first
-/// write, then the new one.
+/// Writes the table. After each sector the first header and its entries are valid: the old ones up
+/// to its first write, then the new ones.
 #[inline(never)] // its size
 pub(super) fn grow(
     table: &mut Table,
@@ -149,7 +154,7 @@ pub(super) fn grow(
     let copy = final_one - (table.padded / geometry.sector) as u64;
     put(&mut table.header, LAST, &last.most.to_le_bytes());
     put(&mut table.header, ENTRIES_SUM, &sum.to_le_bytes());
-    // The host may have made it as long as the disk.
+    // The host may have extended it to the whole disk.
     let end = last.end.min(u64::from(u32::MAX) - 1);
     (mbr::is_short(table, last.most) || mbr::cover(table, geometry, end, disk))
         && write_entries(table, copy, disk)
@@ -163,7 +168,7 @@ fn write_entries(table: &Table, at: u64, disk: Disk<'_>) -> bool {
     write(disk, at, table.entries.get(..table.padded))
 }
 
-/// Writes a header with these places: its own, the other one's, the entries'.
+/// Writes a header with these sectors: its own, the other header's, the entries'.
 fn write_header(
     table: &mut Table,
     geometry: &DiskGeometry,

@@ -103,7 +103,8 @@ impl Sim {
         }
     }
 
-    /// What there may be after a power cut: whole groups, and of the next the sectors that `is_kept` picks.
+    /// What there may be after a power cut: whole groups, and of the next the sectors that
+    /// `is_kept` picks.
     fn cuts(&self) -> Vec<Sim> {
         let mut all = Vec::new();
         let mut seed = 7u32;
@@ -130,7 +131,8 @@ impl Sim {
         all
     }
 
-    /// The last sector of that entry, as Linux has it (`is_gpt_valid`): of the first header alone, if it is whole.
+    /// The last sector of that entry, as Linux has it (`is_gpt_valid`): of the first header alone,
+    /// if it is whole.
     fn linux(&self, index: usize) -> Option<u64> {
         self.header(1, index)
     }
@@ -197,7 +199,8 @@ fn gpt(sector: usize, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     sim
 }
 
-/// As `sgdisk --move-second-header` of LXD and Incus: the copy at the new end, the old one left where it was.
+/// As `sgdisk --move-second-header` of LXD and Incus: the copy at the new end, the old one left
+/// where it was.
 fn moved(sim: &Sim, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     let mut larger = sim.clone().larger(sectors);
     let new = gpt(sim.sector, sectors, entries);

@@ -34,7 +34,7 @@ const KEYS: [&str; 23] = [
 pub struct Memory([u64; KEYS.len()]);
 
 impl Memory {
-    /// Reads a line; one with another key, or a malformed one, is ignored.
+    /// Reads a line; ignores other keys and malformed lines.
     pub fn line(&mut self, line: &[u8]) {
         let mut words = words(line);
         let Some(key) = words.next().and_then(|word| word.strip_suffix(b":")) else { return };
@@ -46,13 +46,13 @@ impl Memory {
         }
     }
 
-    /// The value of a key, bytes; for `HugePages_*` a count.
+    /// Returns the value of a key, bytes; for `HugePages_*` a count.
     #[must_use]
     pub fn get(&self, key: &str) -> u64 {
         KEYS.iter().zip(&self.0).find(|(name, _)| **name == key).map_or(0, |(_, value)| *value)
     }
 
-    /// Swap in use, bytes.
+    /// Returns the swap in use, bytes.
     #[must_use]
     pub fn swap(&self) -> u64 {
         self.get("SwapTotal").saturating_sub(self.get("SwapFree"))

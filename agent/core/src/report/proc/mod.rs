@@ -1,7 +1,7 @@
 //! Parsers for lines of `/proc`, `/sys` and some files of `/etc`.
 //!
-//! No input makes them panic: a malformed line gives `None`, and too large a number saturates. The
-//! Go agents have crashed on such files (lxd 073fd4038a).
+//! A malformed line gives `None`, and too large a number saturates; nothing panics. The Go agents
+//! have crashed on such files (lxd 073fd4038a).
 
 pub mod memory;
 pub mod mountinfo;
@@ -10,7 +10,7 @@ pub mod mounts;
 pub mod release;
 pub mod stat;
 
-/// The words of a line.
+/// Splits a line into words.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
@@ -29,7 +29,7 @@ pub fn number(word: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// The number after `key`, if the line begins with it: `oom_kill 7`, `btime 1700000000`.
+/// Returns the number after `key`, if the line begins with it: `oom_kill 7`, `btime 1700000000`.
 #[must_use]
 pub fn keyed(line: &[u8], key: &str) -> Option<u64> {
     let mut words = words(line);

@@ -1,6 +1,6 @@
 //! A line of `/proc/self/mountinfo` (proc(5)).
 
-/// What is mounted there.
+/// A mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mounted<'l> {
     /// Number of the device, such as `8:2`.
@@ -9,11 +9,11 @@ pub struct Mounted<'l> {
     pub point: &'l [u8],
     /// File system type.
     pub kind: &'l [u8],
-    /// What was mounted, such as `/dev/sda2`, escaped.
+    /// Mounted device or source, such as `/dev/sda2`, escaped.
     pub source: &'l [u8],
-    /// Whether it can be written by this mount.
+    /// Whether this mount is writable.
     pub is_writable: bool,
-    /// Options of the file system, those of all its mounts.
+    /// Options of the file system, common to all its mounts.
     pub common: &'l [u8],
 }
 
@@ -24,9 +24,9 @@ impl<'l> Mounted<'l> {
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let mut fields = [&b""[..]; 10];
         let mut free = fields.iter_mut();
-        // One may be empty, so single spaces separate them.
+        // A field may be empty, so single spaces separate them.
         for word in line.split(|byte| *byte == b' ') {
-            // Any number of optional fields ends with a dash.
+            // A dash ends the optional fields.
             if free.len() == 4 && word != b"-" {
                 continue;
             }
@@ -40,7 +40,7 @@ impl<'l> Mounted<'l> {
     }
 }
 
-/// Whether a path leads through a mount at this point, both escaped.
+/// Returns whether a path leads through a mount at this point; both are escaped.
 #[must_use]
 #[inline(never)] // its size
 pub fn is_over(point: &[u8], path: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::flavour::Flavour;
 
-/// File systems without data of their own.
+/// File systems without data.
 const SKIPPED: [&str; 24] = [
     "autofs",
     "binfmt_misc",
@@ -30,13 +30,13 @@ const SKIPPED: [&str; 24] = [
     "tracefs",
 ];
 
-/// File systems of this machine's memory or disks, by which neither a path nor statfs(2) waits for anybody else.
+/// File systems on this machine's memory or disks, where neither a path nor statfs(2) can hang.
 const LOCAL: [&str; 12] = [
     "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "ramfs", "rootfs", "tmpfs", "vfat",
     "xfs",
 ];
 
-/// A mount's fields as they stand in the line.
+/// A mount's fields as in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount<'l> {
     /// Mounted device, escaped.
@@ -53,12 +53,12 @@ impl<'l> Mount<'l> {
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let mut words = line.split(|byte| *byte == b' ');
         let (device, point, kind) = (words.next()?, words.next()?, words.next()?);
-        // Without a fourth field the third may be cut short.
+        // Without a fourth field, the third may be truncated.
         (!point.is_empty() && words.next().is_some()).then_some(Self { device, point, kind })
     }
 
-    /// Whether a call on a path that leads through this mount may hang: it is a server's, a program's, or unknown.
-    /// What starts a mount when it is walked through, systemd's in `/proc`, is in nobody's way there.
+    /// Returns whether a call on a path through this mount may hang: a server or a program provides
+    /// it, or its type is unknown. systemd's automounts in `/proc` do not hang.
     #[must_use]
     pub fn may_hang(&self) -> bool {
         let is_of = |kinds: &[&str]| kinds.iter().any(|kind| kind.as_bytes() == self.kind);
@@ -69,7 +69,7 @@ impl<'l> Mount<'l> {
         }
     }
 
-    /// True if the mount is to be reported; `point` is its mount point, unescaped.
+    /// Returns whether the mount is reported; `point` is its mount point, unescaped.
     #[must_use]
     pub fn counts(&self, flavour: Flavour, point: &[u8]) -> bool {
         let lxcfs = match flavour {
@@ -85,8 +85,8 @@ impl<'l> Mount<'l> {
     }
 }
 
-/// Undoes the kernel's octal escapes (`\040` for a space). The originals do not, and report no file
-/// system at all if one has such a name.
+/// Decodes the kernel's octal escapes (`\040` for a space). The Go agents do not, and report no
+/// file system at all if one has such a name.
 pub fn unescape(raw: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = raw;
     core::iter::from_fn(move || {
@@ -118,7 +118,7 @@ pub struct Space {
     pub magic: u32,
 }
 
-/// The name that the servers' metrics have for a magic number (statfs(2)); others appear in hex.
+/// Returns the servers' name for a magic number (statfs(2)); others appear in hex.
 #[must_use]
 pub fn kind(magic: u32) -> Option<&'static str> {
     Some(match magic {

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use super::words;
 
-/// The value of variable `name`, if the line assigns it in shell syntax, with or without quotes.
+/// Returns the value of variable `name`, if the line assigns it in shell syntax, with or without
+/// quotes.
 #[must_use]
 pub fn variable(line: &[u8], name: &str) -> Option<Vec<u8>> {
     let value = line.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.trim_ascii();
@@ -23,7 +24,8 @@ pub fn variable(line: &[u8], name: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The first name on a line of `/etc/hosts` if `host` is among its names: what `hostname -f` shows.
+/// Returns the first name on a line of `/etc/hosts` if `host` is among its names, like `hostname
+/// -f`.
 #[must_use]
 pub fn full_name<'l>(line: &'l [u8], host: &[u8]) -> Option<&'l [u8]> {
     let line = line.split(|byte| *byte == b'#').next()?;

@@ -3,7 +3,7 @@
 use super::{number, words};
 use crate::netlink::{Counters, Traffic};
 
-/// A processor's time in ticks (`USER_HZ`): 100 per second on every architecture we ship for.
+/// A processor's time in ticks (`USER_HZ`): 100 per second on every supported architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu<'l> {
     /// `cpu0` and so on; `cpu` is the sum of all.
@@ -28,7 +28,7 @@ impl<'l> Cpu<'l> {
         Some(Self { name, ticks })
     }
 
-    /// Busy time, ns. `user` includes the time of nested guests.
+    /// Returns the busy time, ns. `user` includes the time of nested guests.
     #[must_use]
     pub fn busy(&self) -> u64 {
         let [user, nice, system, _idle, _iowait, irq, softirq, _steal] = self.ticks;
@@ -47,7 +47,7 @@ pub struct Interface<'l> {
 }
 
 impl<'l> Interface<'l> {
-    /// Parses a line of `/proc/net/dev`; `None` if it is one of its two heads.
+    /// Parses a line of `/proc/net/dev`; `None` for its two headings.
     #[must_use]
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let colon = line.iter().position(|byte| *byte == b':')?;
@@ -85,7 +85,7 @@ pub struct Disk<'l> {
 }
 
 impl<'l> Disk<'l> {
-    /// Parses a line of `/proc/diskstats`. Its sectors have 512 bytes, whatever the disk's are.
+    /// Parses a line of `/proc/diskstats`. Its sectors always have 512 bytes.
     #[must_use]
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let mut words = words(line).skip(2);

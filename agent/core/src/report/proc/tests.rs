@@ -49,7 +49,7 @@ fn a_mount_of_a_server_or_a_program_may_hang() {
         "rootfs / rootfs rw 0 0",
         "proc /proc proc rw 0 0",
         "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0",
-        // Of every systemd.
+        // systemd mounts it everywhere.
         "systemd-1 /proc/sys/fs/binfmt_misc autofs rw,fd=29 0 0",
     ] {
         assert!(!may_hang(line), "{line}");
@@ -66,7 +66,7 @@ fn processors_are_told_from_other_lines() {
     let cpu = Cpu::parse(b"cpu12 1 2 3 4 5 6 7 8 9 10").unwrap();
     assert_eq!((cpu.name, cpu.ticks), (&b"cpu12"[..], [1, 2, 3, 4, 5, 6, 7, 8]));
     assert_eq!(cpu.busy(), (1 + 2 + 3 + 6 + 7) * 10_000_000);
-    // Linux 2.4 had four.
+    // Linux 2.4 has four.
     assert_eq!(Cpu::parse(b"cpu0 1 2 3 4").unwrap().ticks, [1, 2, 3, 4, 0, 0, 0, 0]);
     assert_eq!(Cpu::parse(b"cpu0").unwrap().ticks, [0; 8]);
     for other in [&b"cpufreq 1"[..], b"intr 1 2", b"", b"cpu0 1 x"] {
@@ -81,7 +81,7 @@ fn disks_are_read_whatever_follows() {
     let disk = Disk::parse(b" 254 0 vda 1197359 12 56423578 7171 154919 99 56822168 99 0").unwrap();
     assert_eq!((disk.name, disk.reads, disk.writes), (&b"vda"[..], 1_197_359, 154_919));
     assert_eq!((disk.read, disk.written), (56_423_578 * 512, 56_822_168 * 512));
-    // Up to Linux 2.6.24 partitions have four numbers with another meaning.
+    // Up to Linux 2.6.24, partitions have four numbers with another meaning.
     assert_eq!(Disk::parse(b" 254 1 vda1 1 2 3 4"), None);
 }
 

@@ -1,8 +1,8 @@
-//! Room behind the last block that partitions may use, which somebody keeps for something else.
+//! Space after the last usable block that is reserved for something else.
 
 use super::*;
 
-/// Makes a header's checksum right, and puts it there.
+/// Sets a header's checksum and writes it.
 fn put_header(sim: &mut Sim, place: u64, mut header: Vec<u8>) {
     put(&mut header, 16, &[0; 4]);
     let sum = crc32(&[&header[..92]]);
@@ -10,7 +10,8 @@ fn put_header(sim: &mut Sim, place: u64, mut header: Vec<u8>) {
     sim.put(place, &header);
 }
 
-/// A disk with a partition that ends so many sectors before its last usable block, behind which `room` sectors are kept.
+/// Creates a disk with a partition that ends `before` sectors before its last usable block, after
+/// which `room` sectors are reserved.
 fn reserved(sector: usize, room: u64, before: u64) -> Sim {
     let own = (128 * 128 / sector) as u64;
     let usable = OLD - own - 2 - room;
@@ -32,7 +33,7 @@ fn it_is_kept_whether_the_host_has_moved_the_copy_or_not() {
         for room in [1, 64] {
             for before in [0, 100] {
                 let sim = reserved(sector, room, before);
-                // As the host writes it: its header does not mention that room any more.
+                // The host's header no longer shows the reserved space.
                 let entries = [(0, sim.get(2, 128 * 128)[..128].to_vec())];
                 for mut sim in [moved(&sim, NEW, &entries), sim.clone().larger(NEW)] {
                     for seen in [0, OLD] {
@@ -40,14 +41,14 @@ fn it_is_kept_whether_the_host_has_moved_the_copy_or_not() {
                         assert!(last.is_reserved && last.was_at_end, "{sector} {room} {last:?}");
                     }
                 }
-                // Where nothing has grown, there is no room for the partition.
+                // If the disk has not grown, the partition has no space.
                 let mut sim = sim;
                 let (_, last) = sim.read(0).unwrap();
                 assert!(last.is_reserved && !last.has_room(&sim.geometry(0)) && !last.is_torn);
             }
         }
     }
-    // So much that the copy is not found: the partition did not end where the disk did.
+    // Too much to find the copy: the partition did not end at the disk's end.
     let sim = reserved(512, 4096, 0);
     let entries = [(0, sim.get(2, 128 * 128)[..128].to_vec())];
     assert!(!moved(&sim, NEW, &entries).read(OLD).unwrap().1.was_at_end);
@@ -55,7 +56,8 @@ fn it_is_kept_whether_the_host_has_moved_the_copy_or_not() {
 
 #[test]
 fn nothing_is_reserved_by_entries_of_another_size_or_number() {
-    // Fewer entries, and the last usable block directly before the shorter copy; or larger ones.
+    // Fewer entries, with the last usable block directly before the shorter copy; or larger
+    // entries.
     for (count, size, own) in [(56u32, 128u32, 14), (4, 128, 1), (64, 256, 32), (32, 512, 32)] {
         let mut sim = gpt(512, OLD, &[]);
         let usable = OLD - own - 2;
