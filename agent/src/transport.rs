@@ -305,7 +305,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     #[test]
-    fn whoever_finds_a_socket_can_connect_to_it() {
+    fn a_client_that_finds_the_socket_can_connect() {
         let scratch = crate::runtime::scratch::scratch("socket");
         let path = scratch.join("sock");
         let done = AtomicBool::new(false);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_who_call_without_end_do_not_keep_others_from_running() {
+    fn endless_foreign_connections_do_not_block_other_tasks() {
         let scratch = crate::runtime::scratch::scratch("strangers");
         let path = scratch.join("sock");
         let listener = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");

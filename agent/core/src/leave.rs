@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_start_waits_for_a_command_without_an_end_and_a_second_agent_does_not() {
+    fn only_a_takeover_limits_the_wait_for_commands() {
         let always = [(Load::Busy, 0, u64::MAX)];
         assert_eq!(leaves(Leave::reexec(START), &always), None);
         assert_eq!(leaves(Leave::replaced(START), &always), Some(300_000));

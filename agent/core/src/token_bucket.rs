@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_refills_it_and_no_more_than_to_the_brim() {
+    fn refills_up_to_its_capacity() {
         let mut bucket = TokenBucket::new(2000, REFILL);
         for (now, count) in [(0, 2000), (5_000, 500), (5_009, 0), (5_010, 1), (1_000_000, 2000)] {
             assert_eq!(burst(&mut bucket, now), count, "at {now}");

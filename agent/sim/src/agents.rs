@@ -1,4 +1,4 @@
-//! The agents of a history, as it knows them.
+//! Tracks the agents of a scenario.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,18 +7,17 @@ use crate::agent::Agent;
 use crate::machine::executor::Micros;
 use crate::machine::kernel::{Agents, Stage};
 
-/// The agents of a history.
 #[derive(Default)]
 pub(crate) struct Lives {
-    /// The last one that was started.
+    /// The agent started last.
     pub(crate) last: RefCell<Option<Rc<Agents>>>,
-    /// The last one that serves.
+    /// The agent that serves.
     pub(crate) running: RefCell<Option<Running>>,
-    /// When the last one was started, until it serves.
+    /// When the last agent was started, until it serves.
     pub(crate) starting: Cell<Option<Micros>>,
-    /// Since when all is there that a start needs.
+    /// Since when everything that a start needs is available.
     pub(crate) whole: Cell<Micros>,
-    /// When the one before it ended.
+    /// When the previous agent ended.
     pub(crate) freed: Cell<Micros>,
     /// When it was told to end.
     pub(crate) told: Cell<Option<Micros>>,
@@ -39,17 +38,15 @@ impl Lives {
         self.running.borrow().as_ref().map(|running| running.agent.clone())
     }
 
-    /// Its process.
     pub(crate) fn process(&self) -> Option<Rc<Agents>> {
         self.running.borrow().as_ref().map(|running| running.process.clone())
     }
 
-    /// Whether the first was started by an initramfs, so that a second takes over from it.
+    /// Whether an initramfs started the first agent, so that a second takes over from it.
     pub(crate) fn makes_room(&self) -> bool {
         self.process().is_some_and(|agent| agent.stage != Stage::Root)
     }
 
-    /// Its process's number.
     pub(crate) fn number(&self) -> Option<u32> {
         self.process().map(|agent| agent.process.number)
     }

@@ -1,4 +1,4 @@
-//! What happens to a history from outside. Each fault ends by itself.
+//! Faults that a scenario injects. Each ends by itself.
 
 use std::rc::Rc;
 
@@ -10,13 +10,13 @@ use crate::machine::kernel::Stage;
 use crate::machine::wait::sleep;
 use crate::scenario::Scenario;
 
-/// Longest fault but a suspend.
+/// Longest fault except a suspend.
 pub(crate) const LONGEST: Micros = 12 * SECOND;
-/// What is written to a line that does not only belong to the host.
+/// Noise on a status port that other programs can write to.
 const NOISE: [&str; 5] =
     ["CONNECT 2:9999\n", "CONNECT 4294967295:1\n", "\n\0\u{7f}STARTED\nCONN", "CONNECT \n", "\n"];
 
-/// One fault, by chance.
+/// Injects a random fault.
 pub(crate) fn strike(scenario: &Rc<Scenario>) {
     let (sim, dice) = (&scenario.sim, &scenario.sim.dice);
     let length = dice.pick(&[50 * MILLI, SECOND, LONGEST]);
@@ -73,7 +73,7 @@ pub(crate) fn strike(scenario: &Rc<Scenario>) {
     }
 }
 
-/// Starts an agent before what it needs is there.
+/// Starts an agent before everything that it needs is available.
 fn begin_early(scenario: &Rc<Scenario>, length: Micros) {
     let dice = &scenario.sim.dice;
     scenario.kill_agent();
@@ -84,7 +84,7 @@ fn begin_early(scenario: &Rc<Scenario>, length: Micros) {
     here().kernel.other.replace(other);
     later(scenario, Zone::Guest, length, |scenario| {
         if here().kernel.other.take().is_some() {
-            // No device tells of it.
+            // No device event reports it.
             scenario.agents.whole.set(scenario.sim.awake());
         } else {
             scenario.lack(false, false);
@@ -94,7 +94,7 @@ fn begin_early(scenario: &Rc<Scenario>, length: Micros) {
     scenario.start_agent(stage);
 }
 
-/// Mends it when so much time has passed there.
+/// Repairs a fault after a time.
 fn later(
     scenario: &Rc<Scenario>,
     zone: Zone,
@@ -108,7 +108,7 @@ fn later(
     });
 }
 
-/// Host and agent are up, whatever happened.
+/// Brings host and agent up.
 pub(crate) fn mend(scenario: &Rc<Scenario>) {
     if !scenario.host.is_up() {
         scenario.host.start();

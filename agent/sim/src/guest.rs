@@ -1,5 +1,5 @@
-//! Programs in the guest that use devlxd: polite ones, slow ones, rude ones, and the application that says
-//! Ready. Each knows what it has a right to.
+//! Guest programs that use devlxd, well-behaved, slow and misbehaving ones, and the application
+//! that reports Ready. Each knows what it may expect.
 
 use std::rc::Rc;
 
@@ -11,25 +11,25 @@ use crate::machine::net::{Broken, Net, Place, Stream};
 use crate::machine::wait::{either, sleep};
 use crate::oracle::{Oracle, Word};
 
-/// Longest wait for an answer: a ticket 0.25 s, ten patient tries of which two time out 8.6 s, TLS 5 s, a write
-/// 10 s, the host's head 30 s and its body 30 s (P§10, docs/protocol/devlxd.md).
+/// Longest wait for an answer: a ticket 0.25 s, ten patient tries of which two time out 8.6 s, TLS
+/// 5 s, a write 10 s, the host's head 30 s and its body 30 s (P§10, docs/protocol/devlxd.md).
 const ANSWER: Micros = 84 * SECOND;
-/// A head, from its first byte; a body; an idle connection (P§10).
+/// Limits for a head, from its first byte, a body, and an idle connection (P§10).
 const HEAD: Micros = 3 * SECOND;
 const BODY: Micros = 10 * SECOND;
 const IDLE: Micros = 30 * SECOND;
-/// How late the agent may close a connection, accept it, or answer by itself.
+/// Longest delay of the agent's own actions: to close a connection, accept it, or answer.
 const SLACK: Micros = 500 * MILLI;
-/// After this a request of a broken connection has reached the host or never will.
+/// After this, a request of a broken connection has reached the host or never will.
 const OVER: Micros = 90 * SECOND;
 
-/// What all programs know.
+/// State that all programs share.
 pub(crate) struct Guest {
     pub(crate) sim: Rc<Sim>,
     pub(crate) net: Rc<Net>,
     pub(crate) oracle: Rc<Oracle>,
     pub(crate) flavour: Flavour,
-    /// How many times [`ANSWER`] those may take who wait in a line.
+    /// Factor of [`ANSWER`] for clients in a queue.
     pub(crate) turns: u64,
 }
 
@@ -40,7 +40,7 @@ struct Asked {
     may_take: Micros,
 }
 
-/// A program that visits now and then, each time in another way.
+/// A program that connects now and then, each time in another way.
 pub(crate) async fn visitor(guest: Rc<Guest>) {
     loop {
         sleep(&guest.sim, Zone::Guest, guest.sim.dice.between(10 * MILLI, 15 * SECOND)).await;
@@ -57,7 +57,7 @@ pub(crate) async fn application(guest: Rc<Guest>) {
         if sim.dice.one_in(2) {
             pause.await;
         } else {
-            // Beside Ready that is said again.
+            // Concurrently with a repeated Ready.
             either(pause, guest.oracle.found.after(found)).await;
             sleep(sim, Zone::Guest, sim.dice.between(0, 20 * MILLI)).await;
         }
@@ -74,7 +74,7 @@ pub(crate) async fn application(guest: Rc<Guest>) {
 
 impl Guest {
     async fn say(&self, stream: &Stream, word: Word) -> Result<u16, Broken> {
-        // Another word, or Ready that is said again, may be under way.
+        // Another report, or a repeated Ready, may be in progress.
         let _wait = self.oracle.wait("the application", (self.turns + 1) * ANSWER);
         let body = format!("{{\"state\":\"{}\"}}", word.name());
         stream.write_all(&request("PATCH", "/1.0", "", &body)).await?;
@@ -82,7 +82,7 @@ impl Guest {
         answer.map(|answer| answer.status()).ok_or(Broken)
     }
 
-    /// Asks something of the host, as a poller does.
+    /// Sends a request to the host, like a poller.
     pub(crate) async fn poll(&self) -> Result<(), Broken> {
         let excuses = self.oracle.guests_excuses();
         let stream = self.net.connect(Place::Devlxd, Zone::Guest).await.map_err(|_| Broken)?;
@@ -110,7 +110,7 @@ impl Guest {
         Asked { bytes: request(method, path, &extra, sent), body, may_take }
     }
 
-    /// Reads one answer and checks that it is to this request and in time.
+    /// Reads an answer and checks that it belongs to this request and is in time.
     async fn answer(
         &self,
         reader: &mut Reader<'_>,
@@ -142,7 +142,7 @@ impl Guest {
         answer.map(|_| ())
     }
 
-    /// After the last answer nothing may come but the end, in time.
+    /// Checks that after the last answer nothing follows except the end, in time.
     async fn nothing_more(&self, reader: &mut Reader<'_>, limit: Micros) {
         let _wait = self.oracle.wait("an idle connection", limit + SLACK);
         let second = reader.message().await.ok().flatten();
@@ -179,7 +179,7 @@ impl Guest {
                 self.answer(&mut reader, &all[0], excuses).await?;
             }
             5 => {
-                // Never to its end, or not at all. A body has more time than a head.
+                // Incomplete, or nothing. A body has more time than a head.
                 let bytes = &all[0].bytes;
                 stream.write_all(&bytes[..dice.up_to(bytes.len() - 1)]).await?;
                 self.nothing_more(&mut reader, HEAD + BODY).await;
@@ -187,14 +187,15 @@ impl Guest {
             6 => {
                 stream.write_all(&all[0].bytes).await?;
                 sleep(sim, Zone::Guest, dice.between(0, 200 * MILLI)).await;
-                // And leaves.
+                // Disconnects.
             }
             _ => self.listen(&stream).await?,
         }
         Ok(())
     }
 
-    /// Several requests in one go, then perhaps the end of input, perhaps a pause before it reads.
+    /// Sends several requests at once, then perhaps ends its input, and perhaps pauses before it
+    /// reads.
     async fn all_at_once(
         &self,
         stream: &Stream,
@@ -219,7 +220,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Hears events for a while.
+    /// Listens to events for a while.
     async fn listen(&self, stream: &Stream) -> Result<(), Broken> {
         stream.write_all(&request("GET", "/1.0/events", "", "")).await?;
         let mut reader = Reader::new(stream);

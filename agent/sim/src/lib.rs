@@ -1,10 +1,11 @@
-//! The agent under deterministic simulation. What decides sequence is compiled from the files that ship; below it the
-//! system is exchanged: virtual time, sockets, port, small files and processes, all by one seed. TLS is a hello.
+//! The agent under deterministic simulation. The agent's own files are compiled; the system below
+//! them is replaced: virtual time, sockets, port, small files and processes, all determined by one
+//! seed. TLS is reduced to a hello.
 //!
-//! `below` has what is exchanged, each under the name and with the interface of what it stands for; `programs` are what
+//! `below` has the replacements, each with name and interface of the original; `programs` are what
 //! the agent starts; `host` is written from docs/protocol; `oracle` has the rules.
 
-// The unit tests in the agent's files need a real system: as a test this crate is empty.
+// The unit tests in the agent's files need a real system, so as a test this crate is empty.
 #![cfg(not(test))]
 #![allow(dead_code, reason = "the agent's files have more than is simulated")]
 #![allow(
@@ -14,10 +15,10 @@
     clippy::unused_self,
     reason = "what stands for something has its interface"
 )]
-// As in the tests: a history that goes wrong is to end with a panic.
+// As in tests: a failed scenario panics.
 #![allow(clippy::unwrap_used)]
 
-/// What ships, but for the paths that lead to `below`.
+/// The agent's files, except those that `below` replaces.
 #[path = "../../src"]
 mod shipped {
     pub(crate) mod agent;
@@ -135,17 +136,17 @@ mod shipped {
 use shipped::{agent, built, config, devlxd, handover, hostapi};
 use shipped::{leave, life, net, options, print, runtime, start, status, workers};
 
-/// Ships, too; beside `sys`, which has what is made of it.
+/// Files of `sys` that are not replaced.
 #[path = "../../src/sys/plan.rs"]
 mod plan;
 #[path = "../../src/sys/signalled.rs"]
 mod signalled;
 
-// What is exchanged.
+// Replacements.
 mod below;
 use below::{first_boot, guest_path, hotplug, ready_when, resume, sys, system, transport};
 
-// What is around it.
+// Surroundings.
 mod agents;
 mod faults;
 mod guest;

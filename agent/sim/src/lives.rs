@@ -1,4 +1,4 @@
-//! How the agents of a history are started, told to end, and replaced, and what is due of them.
+//! Starts, stops and replaces the agents of a scenario, and checks their deadlines.
 
 use std::rc::Rc;
 
@@ -20,27 +20,29 @@ use crate::scenario::Scenario;
 use crate::start::error::StartError;
 use crate::sys::{SignalSource, Signalled};
 
-/// The first line comes when the port is found, at most 200 ms after an older one; it is looked for every 100 ms,
-/// and once it has been away for 10 s every second.
+/// The first line is due when the port is found, at most 200 ms after an older one. The agent looks
+/// for the port every 100 ms, and every second once it has been absent for 10 s.
 const FIRST: Micros = 500 * MILLI;
 const FIRST_LATE: Micros = 1_400 * MILLI;
 const LATE: Micros = 9 * SECOND;
-/// If it becomes CONNECTED meanwhile, the silent line 1.5 s later is the first.
+/// If the agent becomes CONNECTED meanwhile, the first line is the silent one 1.5 s later.
 const REFRESH: Micros = 2 * SECOND;
-/// STARTED is announced each second; between STOPPED and STARTED are 1.5 s (decisions §1).
+/// Interval of STARTED. Between STOPPED and STARTED are 1.5 s (decisions §1).
 const STARTED: Micros = 2 * SECOND;
-/// A silent STARTED keeps the ring full, 5 s apart; a port that is no ring gets a line every 30 s (decisions §1).
+/// A silent STARTED keeps the ring full every 5 s; another kind of port gets a line every 30 s
+/// (decisions §1).
 const SILENT: Micros = 5_500 * MILLI;
 const CONNECTED: Micros = 30_500 * MILLI;
-/// Without vsock it says so every 5 s, with a report that takes 2.5 s at most (P§2.2).
+/// Interval without vsock: every 5 s, with a report that takes up to 2.5 s (P§2.2).
 const ALONE: Micros = 8 * SECOND;
-/// With all that it needs an agent starts at once: it looks every second at most. Another makes room within 5 s.
+/// With everything that it needs, an agent starts at its next check, at most a second later.
+/// Another one hands over within 5 s.
 const START: Micros = 1_400 * MILLI;
 const ROOM: Micros = 5 * SECOND;
-/// A service manager starts an agent that failed again after this.
+/// Pause before a service manager restarts a failed agent.
 const RESTART: Micros = SECOND;
 
-/// The policy's file.
+/// The guest's policy.
 const ALL: &[u8] =
     b"features: {exec: true, files: true, guestapi: true, metrics: true, mounts: true, \
                      network: true, port-forward: true, state: true, templates: true}\n";
@@ -68,7 +70,7 @@ impl Scenario {
         options::parse(words.into_iter().map(Into::into)).expect("good options")
     }
 
-    /// Lets programs be started anew in their processes.
+    /// Enables re-exec.
     pub(crate) fn restarts(self: &Rc<Self>) {
         let scenario = Rc::downgrade(self);
         let anew = move |old: &Rc<Agents>, stage| {
@@ -83,13 +85,13 @@ impl Scenario {
         *here().kernel.anew.borrow_mut() = Some(Rc::new(anew));
     }
 
-    /// Starts an agent after the last one, as a service manager does.
+    /// Starts an agent after the last one, like a service manager.
     pub(crate) fn start_agent(self: &Rc<Self>, stage: Stage) {
         self.kill_agent();
         self.launch(stage, None);
     }
 
-    /// The same after the first one's end, and a while.
+    /// Does the same some time after the first one's end.
     pub(crate) fn start_later(self: &Rc<Self>, stage: Stage, length: Micros) {
         let (scenario, old) = (self.clone(), self.agents.number());
         self.sim.spawn(self.sim.process(Zone::Guest), async move {
@@ -101,7 +103,7 @@ impl Scenario {
         });
     }
 
-    /// Starts a second agent beside the first.
+    /// Starts a second agent next to the first.
     pub(crate) fn start_second(self: &Rc<Self>) {
         self.oracle.agent_ends();
         self.launch(Stage::Root, None);
@@ -116,7 +118,7 @@ impl Scenario {
         self.sim.spawn(process, async move {
             loop {
                 let seen = scenario.sim.unblocked.seen();
-                // exec(2) takes no time in which others could do something.
+                // Nothing else happens during exec(2).
                 if !scenario.sim.is_blocked() && !here().kernel.is_reexecuting(process) {
                     break;
                 }
@@ -150,7 +152,7 @@ impl Scenario {
         self.agents.told.set(None);
     }
 
-    /// Its program has ended by itself.
+    /// Handles the end of its program.
     fn over(self: &Rc<Self>, agent: &Rc<Agents>, result: Result<(), StartError>) {
         let (sim, kernel) = (&self.sim, &here().kernel);
         let is_last = self.agents.last.borrow().as_ref().is_some_and(|it| Rc::ptr_eq(it, agent));
@@ -162,11 +164,11 @@ impl Scenario {
         }
         sim.trace("agent is over", u64::from(result.is_ok()), 0);
         if is_running {
-            // The host was told, unless there is no port, or nobody at its end.
+            // The host must be notified, unless the port is absent or nothing reads it.
             match self.agents.told.take() {
-                // One that made room sees to the end of what it has begun.
+                // An agent that handed over finishes what it has started.
                 None if result.is_err() => self.oracle.excuse(),
-                // Another takes over at that moment, and goes on.
+                // Another agent takes over at this moment.
                 Some(_) if !kernel.beginning().is_empty() => {}
                 Some(told) if !self.qemu.has_received(b"STOPPED\n", told) => {
                     sim.fail("an agent has ended, and STOPPED is not the last word".into());
@@ -208,7 +210,7 @@ impl Scenario {
         }
     }
 
-    /// SIGTERM: it says STOPPED, and ends.
+    /// Sends SIGTERM: the agent reports STOPPED and ends.
     pub(crate) fn stop_agent(&self) {
         let Some(agent) = self.agents.process() else { return };
         self.sim.trace("agent ends", 0, 0);
@@ -217,14 +219,15 @@ impl Scenario {
         agent.signal(Signalled::End);
     }
 
-    /// SIGHUP: it reads its policy again, and starts anew when nothing of the host's is under way.
+    /// Sends SIGHUP: the agent reads its policy again and re-execs once no request of the host is
+    /// in progress.
     pub(crate) fn renew_agent(&self) {
         let agent = self.agents.process().or_else(|| self.agents.last.borrow().clone());
         self.sim.trace("agent is to start anew", 0, 0);
         agent.inspect(|agent| agent.signal(Signalled::Anew));
     }
 
-    /// The guest's administrator changes what the host may do, and says so to the agent.
+    /// Changes the guest's policy and signals the agent.
     pub(crate) fn change_policy(&self, allows_exec: bool) {
         let text = if allows_exec { ALL } else { NO_EXEC };
         let path = "/simulated/etc/mote-agent.yml".into();
@@ -235,7 +238,7 @@ impl Scenario {
         self.renew_agent();
     }
 
-    /// Nothing that a start needs is missing from now on, or something is.
+    /// Sets whether something that a start needs is missing.
     pub(crate) fn lack(&self, lacks_files: bool, lacks_vsock: bool) {
         let kernel = &here().kernel;
         kernel.plug(&kernel.lacks_files, lacks_files);
@@ -243,7 +246,7 @@ impl Scenario {
         self.agents.whole.set(self.sim.awake());
     }
 
-    /// Whether the agents do in time what they should.
+    /// Checks that the agents meet their deadlines.
     pub(crate) fn look_at_agents(&self) {
         let (now, kernel) = (self.sim.awake(), &here().kernel);
         let lacks = kernel.lacks_files.get() || kernel.lacks_vsock.get();
@@ -260,7 +263,7 @@ impl Scenario {
         self.listen();
     }
 
-    /// Whether the agent says as often as it should that it is there.
+    /// Checks that the agent reports its state often enough.
     fn listen(&self) {
         let running = self.agents.running.borrow();
         let running = running.as_ref().filter(|_| self.qemu.is_there());

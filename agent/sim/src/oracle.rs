@@ -1,4 +1,4 @@
-//! What must hold whatever happens, seen from outside of the agent: by the host, by the programs in the guest.
+//! Rules that must hold in every scenario, as the host and guest programs observe them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +9,14 @@ use mote_core::status::State;
 use crate::machine::executor::{MILLI, Micros, SECOND, Sim};
 use crate::machine::wait::Signal;
 
-/// A verification takes 3 s at most (decisions §1), so CONNECTED follows an answer of the host's within that.
+/// Longest time from a successful verification to CONNECTED: a verification takes 3 s at most
+/// (decisions §1).
 const PROOF: Micros = 3 * SECOND + 100 * MILLI;
 
-/// After SIGTERM: 3 s for the host to take the ends of its commands, and 2 s for STOPPED.
+/// Time from SIGTERM to the end: 3 s for the host to fetch exit codes, and 2 s for STOPPED.
 pub(crate) const END: Micros = 5_200 * MILLI;
 
-/// What an application says of itself.
+/// State that an application reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Started,
@@ -31,42 +32,42 @@ impl Word {
     }
 }
 
-/// Watches one history.
+/// Checks one scenario.
 pub(crate) struct Oracle {
     sim: Rc<Sim>,
-    /// Whether the agent says Ready again to a host that has forgotten it.
+    /// Whether the agent repeats Ready to a host that has forgotten it.
     pub(crate) says_ready_again: bool,
-    /// The last word of the application that was answered with 200.
+    /// The application's last report that was answered with 200.
     said: Cell<Word>,
-    /// Its words since then without an answer: the host may have heard them or not.
+    /// Later reports without an answer, which the host may have received.
     unsure: RefCell<BTreeSet<bool>>,
-    /// The word that waits for its answer.
+    /// The report that waits for its answer.
     asked: Cell<Option<Word>>,
-    /// When a host last answered a verification well, and its port.
+    /// When a host last answered a verification, and its port.
     proof: Cell<Option<(Micros, u32)>>,
     state: Cell<State>,
     /// When it was entered, in time awake.
     pub(crate) since: Cell<Micros>,
     once: RefCell<BTreeSet<(&'static str, u64)>>,
     waits: RefCell<BTreeMap<u64, (&'static str, Micros)>>,
-    /// Counts what excuses a request without its answer: an agent that died, a clock that jumped.
+    /// Number of events that excuse a missing answer: an agent that died, a clock that jumped.
     excuses: Cell<u64>,
-    /// The same of guests alone.
+    /// The same for guests only.
     guests_excuses: Cell<u64>,
-    /// Agents that were told to end, and second ones that were started, and the last time.
+    /// Number of agents that were told to end or to hand over, and the last time.
     ends: Cell<u64>,
     ended: Cell<Micros>,
-    /// Until when the last of them may go on, in time awake.
+    /// Deadline of the last of them, in time awake.
     ends_until: Cell<Micros>,
-    /// The newest agent that has served anybody, and how many there are.
+    /// The newest agent that has served a peer, and the number of agents.
     serving: Cell<u32>,
     agents: Cell<u32>,
-    /// Requests that were answered, and times that the host was found.
+    /// Number of answered requests, and of times that the agent became CONNECTED.
     pub(crate) answers: Cell<u64>,
     pub(crate) connects: Cell<u64>,
-    /// Whether nothing has happened for which the agent could take its host for lost.
+    /// Whether the agent has no reason to consider its host lost.
     pub(crate) keeps_host: Cell<bool>,
-    /// Raised each time that the host is found.
+    /// Raised each time the agent becomes CONNECTED.
     pub(crate) found: Signal,
 }
 
@@ -97,12 +98,12 @@ impl Oracle {
         })
     }
 
-    /// The application is about to say that.
+    /// Records that the application sends a report.
     pub(crate) fn app_asks(&self, word: Word) {
         self.asked.set(Some(word));
     }
 
-    /// It was answered, or not.
+    /// Records the answer, or its absence.
     pub(crate) fn app_heard(&self, is_accepted: bool) {
         let Some(word) = self.asked.take() else { return };
         self.sim.trace("application said", u64::from(word == Word::Ready), u64::from(is_accepted));
@@ -114,12 +115,12 @@ impl Oracle {
         }
     }
 
-    /// Whether the application may mean that.
+    /// Returns whether this may be the application's state.
     fn may_be(&self, word: Word) -> bool {
         self.said.get() == word || self.unsure.borrow().contains(&(word == Word::Ready))
     }
 
-    /// The host hears a word, from the application or said again by the agent.
+    /// Checks a report that the host receives, from the application or repeated by the agent.
     pub(crate) fn host_hears(&self, word: Word) {
         self.sim.trace("host hears", u64::from(word == Word::Ready), 0);
         if self.asked.get() != Some(word) && !self.may_be(word) {
@@ -131,7 +132,7 @@ impl Oracle {
         }
     }
 
-    /// What the host keeps in the end.
+    /// Checks the state that the host has in the end.
     pub(crate) fn host_keeps(&self, word: Word) {
         if self.says_ready_again && self.asked.get().is_none() && !self.may_be(word) {
             let said = self.said.get();
@@ -139,12 +140,12 @@ impl Oracle {
         }
     }
 
-    /// The host at that port has answered `GET /1.0` of the agent.
+    /// Records that the host at that port has answered the agent's `GET /1.0`.
     pub(crate) fn host_answers_well(&self, port: u32) {
         self.proof.set(Some((self.sim.awake(), port)));
     }
 
-    /// The agent's state and the host's port as the agent knows it, whenever they may have changed.
+    /// Checks a possible change of the agent's state and its address of the host.
     pub(crate) fn agent_is(&self, state: State, port: Option<u32>) {
         if self.state.replace(state) == state {
             return;
@@ -165,14 +166,14 @@ impl Oracle {
         }
     }
 
-    /// Somebody waits for an answer and has a right to it, or to an end, within that time.
+    /// Expects an answer, or an end, within this time.
     pub(crate) fn wait(self: &Rc<Self>, what: &'static str, limit: Micros) -> Wait {
         let (number, end) = (self.sim.number(), self.sim.awake() + limit);
         self.waits.borrow_mut().insert(number, (what, end));
         Wait { oracle: self.clone(), number }
     }
 
-    /// Looks for those who wait for too long; to be called often.
+    /// Checks for expired waits. Call it often.
     pub(crate) fn look(&self) {
         let now = self.sim.awake();
         for (what, end) in self.waits.borrow().values() {
@@ -182,31 +183,32 @@ impl Oracle {
         }
     }
 
-    /// Something that may happen once only.
+    /// Checks that something happens only once.
     pub(crate) fn once(&self, what: &'static str, number: u64) {
         if !self.once.borrow_mut().insert((what, number)) {
             self.sim.fail(format!("{what} {number} came twice"));
         }
     }
 
-    /// Something that may be at most so large.
+    /// Checks an upper bound.
     pub(crate) fn at_most(&self, what: &str, count: usize, most: usize) {
         if count > most {
             self.sim.fail(format!("{what}: {count} of {most}"));
         }
     }
 
-    /// Who is connected now may be left without an answer.
+    /// Excuses missing answers on current connections.
     pub(crate) fn excuse(&self) {
         self.excuses.set(self.excuses.get() + 1);
     }
 
-    /// The same, if it is a guest.
+    /// Excuses missing answers to guests.
     pub(crate) fn excuse_guests(&self) {
         self.guests_excuses.set(self.guests_excuses.get() + 1);
     }
 
-    /// An agent is told to end, or to make room: what it has begun for the host it ends well.
+    /// Records that an agent is told to end or to hand over. It must finish what it has started for
+    /// the host.
     pub(crate) fn agent_ends(&self) {
         self.excuse_guests();
         self.ends.set(self.ends.get() + 1);
@@ -214,23 +216,22 @@ impl Oracle {
         self.ends_until.set(self.sim.awake() + END);
     }
 
-    /// When an agent was last told to end.
     pub(crate) fn ended(&self) -> Micros {
         self.ended.get()
     }
 
-    /// Both counts, for a guest.
+    /// Returns both counts.
     pub(crate) fn guests_excuses(&self) -> u64 {
         self.excuses.get() + self.guests_excuses.get()
     }
 
-    /// The number of the next agent that is past its start.
+    /// Returns the rank of the next agent that completes its start.
     pub(crate) fn next_to_serve(&self) -> u32 {
         self.agents.set(self.agents.get() + 1);
         self.agents.get()
     }
 
-    /// An agent serves somebody: none does after a newer one.
+    /// Checks that no older agent serves after a newer one.
     pub(crate) fn serves(&self, agent: u32, what: &str) {
         if agent < self.serving.replace(self.serving.get().max(agent)) {
             self.sim.fail(format!("two agents serve {what}"));
@@ -238,7 +239,7 @@ impl Oracle {
     }
 }
 
-/// What had been an excuse when something was asked, and when that was, in time awake.
+/// Excuses at the time of a request, and that time, in time awake.
 pub(crate) struct Before {
     oracle: Rc<Oracle>,
     pub(crate) asked: Micros,
@@ -260,23 +261,24 @@ impl Before {
         }
     }
 
-    /// Whether the agent, or its clock, may have been lost since.
+    /// Returns whether the agent or its clock may have been lost since.
     pub(crate) fn is_excused(&self) -> bool {
         self.excuses != self.oracle.excuses.get()
     }
 
-    /// Whether connections may have been.
+    /// Returns whether connections may have been lost since.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_excused() || self.guests_excuses != self.oracle.guests_excuses.get()
     }
 
-    /// Whether an agent may have been told to end, or to make room: it still takes the host's calls, but begins nothing.
+    /// Returns whether an agent may have been told to end or to hand over: it still accepts calls
+    /// but starts nothing.
     pub(crate) fn has_ended(&self) -> bool {
         self.was_ending || self.ends != self.oracle.ends.get()
     }
 }
 
-/// A wait; over when dropped.
+/// An expected answer, until dropped.
 pub(crate) struct Wait {
     oracle: Rc<Oracle>,
     number: u64,

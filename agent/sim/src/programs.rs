@@ -1,5 +1,5 @@
-//! Programs that the agent starts, made up: commands, reports, SFTP sessions, mounts. Each is a process with its own ends of
-//! pipes, which close when it ends or is killed, and then the agent hears of it.
+//! Simulated programs that the agent starts: commands, reports, SFTP sessions, mounts. Each is a
+//! process with its own ends of pipes, which close when it ends; the agent is then notified.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -18,23 +18,23 @@ use crate::plan::Plan;
 use crate::signalled::{Ended, Signalled};
 use crate::sys::fd::{self, BorrowedFd, OwnedFd};
 
-/// The name of a program that is not there.
+/// Name of a missing program.
 pub(crate) const MISSING: &str = "missing";
 /// This program.
 pub(crate) const SELF: &CStr = c"/proc/self/exe";
-/// What the system says of a missing one.
+/// Error for a missing program.
 const ENOENT: i32 = 2;
-/// A report that hangs is killed after 2.5 s, a session 5 s after its connection is closed, which takes 2 s at most.
+/// The agent kills a hanging report after 2.5 s, and a session 5 s after its connection is closed,
+/// which takes up to 2 s.
 const REPORT: Micros = 2_700 * MILLI;
 const GRACE: Micros = 7_200 * MILLI;
-/// So is a mount after 10 s.
+/// It kills a mount worker after 10 s.
 const MOUNT: Micros = 10_200 * MILLI;
 
-/// What a process was started with.
+/// How a process was started.
 struct Started {
     here: Rc<Here>,
     words: Vec<String>,
-    /// Its input and output.
     input: OwnedFd,
     output: OwnedFd,
     errors: Option<OwnedFd>,
@@ -105,17 +105,17 @@ pub(crate) fn reap() -> Option<(Pid, Ended)> {
     here.kernel.current(&here.sim)?.ended.borrow_mut().pop_front()
 }
 
-/// What a command writes: so many bytes from there on.
+/// Returns the bytes that a command writes.
 pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| (at % 251).to_le_bytes()[0]).collect()
 }
 
-/// Its exit code, by how much it has read.
+/// Returns a command's exit code, which depends on its input.
 pub(crate) fn code(read: usize) -> i32 {
     i32::try_from(read % 100).unwrap_or(0)
 }
 
-/// Its words are its name, how much it writes, for how long it runs, and whether it reads to the end.
+/// Runs a command. Its words are name, output length, run time, and whether it reads to the end.
 async fn command(started: Started) -> Ended {
     let Started { here, words, input, output, errors } = started;
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok()).unwrap_or(0);
@@ -134,7 +134,7 @@ async fn command(started: Started) -> Ended {
         let (mut written, rest) = (0, micros / 4);
         let begins_late = here.sim.dice.one_in(2);
         if begins_late {
-            // Its last word comes right before its end.
+            // Its last output comes directly before its end.
             sleep(&here.sim, Zone::Guest, rest * 3).await;
         }
         while written < count {
@@ -155,12 +155,12 @@ async fn command(started: Started) -> Ended {
     };
     match zip(read, write).await {
         (all, true) => Ended::Code(code(all)),
-        // Nobody reads what it writes.
+        // Nothing reads its output.
         (_, false) => Ended::Signal(13),
     }
 }
 
-/// This program again, with a subcommand.
+/// Runs a subcommand of the agent.
 async fn work(started: Started) -> Ended {
     let is = |word: &str| started.words.iter().any(|other| other == word);
     if is("report") {
@@ -187,7 +187,7 @@ async fn report(started: Started) -> Ended {
     }
 }
 
-/// One share of a running VM; one that hangs is killed in the end.
+/// Mounts a share. One that hangs is killed in the end.
 async fn mount(started: Started) -> Ended {
     let Started { here, output, .. } = started;
     let _one = One::more(&here, "mounts", |kernel| &kernel.mounts, 1);
@@ -200,7 +200,7 @@ async fn mount(started: Started) -> Ended {
     Ended::Code(0)
 }
 
-/// Answers each byte with itself, and ends when its client has gone; one that hangs does not.
+/// Echoes each byte until the client disconnects; a hanging session does not end.
 async fn session(started: Started) -> Ended {
     let Started { here, input, .. } = started;
     let sim = &here.sim;
@@ -214,7 +214,7 @@ async fn session(started: Started) -> Ended {
     Ended::Code(0)
 }
 
-/// One of so many processes of a kind.
+/// A counted process of its kind.
 struct One(Rc<Here>, fn(&Kernel) -> &Cell<usize>);
 
 impl One {
@@ -233,7 +233,7 @@ impl Drop for One {
     }
 }
 
-/// Sends back what comes, until nothing does.
+/// Echoes input until its end.
 pub(crate) async fn echo(here: &Here, stream: &crate::machine::net::Stream) {
     let mut piece = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut piece).await {

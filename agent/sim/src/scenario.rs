@@ -1,4 +1,4 @@
-//! All that there is in a history, how it begins, and what must be so when it has been quiet for a while.
+//! The parts of a scenario, how it begins, and what must hold after a calm period.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,14 +20,14 @@ use crate::machine::wait::sleep;
 use crate::oracle::Oracle;
 use crate::programs::echo;
 
-/// How often a program in the guest asks something.
+/// Interval of a guest program's requests.
 const POLL: Micros = 5 * SECOND;
-/// So many full handshakes are enough to have used a ticket.
+/// Number of full handshakes after which a ticket must have been used.
 const FULL: u64 = 6;
-/// A machine with few descriptors, and one with many.
+/// Limits of descriptors: few and many.
 const DESCRIPTORS: [usize; 3] = [24, 48, 1024];
 
-/// All that there is.
+/// All parts of a scenario.
 pub(crate) struct Scenario {
     pub(crate) sim: Rc<Sim>,
     pub(crate) net: Rc<Net>,
@@ -41,16 +41,16 @@ pub(crate) struct Scenario {
     guest: Rc<Guest>,
 }
 
-/// What a history came to.
+/// Result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of all that happened.
+    /// Hash of all events.
     pub hash: u64,
-    /// The rule that does not hold, and when.
+    /// The violated rule, and when.
     pub failure: Option<String>,
-    /// Requests of guests that were answered.
+    /// Number of answered requests of guests.
     pub answers: u64,
-    /// Times that the agent became CONNECTED.
+    /// Number of times that the agent became CONNECTED.
     pub connects: u64,
     /// Virtual time.
     pub length: Micros,
@@ -76,7 +76,7 @@ impl Scenario {
         let nature = Nature {
             flavour,
             gives_tickets: !dice.one_in(4),
-            // Beside those for guests: verifications, Ready.
+            // In addition to calls for guests: verifications, Ready.
             most: bounds.most(Quota::Call) + bounds.most(Quota::LongPoll) + 8,
         };
         let host = Host::new(sim.clone(), net.clone(), qemu.clone(), oracle.clone(), nature);
@@ -99,18 +99,20 @@ impl Scenario {
             files: RefCell::default(),
             descriptors,
             guests: Cell::default(),
-            // A newcomer is accepted first, and those who are closed for the newest go together. Listeners count apart.
+            // A new connection is accepted before others are closed for it, which end together.
+            // Listeners count separately.
             most_guests: bounds.connections + bounds.most(Quota::Listener) + bounds.at_once() + 1,
         }));
         if backend == Backend::Line || dice.one_in(2) {
-            // As the VM was started. A line says nothing of devlxd: this does.
+            // As of the VM's start. A line does not report whether devlxd is enabled, but this
+            // does.
             *here().conf.borrow_mut() = Some(host.body().into_bytes());
         }
         let agents = Lives::default();
         Rc::new(Self { sim, net, qemu, oracle, host, flavour, bounds, denied, agents, guest })
     }
 
-    /// Shows the oracle the agent's state.
+    /// Passes the agent's state to the oracle.
     fn watch(&self) {
         let Some(agent) = self.agents.agent() else { return };
         if let Ok(status) = agent.status.try_borrow() {
@@ -118,7 +120,7 @@ impl Scenario {
         }
     }
 
-    /// Programs in the guest, and somebody who looks whether anybody waits for too long.
+    /// Starts guest programs and the check for expired waits.
     pub(crate) fn populate(self: &Rc<Self>, visitors: u64) {
         self.restarts();
         let process = self.sim.process(Zone::Guest);
@@ -148,14 +150,14 @@ impl Scenario {
         });
     }
 
-    /// So many connect that there is no room for more, and say nothing.
+    /// Opens so many idle connections that there is no room for more.
     pub(crate) fn crowd(&self, length: Micros) {
         self.sim.trace("crowd", length, 0);
         for _ in 0..self.bounds.connections {
             let (sim, net, oracle) = (self.sim.clone(), self.net.clone(), self.oracle.clone());
             self.sim.spawn(self.sim.process(Zone::Guest), async move {
                 let stream = net.connect(Place::Devlxd, Zone::Guest).await;
-                // Another may be closed for it whose request is still on its way.
+                // It may replace a connection whose request is still in flight.
                 oracle.excuse_guests();
                 sleep(&sim, Zone::Guest, length).await;
                 drop(stream);
@@ -163,10 +165,10 @@ impl Scenario {
         }
     }
 
-    /// All that is broken is whole again, and a program asks something regularly.
+    /// Repairs everything, and starts regular requests.
     pub(crate) fn calm(self: &Rc<Self>) {
         self.sim.trace("calm", 0, 0);
-        // A connection that broke just now has no answer.
+        // A connection that has just broken has no answer.
         self.oracle.excuse();
         self.net.mishaps.set(0);
         self.net.mishaps_inside.set(0);
@@ -184,14 +186,14 @@ impl Scenario {
         });
     }
 
-    /// The agent has no descriptor left, or has some again. That says nothing of the host.
+    /// Takes away or restores the agent's descriptors, which says nothing about the host.
     pub(crate) fn starve(&self, lacks: bool) {
         self.sim.trace("descriptors", u64::from(lacks), 0);
         here().lacking.set(lacks);
         self.oracle.keeps_host.set(lacks && self.disagreement().is_none());
     }
 
-    /// Whether agent and host agree on everything.
+    /// Returns why agent and host disagree, if they do.
     pub(crate) fn disagreement(&self) -> Option<String> {
         let Some(agent) = self.agents.agent() else { return Some("there is no agent".into()) };
         let (state, port) = (agent.state(), self.host.port.get());
@@ -208,7 +210,7 @@ impl Scenario {
         None
     }
 
-    /// The end: who is right?
+    /// Checks the final state.
     pub(crate) fn judge(&self) -> Outcome {
         if let Some(why) = self.disagreement() {
             self.sim.fail(why);

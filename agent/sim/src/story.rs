@@ -1,4 +1,4 @@
-//! Histories: one by chance for each seed, and a day with a host that dies every minute.
+//! Runs scenarios: a random one per seed, and a day with a host that dies every minute.
 
 use std::rc::Rc;
 
@@ -10,30 +10,32 @@ use crate::machine::kernel::Stage;
 use crate::machine::wait::until;
 use crate::scenario::{Outcome, Scenario};
 
-/// After the last fault host and agent agree within this: the next call of a program in the guest, which comes
-/// every 5 s; 30 s between two turns of STOPPED and STARTED, 1.5 s between those two, 1 s until QEMU tells the
-/// host, or 10 s until it looks by itself, and its PUT of 3 s (decisions §1, P§2.3).
+/// Time after the last fault within which host and agent agree: the next call of a guest program,
+/// which comes every 5 s; 30 s between two rounds of STOPPED and STARTED, 1.5 s between those two,
+/// 1 s until QEMU notifies the host, or 10 s until the host looks by itself, and its PUT of 3 s
+/// (decisions §1, P§2.3).
 pub(crate) const AGREE: Micros = (5 + 30 + 2 + 10 + 3) * SECOND;
-/// How long the agent lacks descriptors.
+/// Duration of a lack of descriptors.
 const STARVED: Micros = 15 * SECOND;
-/// A host that starts and finds everything whole knows the agent after this: its own look after 10 s, and its
-/// PUT of 3 s (decisions §1, P§2.3).
+/// Time after which a restarted host knows the agent: its own look after 10 s, and its PUT of 3 s
+/// (decisions §1, P§2.3).
 const BACK: Micros = 13 * SECOND;
 
-/// How long a program that is to start anew may wait for the host's commands, which come every 20 s: their results count for
-/// 10 s at most, and what runs longest is 8 s.
+/// Longest delay of a re-exec by the host's commands, which come every 20 s: their results count
+/// for up to 10 s, and the longest runs for 8 s.
 const ANEW: Micros = 60 * SECOND;
-/// An agent makes room for another, or ends, within 5 s.
+/// Time for an agent to hand over or to end: up to 5 s.
 const REPLACED: Micros = 8 * SECOND;
-/// What the first one knew the next one knows: one verification, 3 s at most (decisions §1).
+/// Time until the next agent knows what the first one knew: one verification of up to 3 s
+/// (decisions §1).
 const KNOWS: Micros = 3 * SECOND + 500 * MILLI;
 
-/// Tells the history of that seed.
+/// Runs the scenario of a seed.
 pub fn tell(seed: u64, is_loud: bool) -> Outcome {
     tell_by(Dice::new(seed), is_loud)
 }
 
-/// Tells the history that these dice make.
+/// Runs the scenario that these dice determine.
 pub fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
     let scenario = Scenario::new(dice, is_loud);
     let dice = &scenario.sim.dice;
@@ -56,7 +58,7 @@ pub fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
         }
     });
     scenario.sim.run(end);
-    // What was begun has its end, a suspend too.
+    // Wait until all faults have ended, including a suspend.
     let mut quiet = end.max(scenario.sim.now(Zone::Host)) + LONGEST;
     while scenario.sim.is_frozen() && scenario.sim.failure().is_none() {
         quiet += SECOND;
@@ -66,7 +68,7 @@ pub fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
     mend(&scenario);
     scenario.calm();
     scenario.sim.run(quiet + AGREE);
-    // A new agent has the host call it once more: that the host is lost then would be no fault.
+    // A new agent makes the host call it again, so losing the host then would not be a fault.
     let is_same = !replace(&scenario);
     if is_same && !has_mishaps && scenario.sim.failure().is_none() {
         scenario.starve(true);
@@ -81,8 +83,8 @@ fn wait(scenario: &Rc<Scenario>, length: Micros) {
     scenario.sim.run(scenario.sim.now(Zone::Host) + length);
 }
 
-/// Puts another agent into the first one's place while all is well, and then perhaps another host. Neither Ready nor
-/// the host's address is lost over that. Returns whether it tried.
+/// Replaces the agent, and then perhaps the host. Neither Ready nor the host's address may be lost.
+/// Returns whether it tried.
 fn replace(scenario: &Rc<Scenario>) -> bool {
     let (sim, before) = (&scenario.sim, scenario.agents.number());
     if sim.failure().is_some() || scenario.disagreement().is_some() {
@@ -90,7 +92,7 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
     }
     let kind = sim.dice.below(6);
     if kind < 3 {
-        // The first one has to see to the end of what the host runs.
+        // The first agent must finish the host's command.
         scenario.host.runs();
         wait(scenario, sim.dice.between(MILLI, SECOND));
     }
@@ -122,7 +124,7 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
         }
     }
     if what == "is replaced" && sim.dice.one_in(2) {
-        // And once more, while the first one may still see to its commands.
+        // Once more, while the first agent may still wait for its commands.
         scenario.start_agent(Stage::Root);
     }
     wait(scenario, if is_kept { KNOWS } else { BACK });
@@ -139,7 +141,8 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
     true
 }
 
-/// A day with a host that dies every minute. Returns the longest time until it knew the agent again.
+/// Runs a day with a host that dies every minute. Returns the longest time until it knew the agent
+/// again.
 pub fn day(seed: u64, minutes: u64, is_loud: bool) -> (Outcome, Micros) {
     let scenario = Scenario::new(Dice::new(seed), is_loud);
     let (sim, dice) = (&scenario.sim, &scenario.sim.dice);

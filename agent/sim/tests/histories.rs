@@ -1,24 +1,25 @@
-//! The agent against a simulated host, guests, network and clock. One seed is one history; nothing else decides.
+//! The agent against a simulated host, guests, network and clock. A seed determines a whole
+//! scenario.
 //!
-//! A history that breaks a rule is reported with its seed, and told aloud again by `MOTE_SEED=n`. `MOTE_SEEDS=n`
-//! tells so many histories, `MOTE_DAYS=n` so many days.
+//! A failed scenario is reported with its seed; `MOTE_SEED=n` repeats it with its events.
+//! `MOTE_SEEDS=n` sets the number of scenarios, `MOTE_DAYS=n` that of days.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use mote_sim::{Dice, MILLI, Outcome, SECOND, day, tell, tell_by};
 
-/// Histories of a run without `MOTE_SEEDS`, and days of one without `MOTE_DAYS`. `scripts/test sim` has more.
+/// Default number of scenarios and of days. `scripts/test sim` runs more.
 const HISTORIES: u64 = 1000;
 const DAYS: u64 = 1;
-/// Most failures that are shown.
+/// Number of failures that are printed.
 const SHOWN: usize = 20;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Tells the histories of so many seeds, on all processors. Each runs on one thread.
+/// Runs this many seeds on all processors, each on one thread.
 fn tell_all(count: u64) -> Vec<(u64, Outcome)> {
     let next = AtomicU64::new(0);
     let work = || {
@@ -39,7 +40,7 @@ fn tell_all(count: u64) -> Vec<(u64, Outcome)> {
 }
 
 #[test]
-fn whatever_happens_nothing_hangs_is_lost_or_invented() {
+fn every_scenario_obeys_the_oracle() {
     if let Some(seed) = number("MOTE_SEED") {
         let outcome = tell(seed, true);
         assert_eq!(outcome.failure, None, "MOTE_SEED={seed}");
@@ -66,7 +67,7 @@ fn whatever_happens_nothing_hangs_is_lost_or_invented() {
 }
 
 #[test]
-fn one_seed_is_one_history() {
+fn a_seed_repeats_its_scenario() {
     for seed in 0..20 {
         assert_eq!(tell(seed, false), tell(seed, false), "seed {seed}");
     }
@@ -74,16 +75,16 @@ fn one_seed_is_one_history() {
 }
 
 #[test]
-fn what_is_decided_happens_and_then_comes_chance() {
+fn decided_throws_precede_random_ones() {
     let decided = |throws| tell_by(Dice::decided(throws), false);
     assert_eq!(decided(&[]), tell(0, false));
     assert_eq!(decided(&[0; 99]), decided(&[0; 99]));
-    // The first throw is the kind of server.
+    // The first decision is the kind of server.
     assert_ne!(decided(&[0]).hash, decided(&[2]).hash);
 }
 
 #[test]
-fn a_host_that_dies_every_minute_knows_its_agent_and_its_ready_again() {
+fn a_host_that_dies_every_minute_finds_agent_and_ready() {
     let days = 0..number("MOTE_DAYS").unwrap_or(DAYS);
     let (seeds, is_loud) = number("MOTE_SEED").map_or((days, false), |seed| (seed..seed + 1, true));
     for seed in seeds {

@@ -222,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn of_those_plugged_in_later_no_other_is_touched() {
+    fn renames_only_the_hot_plugged_nics() {
         if !in_private(
             Private::Network,
-            "first_boot::nics::tests::of_those_plugged_in_later_no_other_is_touched",
+            "first_boot::nics::tests::renames_only_the_hot_plugged_nics",
         ) {
             return;
         }
@@ -241,10 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_that_wears_the_address_is_left_alone() {
+    fn ignores_a_bridge_with_the_same_address() {
         if !in_private(
             Private::Network,
-            "first_boot::nics::tests::a_bridge_that_wears_the_address_is_left_alone",
+            "first_boot::nics::tests::ignores_a_bridge_with_the_same_address",
         ) {
             return;
         }

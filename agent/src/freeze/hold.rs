@@ -127,7 +127,7 @@ mod tests {
     const BUSY: i32 = libc::EBUSY;
 
     #[test]
-    fn all_are_held_as_long_as_asked_and_thawed_in_the_opposite_order() {
+    fn thaws_in_reverse_order_after_the_requested_time() {
         let all = "+0 +1 +2 told 3 waited -2 -0 ";
         for (caller, end) in [(Caller::Asks, End::Asked), (Caller::Forgets, End::Late)] {
             let fake = Fake { freeze: vec![0, BUSY, 0], caller, ..Fake::default() };
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_or_hangs_undoes_the_others() {
+    fn a_failed_freeze_thaws_the_others() {
         for error in [libc::EIO, libc::ETIMEDOUT] {
             let fake = Fake { freeze: vec![0, libc::EOPNOTSUPP, error, 0], ..Fake::default() };
             let undone = "+0 +1 +2 -0 ".to_owned();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_thawed_keeps_no_other_frozen() {
+    fn a_failed_thaw_does_not_stop_the_others() {
         for (thaw, end) in [
             (vec![0, libc::EINVAL, 0], End::Before),
             (vec![0, 0, libc::ETIMEDOUT], End::Stuck),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_are_told_in_order_and_back() {
+    fn runs_hooks_in_order_and_in_reverse() {
         let root = hooks("hooks", 0);
         told(&root, LIMIT).unwrap();
         assert!(thaw(&list(&root), &mut String::new(), note));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_others_can_change_is_not_told() {
+    fn skips_hooks_that_users_can_change() {
         let root = hooks("others-hook", 0);
         let names = || {
             let name = |path: &PathBuf| path.file_name().unwrap().to_owned();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_undoes_all_before_it_and_itself() {
+    fn a_failed_hook_thaws_itself_and_all_before() {
         let root = hooks("failing-hook", 3);
         put(&root, "etc/qemu/fsfreeze-hook.d/z", "#!/bin/sh\nexit 0\n", 0o755);
         let why = told(&root, LIMIT).unwrap_err().to_string();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_as_it_thaws_is_named_and_keeps_no_other_from_it() {
+    fn reports_a_hook_that_fails_at_the_thaw_and_runs_the_others() {
         let root = hooks("failing-thaw", 3);
         let mut failed = String::new();
         assert!(!thaw(&list(&root), &mut failed, note));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_executed_is_named_with_the_reason() {
+    fn reports_why_a_hook_cannot_be_executed() {
         let root = scratch("no-program");
         for (text, wanted) in [
             ("echo there\n", "not a program, nor a script with #! in its first line"),

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_as_of_an_agent_is_none() {
+    fn ignores_processes_that_differ_from_an_agent() {
         let status = |uids: &str| STATUS.replace("0\t0\t0\t0\nGid", &format!("{uids}\nGid"));
         let files = [
             ("proc/locks", LOCK.replace("POSIX", "FLOCK")),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_locks_are_as_none() {
+    fn ignores_too_many_locks() {
         let root = guest("many");
         let many = usize::try_from(LOCKS).unwrap() / LOCK.len();
         put(&root, "proc/locks", &LOCK.replace("77", "78").repeat(many - 1));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_of_a_process_is_not_done_to_another_with_its_number() {
+    fn does_not_signal_a_process_that_reuses_an_id() {
         let mut child = Command::new("sh").args(["-c", "read x", "--initramfs"]).spawn().unwrap();
         let pid = child.id().into();
         let process = Proc::open(Path::new("/")).unwrap().process(pid).unwrap();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_one_boot_is_forgotten_at_the_next() {
+    fn forgets_files_of_an_earlier_boot() {
         let root = crate::runtime::scratch::scratch("forget");
         let random = root.join("proc/sys/kernel/random");
         std::fs::create_dir_all(&random).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_write_is_not_believed() {
+    fn ignores_files_that_others_could_write() {
         let root = crate::runtime::scratch::scratch("believed");
         drop(acquire(&root, None, &mut || ()).unwrap());
         let hanging = root.join(run_dir::HANGING);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_whose_file_is_gone_is_taken_anew() {
+    fn renews_a_lock_whose_file_is_gone() {
         let root = crate::runtime::scratch::scratch("gone");
         let mut lock = acquire(&root, None, &mut || ()).unwrap();
         assert_eq!(lock.keep(&root), Kept::Same);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_lock_is_told_by_the_kernel_and_has_to_be_root() {
+    fn reports_the_lock_holder_only_if_it_is_root() {
         let root = crate::runtime::scratch::scratch("holder");
         let _lock = acquire(&root, None, &mut || ()).unwrap();
         let ours = std::process::id();

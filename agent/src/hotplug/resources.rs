@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_at_the_first_start_is_switched_on_and_left_alone_later() {
+    fn brings_offline_devices_online_only_at_the_first_start() {
         let root = machine("off-at-the-start");
         at_start(&root, &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "1");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn after_lost_events_what_is_new_is_switched_on_and_no_other() {
+    fn brings_only_new_devices_online_after_lost_events() {
         let root = machine("lost");
         // Like a later agent.
         fs::write(root.join(run_dir::FOLLOWED), "").unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_added_is_switched_on_if_it_is_off() {
+    fn brings_an_added_offline_device_online() {
         let root = machine("added");
         let mut online = Online::default();
         for one in ["cpu/cpu1", "cpu/cpu1", "cpu/cpu2", "cpu/cpu99", "memory/memory8"] {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_started_again_is_due_later_and_later() {
+    fn restart_pauses_grow() {
         for name in [c"false", c"/nowhere/program"] {
             let mut service = program(name, true);
             let mut now = Uptime::from_millis(1000);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not_nor_is_anything_while_the_system_ends() {
+    fn restarts_nothing_else_or_during_a_shutdown() {
         for (respawn, is_up) in [(false, true), (true, false)] {
             let mut service = program(c"true", respawn);
             run(&mut service, Uptime::from_millis(1000), is_up);

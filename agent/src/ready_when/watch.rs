@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_missed_once_and_others_are_found_by_name() {
+    fn logs_a_missing_program_once_and_searches_the_path() {
         let mut looks = Looks::default();
         assert!(looks.ends("true", 0) && looks.ends("/bin/sh", 0) && !looks.is_missed);
         for _ in 0..2 {

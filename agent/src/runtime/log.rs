@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_there_is_no_room_for_is_counted_behind_what_is_kept() {
+    fn counts_dropped_lines_and_reports_them_later() {
         let mut waiting = Waiting { text: Vec::new(), lost: 0 };
         let line = "x".repeat(KEPT / 4);
         (0..9).for_each(|_| waiting.add(&line));
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_steers_a_terminal_is_left(text in "(\\PC|[\\x00-\\x1f\\x7f-\\u{9f}\\u{202a}-\\u{2069}]){0,300}") {
+        fn escapes_all_terminal_control_characters(text in "(\\PC|[\\x00-\\x1f\\x7f-\\u{9f}\\u{202a}-\\u{2069}]){0,300}") {
             let line = printable(LINE, false, format_args!("{text}{text}"));
             prop_assert!(!line.contains(is_hostile), "{:?}", line);
             // Up to one escaped character and the dots longer.

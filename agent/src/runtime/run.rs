@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_run_beside_the_future_and_each_other_and_wake_it() {
+    fn runs_tasks_concurrently_with_the_future() {
         let executor = LocalExecutor::new();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let count = Rc::new(Cell::new(0));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_that_wakes_itself_goes_on_with_nobody_beside_it() {
+    fn continues_a_future_that_wakes_itself() {
         let mut polls = 0;
         let woken = poll_fn(|context| {
             polls += 1;

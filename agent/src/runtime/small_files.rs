@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+    fn replaces_a_file_whole_and_leaves_no_temporary_file() {
         let directory = crate::runtime::scratch::scratch("small");
         let path = directory.join("status");
         for text in ["a long one", "short", ""] {

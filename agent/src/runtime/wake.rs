@@ -122,7 +122,7 @@ mod tests {
     use crate::runtime::run::block_on;
 
     #[test]
-    fn who_has_stopped_waiting_leaves_nothing() {
+    fn a_cancelled_wait_leaves_no_waker() {
         let signal = Signal::default();
         block_on(&LocalExecutor::new(), async {
             let soon = std::time::Duration::from_millis(1);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_takes_no_other_wait_of_the_same_task_along() {
+    fn a_cancelled_wait_keeps_other_waits_of_its_task() {
         let (signal, executor) = (Rc::new(Signal::default()), LocalExecutor::new());
         let raising = signal.clone();
         executor

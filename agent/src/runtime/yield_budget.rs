@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_a_peer_that_never_stops_lets_others_run() {
+    fn reading_endless_data_yields_to_other_tasks() {
         let runs = runs_beside(async |stream| {
             let mut scrap = [0; 64];
             while stream.read(&mut scrap).await.unwrap() > 0 {}
@@ -65,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_peers_end_lets_others_run() {
+    fn waiting_for_the_end_yields_to_other_tasks() {
         let runs = runs_beside(async |stream| stream.close().await);
         assert!(runs >= 8, "{runs}");
     }
 
     #[test]
-    fn who_writes_to_a_peer_that_takes_it_lets_others_run() {
+    fn writing_to_a_fast_peer_yields_to_other_tasks() {
         let runs = runs_beside(async |stream| {
             for _ in 0..64 {
                 stream.write_all(b"x").await.unwrap();

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_that_is_no_users_leaves_the_owner_as_it_is() {
+    fn give_keeps_the_owner_for_the_highest_id() {
         let (read, _write) = pipe().unwrap();
         let owner = || rustix::fs::fstat(&read).map(|about| (about.st_uid, about.st_gid));
         let before = owner();

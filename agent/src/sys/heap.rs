@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_beyond_a_page_is_mapped_and_stays_so() {
+    fn maps_allocations_that_grow_beyond_a_page() {
         for (size, old, usable, expected) in [
             (64, 32, 48, 64),
             (4096, 2048, 2048, MAPPED),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_stay_the_same_through_every_size() {
+    fn realloc_keeps_contents_at_every_size() {
         let mut grown: Vec<u32> = Vec::new();
         for number in 0..100_000 {
             grown.push(number);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_takes_the_block_of_one_before_and_finds_it_wiped() {
+    fn reuses_a_wiped_block_for_the_next_record() {
         let heap = Heap::new();
         // SAFETY: each block is used within its size and freed once, with its layout.
         unsafe {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_of_each_size_is_kept_and_serves_what_fits() {
+    fn caches_one_block_of_each_size() {
         let heap = Heap::new();
         // SAFETY: as above.
         unsafe {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn each_size_has_its_place() {
+    fn maps_each_size_to_its_cache_slot() {
         for size in [1, SMALL, 4077, LONG - 1, BLOCK + 1] {
             assert!(places(record(size)).is_empty(), "{size}");
         }
@@ -341,7 +341,7 @@ mod tests {
     const RECORDS_KEPT: usize = SIZES.len() - FIRST_RECORD;
 
     #[test]
-    fn no_more_blocks_are_kept_than_a_transfer_needs() {
+    fn caches_at_most_two_records() {
         let heap = Heap::new();
         // SAFETY: as above.
         let blocks = [(); RECORDS_KEPT + 3].map(|()| unsafe { heap.alloc(record(LONG)) });

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_is_known_by_its_name_and_its_connections_are_not() {
+    fn finds_a_listener_by_name_but_not_its_connections() {
         let scratch = crate::runtime::scratch::scratch("handed-on");
         let (ours, other) = (scratch.join("ours"), scratch.join("ours.other"));
         let name = name(&SocketAddrUnix::new(&ours).expect("a name"));

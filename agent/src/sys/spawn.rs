@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_before_exec_has_no_descriptor_but_its_own() {
+    fn a_forked_child_has_only_its_own_descriptors() {
         let files: Vec<_> = (0..40).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
         let last = files.last().unwrap().as_raw_fd();
         assert!(is_open(last) && last > REPORT + 30);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_hangs_is_left_alone_with_it() {
+    fn gives_up_on_hanging_work() {
         let hangs = || {
             std::thread::sleep(Duration::from_secs(9999));
             true

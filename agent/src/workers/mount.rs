@@ -261,8 +261,8 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_where_its_name_leads_or_nowhere() {
-        if !in_private_mounts("a_share_is_where_its_name_leads_or_nowhere") {
+    fn mounts_a_share_where_its_name_leads_or_not_at_all() {
+        if !in_private_mounts("mounts_a_share_where_its_name_leads_or_not_at_all") {
             return;
         }
         let root = scratch("swapped");

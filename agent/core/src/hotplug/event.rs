@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_asks_for_is_told_from_what_has_happened() {
+    fn recognises_events_triggered_by_programs() {
         for (event, expected) in [
             (&b"add@/devices/system/cpu/cpu1\0ACTION=add\0SUBSYSTEM=cpu\0SYNTH_UUID=0\0SEQNUM=9\0"[..], true),
             (b"change@/devices/x/block/vda\0SYNTH_UUID=fe4d7c9d-b8c6-4a70-9ef1-3d8a58d18eed\0SYNTH_ARG_RESIZE=1\0", true),

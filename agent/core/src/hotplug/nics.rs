@@ -76,7 +76,7 @@ mod tests {
         DEVPATH_OLD=/devices/pci0000:00/0000:00:05.0/virtio4/net/eth0\0INTERFACE=enp0s5\0IFINDEX=4\0";
 
     #[test]
-    fn one_that_is_plugged_in_is_told_from_all_else() {
+    fn recognises_a_hot_plugged_nic() {
         for event in [
             &b"add@/devices/virtual/net/veth0\0ACTION=add\0IFINDEX=4\0"[..],
             b"add@/devices/pci0000:00/0000:00:05.0/virtio4\0ACTION=add\0SUBSYSTEM=virtio\0\
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_named_again_if_the_system_renames_it_right_after_but_nobody_later() {
+    fn renames_a_nic_back_only_shortly_after_the_event() {
         let mut plugged = Plugged::default();
         let other = b"move@/devices/pci0000:00/0000:00:03.0/virtio1/net/lan\0IFINDEX=2\0";
         assert_eq!(plugged.see(ADDED, at(9)), Some(4));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_the_host_tells_of_has_just_come() {
+    fn accepts_the_hosts_event_only_for_a_recent_nic() {
         let mut plugged = Plugged::default();
         assert_eq!(plugged.announced_after_event(at(1)), None);
         assert_eq!(plugged.see(ADDED, at(9)), Some(4));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_driver_is_told_of_before_it_has_a_number() {
+    fn reports_a_nic_before_its_driver_is_bound() {
         let mut plugged = Plugged::default();
         let device =
             b"add@/devices/pci0000:00/0000:00:05.0/virtio4\0ACTION=add\0SUBSYSTEM=virtio\0\
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_at_once_none_is_forgotten() {
+    fn handles_several_nics_at_once() {
         let mut plugged = Plugged::default();
         let next = b"add@/devices/pci0000:00/0000:00:06.0/virtio5/net/eth1\0IFINDEX=5\0";
         assert_eq!(plugged.see(ADDED, at(9)), Some(4));

@@ -200,10 +200,7 @@ mod tests {
     fn a_command_line_names_a_program_with_its_arguments() {
         let plan = Plan::read("mote.run=\"/bin/a 'b\" panic=-1", "");
         assert_eq!(programs(&plan), []);
-        assert_eq!(
-            plan.troubles,
-            ["mote.run: a quote is not closed in /bin/a 'b; it is not started"]
-        );
+        assert_eq!(plan.troubles, ["mote.run: unclosed quote in /bin/a 'b; it is not started"]);
         let plan = Plan::read("mote.run=\"/bin/a b 'c  d' 'e'f ''\" mote.run=/bin/g\n", "");
         let expected =
             [(["/bin/a", "b", "c  d", "ef", ""].into(), false), (["/bin/g"].into(), false)];
@@ -234,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_and_the_rest_is_done() {
+    fn reports_unknown_words_and_applies_the_rest() {
         let plan = Plan::read(
             "mote.rum=/a moat=1 mote.run=",
             "start /a\nrun /b\nrun 'c\nhostname\nrun a\0b\n",
@@ -242,7 +239,7 @@ mod tests {
         assert_eq!(programs(&plan), [(["/b"].into(), false)]);
         let expected = [
             "/etc/mote-init, line 1: unknown word start",
-            "/etc/mote-init, line 3: a quote is not closed in 'c; it is not started",
+            "/etc/mote-init, line 3: unclosed quote in 'c; it is not started",
             "/etc/mote-init, line 4: unknown word hostname",
             "/etc/mote-init, line 5: a NUL is in it; it is not started",
             "mote.rum: unknown word rum",

@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_stayed_is_back_at_once() {
+    fn a_stable_program_restarts_at_once() {
         assert_eq!(pauses(&[0, 0, 59, 60, 0, 3600]), [100, 200, 400, 100, 200, 100]);
     }
 }

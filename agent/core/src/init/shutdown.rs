@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_end_is_killed_and_one_that_hangs_is_left() {
+    fn kills_processes_that_ignore_sigterm() {
         let acts = story(Goal::Reboot, Some(10_300), 15_100);
         let end = |at| {
             [(0, Act::Ask), (5000, Act::Kill), (at, Act::Unmount), (at, Act::Leave(Goal::Reboot))]
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_agent_nobody_is_waited_for() {
+    fn does_not_wait_without_an_agent() {
         let acts = story(Goal::Off, None, 0);
         assert_eq!(acts, [(0, Act::Ask), (0, Act::Unmount), (0, Act::Leave(Goal::Off))]);
     }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sets_it_back_or_to_another_local_time_unasked() {
+    fn never_steps_back_or_by_a_time_zone_unasked() {
         for (by, expected) in [
             (0, Step::Right),
             (SECOND / 100, Step::Right),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_kernel_tells_of_a_copy() {
+    fn recognises_a_clone_only_by_the_kernels_message() {
         let line = "random: crng reseeded due to virtual machine fork\n";
         for (head, expected) in [
             ("5,812,5137002,-;", true),
@@ -168,7 +168,7 @@ mod tests {
     const CLOCK: Signs = Signs { is_fork: false, is_announced: false, is_behind: true };
 
     #[test]
-    fn each_sign_says_as_much_as_the_kernel_tells() {
+    fn derives_the_kind_from_the_available_signs() {
         let all = [(false, false), (false, true), (true, false), (true, true)];
         let both = Signs { is_announced: true, ..CLOCK };
         let most = Signs { is_fork: true, ..both };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_is_told_once_but_for_a_copy() {
+    fn reports_a_resume_once_except_for_a_clone() {
         let mut returns = Returns::default();
         assert!(!returns.is_another(at(1000), Signs::default()));
         assert!(returns.is_another(at(1000), NIC));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_a_few_times() {
+    fn retries_a_failed_resume_a_few_times() {
         let mut returns = Returns::default();
         for (millis, retries) in [(0, true), (3000, true), (6000, false), (9000, true)] {
             assert_eq!(returns.retries(at(millis)), retries, "{millis}");

@@ -1,4 +1,4 @@
-//! Who may write the files: root alone.
+//! File ownership: everything is root's.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The history that this thread tells: the agent's modules have no handle for the system, here as there.
+//! The scenario of this thread. It is global, because the agent's modules have no handle for the
+//! system.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,10 +15,10 @@ use crate::machine::kernel::Kernel;
 use crate::machine::net::Net;
 use crate::oracle::Oracle;
 
-/// Uptime at which histories begin, so that the clock can go back when a history has hardly begun.
+/// Uptime at the start of a scenario, so that the clock can be set back early.
 const BEGIN: Duration = Duration::from_secs(1000);
 
-/// What surrounds the agents of a history.
+/// Surroundings of a scenario's agents.
 pub(crate) struct Here {
     pub(crate) sim: Rc<Sim>,
     pub(crate) net: Rc<Net>,
@@ -28,11 +29,11 @@ pub(crate) struct Here {
     pub(crate) files: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
     /// `agent.conf` of the host's share.
     pub(crate) conf: RefCell<Option<Vec<u8>>>,
-    /// Whether there is none left to dial with.
+    /// Whether no descriptor is left to dial with.
     pub(crate) lacking: Cell<bool>,
-    /// How many descriptors a process may have.
+    /// Limit of a process's descriptors.
     pub(crate) descriptors: usize,
-    /// Open connections of guests, and the most that there may be.
+    /// Open connections of guests, and their upper bound.
     pub(crate) guests: Cell<usize>,
     pub(crate) most_guests: usize,
 }
@@ -41,31 +42,31 @@ thread_local! {
     static HERE: RefCell<Option<Rc<Here>>> = const { RefCell::new(None) };
 }
 
-/// Begins a history.
+/// Enters a scenario.
 pub(crate) fn enter(here: Rc<Here>) {
     HERE.replace(Some(here));
 }
 
-/// The one that is told.
+/// Returns the current scenario.
 pub(crate) fn here() -> Rc<Here> {
     HERE.with_borrow(|here| here.clone().expect("a history"))
 }
 
 impl Here {
-    /// The agent that runs serves somebody: no older one may do so afterwards.
+    /// Records that the running agent serves a peer: no older one may do so afterwards.
     pub(crate) fn serves(&self, what: &str) {
         if let Some(agent) = self.kernel.current(&self.sim) {
             self.oracle.serves(agent.rank.get(), what);
         }
     }
 
-    /// The guest's time as the agent has it.
+    /// Returns the guest's time as the agent sees it.
     pub(crate) fn uptime(&self) -> Uptime {
         Uptime(BEGIN + Duration::from_micros(self.sim.now(Zone::Guest)))
     }
 }
 
-/// What the guest's clock shows at that uptime.
+/// Converts an uptime to the guest's clock.
 pub(crate) fn micros(time: Uptime) -> Micros {
     let since = time.0.saturating_sub(BEGIN).as_nanos().div_ceil(1000);
     Micros::try_from(since).unwrap_or(Micros::MAX)

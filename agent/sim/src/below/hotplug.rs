@@ -1,4 +1,4 @@
-//! Devices that the host adds: none.
+//! No hot-plugged devices.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! The system below the agent, made up. Each file stands for the agent's module of that name, with its interface.
+//! The simulated system below the agent. Each file replaces the agent's module of that name, with
+//! its interface.
 
 pub(crate) mod first_boot;
 pub(crate) mod guest_path;

@@ -1,4 +1,4 @@
-//! What the guest asks to be Ready by itself: nothing.
+//! No `ready-when` conditions.
 
 use std::rc::Rc;
 

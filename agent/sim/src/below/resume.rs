@@ -1,4 +1,4 @@
-//! The VM runs again: reported by a signal of the simulated kernel.
+//! Resume, reported by a signal of the simulated kernel.
 
 use std::rc::Rc;
 

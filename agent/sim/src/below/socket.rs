@@ -1,4 +1,4 @@
-//! The devlxd socket's name, which comes and goes at once.
+//! The name of the devlxd socket, which appears and vanishes at once.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,6 @@ use crate::machine::net::{self, NoWay, Place};
 use crate::runtime::reactor::Async;
 use crate::sys::fd::{Counted, OwnedFd};
 
-/// A socket that is waited for.
 pub(crate) type Socket = Async<OwnedFd>;
 
 fn connected(stream: net::Stream, counted: Option<Counted>) -> Socket {
@@ -29,7 +28,6 @@ pub(crate) enum Transport {
     Unix(PathBuf),
 }
 
-/// The vsock port that the host calls.
 pub(crate) const AGENT_PORT: u32 = 8443;
 
 impl Transport {
@@ -76,7 +74,6 @@ impl Transport {
     }
 }
 
-/// Connects to a port inside of the guest.
 pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
     match here().net.connect(Place::Tcp(address.port()), Zone::Guest).await {
         Ok(stream) => Ok(connected(stream, None)),
@@ -84,7 +81,6 @@ pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
     }
 }
 
-/// Where the host calls.
 pub(crate) struct Listener(net::Listener);
 
 impl Listener {
@@ -117,7 +113,7 @@ pub(crate) fn probe_vsock(_: &Path) -> Result<u32, &'static str> {
     if here().kernel.lacks_vsock.get() { Err("no vsock device") } else { Ok(3) }
 }
 
-/// All of them are root's.
+/// All clients are root's.
 pub(crate) fn user(_: &Socket) -> u32 {
     0
 }

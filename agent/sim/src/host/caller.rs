@@ -11,9 +11,9 @@ use crate::machine::wait::within;
 
 /// Where the agent listens.
 pub(crate) const AGENT: Place = Place::Vsock(3, 8443);
-/// What the host shows as a client; `server.crt` in the guest.
+/// The host's client certificate; `server.crt` in the guest.
 pub(crate) const HOST_CLIENT: Certificate = 9;
-/// All of a PUT, or of an event.
+/// Time limit of a PUT or an event.
 pub(super) const LIMIT: Micros = 3 * SECOND;
 
 /// A connection to the agent.
@@ -24,7 +24,7 @@ pub(crate) async fn connect(host: &Rc<Host>) -> Option<Stream> {
     Some(stream)
 }
 
-/// One call on a connection of its own; `None` if it failed.
+/// Makes a call on its own connection; returns `None` if it failed.
 pub(super) async fn call(host: &Rc<Host>, method: &str, path: &str, body: &str) -> Option<Message> {
     let sim = &host.sim;
     let stream = connect(host).await?;

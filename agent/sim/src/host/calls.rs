@@ -1,4 +1,4 @@
-//! What the host asks of the agent (P§3.2, P§3.3, P§4).
+//! The host's requests to the agent (P§3.2, P§3.3, P§4).
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::machine::net::Stream;
 use crate::machine::wait::{sleep, within};
 use crate::oracle::Before;
 
-/// Tells the agent where the host is; never repeated.
+/// Reports the host's address to the agent; never repeated.
 pub(crate) async fn put(host: &Rc<Host>) {
     let body = host.body();
     let both = async {
@@ -28,7 +28,7 @@ pub(crate) async fn put(host: &Rc<Host>) {
 }
 
 impl Host {
-    /// A user runs a command.
+    /// Runs a command for a user.
     pub(crate) fn runs(self: &Rc<Self>) {
         let (host, process) = (self.clone(), self.process.get());
         process.inspect(|process| {
@@ -36,7 +36,7 @@ impl Host {
         });
     }
 
-    /// What it says of itself.
+    /// Returns the body of the PUT.
     pub(crate) fn body(&self) -> String {
         let member = match self.nature.flavour {
             Flavour::Incus => "dev_incus",
@@ -49,7 +49,7 @@ impl Host {
     }
 }
 
-/// What users of the host cause.
+/// Performs random actions of the host's users.
 pub(crate) async fn now_and_then(host: Rc<Host>) {
     let (sim, mut number) = (host.sim.clone(), 0);
     loop {
@@ -67,7 +67,7 @@ pub(crate) async fn now_and_then(host: Rc<Host>) {
             }
             _ => {
                 let kind = sim.dice.pick(&["config", "device", "lifecycle"]);
-                // A device is a share to be mounted.
+                // The device is a share to be mounted.
                 let share = "\"action\":\"added\",\"name\":\"d\",\"config\":{\"type\":\"disk\",\"path\":\"/mnt\"}";
                 let comma = if kind == "device" { "," } else { "" };
                 let share = if kind == "device" { share } else { "" };
@@ -82,11 +82,11 @@ pub(crate) async fn now_and_then(host: Rc<Host>) {
     }
 }
 
-/// Asks for a report: it comes, or an error does, before the host gives up.
+/// Requests a report, and checks that it or an error arrives before the host gives up.
 async fn state(host: &Rc<Host>) {
     let sim = &host.sim;
     let before = Before::now(&host.oracle);
-    // Without an agent, or one that is suspended, there is none.
+    // An agent that is absent or suspended does not answer.
     let Some(Some(stream)) = within(sim, Zone::Host, LIMIT, connect(host)).await else { return };
     let asked = call_on(sim, &stream, "GET", "/1.0/state", "");
     let answer = within(sim, Zone::Host, LIMIT, asked).await;
@@ -96,7 +96,7 @@ async fn state(host: &Rc<Host>) {
     }
 }
 
-/// Somebody else's certificate must not reach HTTP.
+/// Checks that another certificate does not reach HTTP.
 async fn stranger(host: &Rc<Host>) {
     let work = async {
         let stream: Stream = host.net.connect(AGENT, Zone::Host).await.ok()?;

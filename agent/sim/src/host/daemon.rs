@@ -1,4 +1,4 @@
-//! What the daemon knows, and what of that outlives it (P§2.3, P§6).
+//! The daemon, and its state that outlives a process (P§2.3, P§6).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,17 +13,16 @@ use crate::machine::net::{Net, Stream};
 use crate::machine::wait::Signal;
 use crate::oracle::{Oracle, Word};
 
-/// What a daemon is like for a whole history.
+/// Properties of a daemon for a whole scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nature {
     pub(crate) flavour: Flavour,
     /// Whether its TLS gives tickets.
     pub(crate) gives_tickets: bool,
-    /// Most calls of the agent at once.
+    /// Upper bound of the agent's concurrent calls.
     pub(crate) most: usize,
 }
 
-/// The daemon, and what of it outlives a process.
 pub(crate) struct Host {
     pub(crate) sim: Rc<Sim>,
     pub(crate) net: Rc<Net>,
@@ -31,16 +30,16 @@ pub(crate) struct Host {
     pub(crate) oracle: Rc<Oracle>,
     pub(crate) nature: Nature,
     pub(crate) process: Cell<Option<Process>>,
-    /// Where it listens: each process has a port of its own.
+    /// Port on which it listens; each process has its own.
     pub(crate) port: Cell<u32>,
     pub(crate) certificate: Cell<Certificate>,
-    /// Whether it takes the agent for started.
+    /// Whether it considers the agent started.
     pub(crate) started: Cell<bool>,
-    /// What it keeps of the instance.
+    /// The instance's state as it remembers it.
     pub(crate) keeps: Cell<Word>,
-    /// It answers 401 to all.
+    /// Whether it answers 401 to everything.
     pub(crate) refuses: Cell<bool>,
-    /// It answers nobody.
+    /// Whether it does not answer.
     pub(crate) hangs: Cell<bool>,
     pub(crate) woken: Signal,
     /// Whether the guest's policy lets it run commands, and since when, in time awake.
@@ -48,7 +47,7 @@ pub(crate) struct Host {
     pub(crate) may_since: Cell<Micros>,
     /// Tickets of this process, with their certificate.
     pub(crate) tickets: RefCell<BTreeMap<u64, Certificate>>,
-    /// Full handshakes of the agent since it became calm, and resumed ones.
+    /// Full and resumed handshakes of the agent since the calm began.
     pub(crate) handshakes: [Cell<u64>; 2],
     /// The agent's calls.
     pub(crate) calls: RefCell<Vec<Weak<Stream>>>,
@@ -97,7 +96,7 @@ impl Host {
         self.tickets.borrow_mut().clear();
     }
 
-    /// It changes its certificate, and tells nobody.
+    /// Changes the certificate without a notification.
     pub(crate) fn renew(&self) {
         self.certificate.set(self.certificate.get() % 200 + 1);
         self.sim.trace("host certificate", self.certificate.get(), 0);
@@ -109,7 +108,7 @@ impl Host {
         self.woken.raise();
     }
 
-    /// Returns when it does not hang.
+    /// Waits until it does not hang.
     pub(crate) async fn alive(&self) {
         loop {
             let seen = self.woken.seen();

@@ -1,4 +1,4 @@
-//! Commands that the host has the agent run (P§4.1), with all that goes through their websockets.
+//! Commands that the host runs through the agent (P§4.1), with the data of their websockets.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,32 +11,32 @@ use crate::machine::wait::{sleep, within};
 use crate::oracle::Before;
 use crate::programs::{MISSING, code, pattern};
 
-/// What the agent says of a program that is not there.
+/// The agent's message for a missing program.
 const NOT_THERE: &str = "No such file or directory";
-/// How soon the guest's policy is in force.
+/// Time until a new guest policy takes effect.
 const SETTLED: Micros = 100 * MILLI;
-/// How long a call may be on its way until the agent has it.
+/// Longest time until the agent has received a call.
 const ACCEPTED: Micros = 50 * MILLI;
-/// How late an answer to a wait with a limit may be.
+/// Longest delay of an answer to a wait with a limit.
 const SLACK: Micros = SECOND;
-/// No command runs for so long, or waits for so long for its sockets.
+/// Upper bound of a command's run time and of its wait for sockets.
 const LONGEST: Micros = 25 * SECOND;
-/// By which the host ends a command, and what that exits with.
+/// Signal with which the host ends a command.
 const TERM: i32 = 15;
 
-/// What a command is connected to.
+/// Stdio of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Pipes,
     Terminal,
 }
 
-/// One command, as its sockets have it.
+/// A command, as its sockets see it.
 struct Command {
     host: Rc<Host>,
     name: &'static str,
     kind: Kind,
-    /// How much it is sent, and how much it writes.
+    /// Bytes of its input and output.
     input: usize,
     output: usize,
     millis: u64,
@@ -75,23 +75,23 @@ impl Command {
         )
     }
 
-    /// Whether it may have lost its agent, or its connections.
+    /// Returns whether it may have lost its agent or its connections.
     fn is_excused(&self) -> bool {
         self.host.net.mishaps.get() > 0 || self.before.is_excused()
     }
 
-    /// Whether the guest's administrator may have forbidden it since.
+    /// Returns whether the guest's policy may have denied it since.
     fn is_forbidden(&self) -> bool {
         self.host.may_since.get() >= self.before.asked
     }
 
-    /// Whether not all of its output may come.
+    /// Returns whether some of its output may be missing.
     fn may_lack(&self) -> bool {
         let is_ended = self.is_excused() || self.before.has_ended() || self.is_forbidden();
         is_ended || !self.is_whole.get() || self.is_signalled.get() || self.name == MISSING
     }
 
-    /// Its exit code, unless it is ended.
+    /// Returns its exit code, unless it is killed.
     fn expected(&self) -> i32 {
         code(if self.kind == Kind::Terminal { 0 } else { self.input })
     }
@@ -101,7 +101,7 @@ impl Command {
     }
 }
 
-/// Starts a command, connects its sockets, perhaps not all, and waits for its end for some seconds.
+/// Starts a command, connects all or some of its sockets, and waits for its end for some seconds.
 pub(crate) async fn exec(host: &Rc<Host>) {
     let sim = &host.sim;
     let command = Rc::new(Command::new(host));
@@ -109,7 +109,7 @@ pub(crate) async fn exec(host: &Rc<Host>) {
     let begun = call(host, "POST", "/1.0/exec", &body);
     let Some(begun) = within(sim, Zone::Host, LIMIT, begun).await.flatten() else { return };
     let expected = if host.may_exec.get() { 202 } else { 403 };
-    // The agent has to hear of another policy first.
+    // The agent may not have read the new policy yet.
     let is_settled = command.before.asked > host.may_since.get() + SETTLED;
     if begun.status() != expected && (is_settled || ![202, 403].contains(&begun.status())) {
         return sim.fail(format!("exec is answered {}, not {expected}", begun.status()));
@@ -126,7 +126,6 @@ pub(crate) async fn exec(host: &Rc<Host>) {
     wait(&command, path).await;
 }
 
-/// Waits for its end for some seconds.
 async fn wait(command: &Command, path: &str) {
     let (host, oracle) = (&command.host, &command.host.oracle);
     let sim = &host.sim;
@@ -141,7 +140,8 @@ async fn wait(command: &Command, path: &str) {
         return;
     }
     let has_ended = command.before.has_ended();
-    // One that is told to end, or to make room, ends what it has begun, and is asked no more.
+    // An agent that is told to end or hands over finishes what it has started, but accepts no more
+    // calls.
     let is_late = command.before.was_ending || (has_ended && oracle.ended() < since + ACCEPTED);
     if took > seconds * SECOND + SLACK {
         sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));
@@ -164,7 +164,7 @@ async fn wait(command: &Command, path: &str) {
         _ if says(&["The agent ends"]) => has_ended,
         _ if !are_all_here => true,
         _ if command.name == MISSING => says(&[NOT_THERE, &ended]),
-        // By SIGHUP, when its agent ends.
+        // By SIGHUP at its agent's end.
         _ if has_ended && says(&["\"return\":129}"]) => true,
         _ => says(&[&result, &ended]),
     };
@@ -173,7 +173,7 @@ async fn wait(command: &Command, path: &str) {
     }
 }
 
-/// The sockets' names and secrets in the answer.
+/// Returns names and secrets of the sockets in the answer.
 fn secrets(body: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(body);
     let fds = text.split_once("\"fds\":{").and_then(|(_, rest)| rest.split_once('}'));
@@ -182,7 +182,7 @@ fn secrets(body: &[u8]) -> Vec<(String, String)> {
     every(1).zip(every(3)).collect()
 }
 
-/// Connects one, and does with it what it is for. A second time it is not for the taking.
+/// Connects a socket and uses it. A second connection to it must be rejected.
 async fn socket(command: Rc<Command>, name: String, path: String) {
     let sim = &command.host.sim;
     let open = || async { websocket::open(connect(&command.host).await?, &path).await };
@@ -205,7 +205,7 @@ async fn socket(command: Rc<Command>, name: String, path: String) {
     within(sim, Zone::Host, 60 * SECOND, work).await;
 }
 
-/// The command's input, up to the barrier.
+/// Sends the command's input, up to the barrier.
 async fn feed(command: &Command, socket: &WebSocket) {
     let sim = &command.host.sim;
     let mut sent = 0;
@@ -224,7 +224,7 @@ async fn feed(command: &Command, socket: &WebSocket) {
     }
 }
 
-/// The command's output. At the barrier all of it is there, unless the command was ended.
+/// Reads the command's output. At the barrier it must be complete, unless the command was killed.
 async fn take(command: &Command, socket: &WebSocket) {
     let mut has_barrier = false;
     loop {
@@ -254,7 +254,7 @@ async fn take(command: &Command, socket: &WebSocket) {
     }
 }
 
-/// Ends some commands by a signal.
+/// Kills some commands by a signal.
 async fn control(command: &Command, socket: &WebSocket) {
     let sim = &command.host.sim;
     if sim.dice.one_in(4) {

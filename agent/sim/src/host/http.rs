@@ -1,13 +1,13 @@
-//! As much HTTP as the simulated host and guests need; nothing of the core's.
+//! A minimal HTTP client and server for the simulation, independent of the core.
 
 use crate::machine::net::{Broken, Stream};
 
 /// A request or an answer.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// Its first line.
+    /// First line.
     pub(crate) first: String,
-    /// The other lines of its head.
+    /// Other lines of the head.
     head: String,
     pub(crate) body: Vec<u8>,
 }
@@ -18,7 +18,7 @@ impl Message {
         lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The status of an answer; 0 if that is none.
+    /// Returns an answer's status; 0 for a request.
     pub(crate) fn status(&self) -> u16 {
         self.first.get(9..12).and_then(|digits| digits.parse().ok()).unwrap_or(0)
     }
@@ -35,7 +35,7 @@ impl<'s> Reader<'s> {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// The next whole message; `None` at the end of all.
+    /// Returns the next message; `None` at the end.
     pub(crate) async fn message(&mut self) -> Result<Option<Message>, Broken> {
         let head = loop {
             let end = self.buffer.windows(4).position(|four| four == b"\r\n\r\n");
@@ -62,12 +62,12 @@ impl<'s> Reader<'s> {
         Ok(Some(message))
     }
 
-    /// What came behind the last message.
+    /// Returns the bytes after the last message.
     pub(crate) fn rest(self) -> Vec<u8> {
         self.buffer
     }
 
-    /// The next line without a head.
+    /// Returns the next line, without a head.
     pub(crate) async fn line(&mut self) -> Result<Option<String>, Broken> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -88,7 +88,6 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// A request as bytes.
 pub(crate) fn request(method: &str, target: &str, extra: &str, body: &str) -> Vec<u8> {
     let length = match method {
         "GET" => String::new(),

@@ -1,4 +1,4 @@
-//! The daemon at work: reads the port, tells the agent where it listens (P§2.3, P§3.2).
+//! The daemon's main loop: reads the port, and reports its address to the agent (P§2.3, P§3.2).
 
 use std::rc::Rc;
 
@@ -9,11 +9,11 @@ use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
 use crate::machine::wait::{either, sleep};
 use crate::oracle::Word;
 
-/// The ring is read so often without any event.
+/// Interval at which the ring is read without an event.
 const LOOK: Micros = 10 * SECOND;
 
 impl Host {
-    /// A new process, which knows nothing.
+    /// Starts a new process without any state.
     pub(crate) fn start(self: &Rc<Self>) {
         self.die();
         self.port.set(self.port.get() + 1);
@@ -33,7 +33,7 @@ impl Host {
         sleep(&self.sim, Zone::Host, self.sim.dice.between(MILLI, 100 * MILLI)).await;
         self.qemu.begin_to_read();
         if self.qemu.backend == Backend::Line {
-            // It tells all.
+            // It notifies every guest.
             self.qemu.tell(&self.connect_line());
         }
         loop {

@@ -1,5 +1,5 @@
-//! The host, written from `docs/protocol` alone: QEMU with the status port, the daemon that reads it, what it
-//! asks of the agent, and its server for guests.
+//! The host, written from `docs/protocol` alone: QEMU's status port, the daemon with its requests
+//! to the agent, and its server for guests.
 
 pub(crate) mod caller;
 mod calls;

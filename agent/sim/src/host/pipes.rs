@@ -1,5 +1,5 @@
-//! What the host has the agent only pass on: SFTP sessions, and connections to ports in the guest (P§4.4, P§4.7). At the
-//! other end each byte is answered with itself.
+//! Connections that the agent only relays: SFTP sessions, and ports in the guest (P§4.4, P§4.7).
+//! The other end echoes each byte.
 
 use std::rc::Rc;
 
@@ -15,17 +15,17 @@ use crate::machine::wait::{sleep, within};
 use crate::oracle::Before;
 use crate::programs::pattern;
 
-/// A port in the guest that answers, and one where nobody listens.
+/// A port with an echo server, and one without a listener.
 pub(crate) const ECHO: u16 = 7;
 const NOBODY: u16 = 8;
-/// Written at once, bytes.
+/// Bytes per write.
 const PIECE: usize = 5_000;
 
-/// Opens one, sends something, and looks whether it comes back.
+/// Opens a connection, sends data, and checks the echo.
 pub(crate) async fn pipe(host: &Rc<Host>) {
     let (sim, before) = (&host.sim, Before::now(&host.oracle));
     let (asks, expected) = asks(host);
-    // Without an agent, or one that is suspended, there is none.
+    // An agent that is absent or suspended does not answer.
     let Some(Some(stream)) = within(sim, Zone::Host, LIMIT, connect(host)).await else { return };
     let work = async {
         stream.write_all(&asks).await.ok()?;
@@ -50,7 +50,7 @@ pub(crate) async fn pipe(host: &Rc<Host>) {
     }
 }
 
-/// What asks for one, and the answer's status.
+/// Returns a request for a connection, and the expected status.
 fn asks(host: &Host) -> (Vec<u8>, u16) {
     let dice = &host.sim.dice;
     if host.nature.flavour != Flavour::Incus || dice.one_in(2) {
@@ -64,7 +64,7 @@ fn asks(host: &Host) -> (Vec<u8>, u16) {
     (request("POST", "/1.0/port-forward", upgrade, &body), status)
 }
 
-/// Sends something, while it comes back; `None` if not all does.
+/// Sends data and reads the echo; returns `None` if it is incomplete.
 async fn round(host: &Host, stream: &Stream, mut back: Vec<u8>) -> Option<()> {
     let sim = &host.sim;
     let sent = sim.dice.up_to(60_000);

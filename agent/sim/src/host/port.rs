@@ -1,5 +1,5 @@
-//! The status port as QEMU has it (P§2.1 to P§2.3): a ring that outlives daemon and agent, events that are held
-//! back, and the second kind of port, which carries bytes both ways (decisions §1).
+//! QEMU's status port (P§2.1 to P§2.3): a ring that outlives daemon and agent, throttled events,
+//! and the kind of port that carries bytes both ways (decisions §1).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use crate::machine::executor::{MILLI, Micros, Process, SECOND, Sim, Zone};
 use crate::machine::wait::{Signal, sleep};
 
-/// What is behind the port.
+/// Backend of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
-    /// 16 bytes; the last whole line counts.
+    /// 16 bytes; the last complete line counts.
     Ring,
     /// 16 KiB; of several lines the last but one counts.
     LongRing,
-    /// Bytes both ways.
+    /// Bytes in both directions.
     Line,
 }
 
@@ -31,25 +31,25 @@ impl Backend {
     }
 }
 
-/// The status port's and the dummy port's other end.
+/// The other end of the status port and the dummy port.
 pub(crate) struct Qemu {
     sim: Rc<Sim>,
     process: Process,
     pub(crate) backend: Backend,
     ring: RefCell<Ring>,
-    /// What the guest has written last.
+    /// The guest's last write.
     last: RefCell<Vec<u8>>,
     to_guest: RefCell<Vec<u8>>,
     told: Signal,
-    /// A port that comes back is another one.
+    /// Identity of the port: a port that reappears is another one.
     number: Cell<u64>,
     is_there: Cell<bool>,
     is_open: Cell<bool>,
     events: [Cell<Throttle>; 2],
-    /// When the guest last wrote, or tried to, and since when it can: in time awake.
+    /// When the guest last wrote or tried to, and since when it can, in time awake.
     pub(crate) written: Cell<Micros>,
     pub(crate) since: Cell<Micros>,
-    /// How long it had been away then, by the guest's clock.
+    /// How long it had been absent then, by the guest's clock.
     pub(crate) away: Cell<Micros>,
     vanished: Cell<Micros>,
     /// An event for the daemon.
@@ -59,7 +59,7 @@ pub(crate) struct Qemu {
     read_since: Cell<Micros>,
 }
 
-/// The guest looks so often, with some time to spare, whether a line is read.
+/// Interval, with some margin, at which the guest checks whether a line is read.
 const READ: Micros = 200 * MILLI;
 
 const STATUS: usize = 0;
@@ -89,7 +89,7 @@ impl Qemu {
         })
     }
 
-    /// The port vanishes or is back.
+    /// Removes or adds the port.
     pub(crate) fn plug(&self, is_there: bool) {
         self.sim.trace(if is_there { "port is back" } else { "port vanishes" }, 0, 0);
         let was_there = self.is_there.replace(is_there);
@@ -100,7 +100,7 @@ impl Qemu {
         if is_there {
             self.away.set(now.saturating_sub(self.vanished.get()));
         } else if was_there && was_seen {
-            // One that nobody has seen is still away.
+            // If the guest has not seen the port in between, it is still absent.
             self.vanished.set(now);
         }
         self.to_guest.borrow_mut().clear();
@@ -130,13 +130,13 @@ impl Qemu {
         self.is_there.get()
     }
 
-    /// The dummy port is opened and closed.
+    /// Opens and closes the dummy port.
     pub(crate) fn kick(self: &Rc<Self>) {
         self.raise(DUMMY);
     }
 
-    /// Whether the guest's last word was this, or could not be said: the port came or went since then or a moment before, or
-    /// nobody reads.
+    /// Returns whether the guest's last message was `word`, or could not be sent: the port has
+    /// changed since or shortly before, or nothing reads it.
     pub(crate) fn has_received(&self, word: &[u8], since: Micros) -> bool {
         let is_settled = self.is_there.get() && self.since.get() + 2 * SECOND < since;
         let is_read = self.is_read.get() && self.read_since.get() + READ < self.sim.awake();
@@ -144,18 +144,18 @@ impl Qemu {
         !is_settled || !is_heard || self.last.borrow().ends_with(word)
     }
 
-    /// A daemon connects.
+    /// Connects a daemon.
     pub(crate) fn begin_to_read(&self) {
         self.is_read.set(true);
         self.read_since.set(self.sim.awake());
     }
 
-    /// What the daemon reads; reading takes it out.
+    /// Returns what the daemon reads, and removes it.
     pub(crate) fn take(&self) -> Vec<u8> {
         self.ring.borrow_mut().take()
     }
 
-    /// The daemon writes to the guest.
+    /// Writes to the guest.
     pub(crate) fn tell(&self, line: &str) {
         if self.is_there.get() && self.backend == Backend::Line {
             self.to_guest.borrow_mut().extend_from_slice(line.as_bytes());
@@ -177,7 +177,7 @@ impl fmt::Debug for Port {
 }
 
 impl Port {
-    /// Opens it, unless it is away or another has it open.
+    /// Opens it, unless it is absent or already open.
     pub(crate) fn open(qemu: &Rc<Qemu>) -> Option<Self> {
         if !qemu.is_there.get() || qemu.is_open.replace(true) {
             return None;
@@ -208,7 +208,7 @@ impl Port {
         Some(())
     }
 
-    /// Reads what has come; 0 if nobody is at the other end of a line.
+    /// Reads pending bytes; returns 0 if nothing is connected to the other end of a line.
     pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         let qemu = &self.qemu;
         if self.is_gone() {
@@ -229,7 +229,7 @@ impl Port {
         self.qemu.told.seen()
     }
 
-    /// Waits until something has come, or the port is gone.
+    /// Waits for bytes, or until the port is gone.
     pub(crate) async fn changed(&self, seen: u64) {
         self.qemu.told.after(seen).await;
     }

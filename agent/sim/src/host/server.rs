@@ -10,10 +10,8 @@ use crate::machine::net::{Place, Stream};
 use crate::machine::wait::{sleep, within};
 use crate::oracle::Word;
 
-/// The agent's certificate.
 const AGENTS: Certificate = 7;
 
-/// Serves the guest's calls.
 pub(crate) async fn run(host: Rc<Host>) {
     let listener = host.net.listen(Place::Vsock(2, host.port.get()));
     loop {
@@ -42,7 +40,7 @@ async fn serve(host: &Rc<Host>, stream: &Stream) {
     host.alive().await;
     sleep(sim, Zone::Host, sim.dice.between(100, 5 * MILLI)).await;
     if stream.is_gone() {
-        // Whoever asked has been told that it failed.
+        // The caller already knows that the call failed.
         return;
     }
     let (status, content) = answer(host, &request).await;
@@ -95,7 +93,7 @@ async fn shake(host: &Rc<Host>, stream: &Stream) -> Option<()> {
     Some(())
 }
 
-/// Status, and metadata or error text.
+/// Returns the status, and metadata or an error text.
 async fn answer(host: &Rc<Host>, request: &Message) -> (u16, String) {
     if host.refuses.get() {
         return (401, "Unauthorized".into());

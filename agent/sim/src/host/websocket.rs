@@ -1,13 +1,13 @@
-//! As much of a websocket's client as the simulated host needs (RFC 6455); nothing of the core's.
+//! A minimal websocket client (RFC 6455) for the simulated host, independent of the core.
 
 use super::http::{Reader, request};
 use crate::machine::net::Stream;
 
-/// What the agent sent.
+/// A frame of the agent.
 pub(crate) enum Frame {
     Binary(Vec<u8>),
     Text(Vec<u8>),
-    /// It closes, or the connection has ended.
+    /// A close frame, or the end of the connection.
     Over,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct WebSocket {
     buffer: std::cell::RefCell<Vec<u8>>,
 }
 
-/// Asks for one on a new connection; returns the status, too.
+/// Opens a websocket on a new connection; also returns the status.
 pub(crate) async fn open(stream: Stream, path: &str) -> Option<(WebSocket, u16)> {
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -35,7 +35,7 @@ pub(crate) async fn open(stream: Stream, path: &str) -> Option<(WebSocket, u16)>
 }
 
 impl WebSocket {
-    /// Sends one frame; whether it could.
+    /// Sends a frame; returns whether that worked.
     pub(crate) async fn send(&self, opcode: u8, payload: &[u8]) -> bool {
         let mut frame = vec![0x80 | opcode];
         match u8::try_from(payload.len()) {
@@ -51,7 +51,7 @@ impl WebSocket {
         self.stream.write_all(&frame).await.is_ok()
     }
 
-    /// The next frame. Pings are answered, and so is the end.
+    /// Returns the next frame. Answers pings and the close frame.
     pub(crate) async fn next(&self) -> Frame {
         loop {
             match self.frame().await {
@@ -80,7 +80,7 @@ impl WebSocket {
         Some((head[0] & 0xf, self.bytes(length).await?))
     }
 
-    /// Exactly so many bytes.
+    /// Returns exactly `count` bytes.
     async fn bytes(&self, count: usize) -> Option<Vec<u8>> {
         while self.buffer.borrow().len() < count {
             let mut piece = [0; 4096];

@@ -1,24 +1,25 @@
-//! Chance that one seed always repeats, or that somebody decides.
+//! Random decisions, reproducible by a seed or given in advance.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// `SplitMix64`: small, and every seed is a good one.
+/// `SplitMix64`: small, and good with every seed.
 #[derive(Debug)]
 pub struct Dice {
     state: Cell<u64>,
-    /// What the next throws show.
+    /// Results given in advance.
     decided: RefCell<VecDeque<u8>>,
 }
 
 impl Dice {
-    /// By this seed.
+    /// Creates random decisions from a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: Cell::new(seed), decided: RefCell::default() }
     }
 
-    /// The first throws are decided, each by a byte or, if it has more sides, by four; then comes chance.
+    /// Uses these bytes for the first decisions, one each or, above 256 choices, four; then random
+    /// ones.
     #[must_use]
     pub fn decided(throws: &[u8]) -> Self {
         let decided = RefCell::new(throws.iter().copied().collect());
@@ -33,7 +34,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&self, end: u64) -> u64 {
         let mut decided = self.decided.borrow_mut();
         if decided.is_empty() {
@@ -44,23 +45,23 @@ impl Dice {
         number.fold(0, |all, byte| all << 8 | byte) % end
     }
 
-    /// A number from `first` to `last`.
+    /// Returns a number from `first` to `last`.
     pub(crate) fn between(&self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True once in so many times; never for 0.
+    /// Returns true once in `times` on average; never for 0.
     pub(crate) fn one_in(&self, times: u64) -> bool {
         times > 0 && self.below(times) == 0
     }
 
-    /// One of them.
+    /// Returns one of these values.
     pub(crate) fn pick<T: Copy>(&self, those: &[T]) -> T {
         let index = self.below(u64::try_from(those.len()).expect("a short list"));
         those[usize::try_from(index).expect("an index")]
     }
 
-    /// An index into something of that length, or its length.
+    /// Returns a number up to `length`, inclusive.
     pub(crate) fn up_to(&self, length: usize) -> usize {
         let length = u64::try_from(length).expect("a length");
         usize::try_from(self.between(0, length)).expect("a length")

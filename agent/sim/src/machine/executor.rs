@@ -1,5 +1,5 @@
-//! Tasks on a virtual clock. There are two clocks: the host's, which is the true one, and the guest's, which
-//! stands still while the guest is suspended and can jump. Nothing here depends on the machine that runs it.
+//! Tasks on virtual clocks: the host's, which is the true one, and the guest's, which can jump and
+//! may stop during a suspend. Fully deterministic.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,17 +15,15 @@ use super::signal::Signal;
 use super::tasks::{Knock, Slot, Task};
 pub(crate) use super::tasks::{Process, TaskId, Zone};
 
-/// Microseconds since the history began.
+/// Microseconds since the start of the scenario.
 pub type Micros = u64;
-/// In [`Micros`].
 pub const MILLI: Micros = 1_000;
-/// In [`Micros`].
 pub const SECOND: Micros = 1_000_000;
 
-/// Most steps at one instant. More is a loop that waits for nothing.
+/// Number of steps at one instant above which a task is considered to loop without waiting.
 const BUSY: u32 = 200_000;
 
-/// One clock with those that wait for it.
+/// A clock and its timers.
 #[derive(Default)]
 struct Clock {
     timers: RefCell<BTreeMap<(Micros, u64), Waker>>,
@@ -37,11 +35,11 @@ struct Clock {
 struct Suspend {
     since: Micros,
     until: Micros,
-    /// The guest's clock goes on meanwhile.
+    /// Whether the guest's clock continues meanwhile.
     is_counted: bool,
 }
 
-/// Runs one history.
+/// Runs a scenario.
 pub(crate) struct Sim {
     pub(crate) dice: Dice,
     now: Cell<Micros>,
@@ -51,16 +49,16 @@ pub(crate) struct Sim {
     /// The guest's clock minus the host's.
     offset: Cell<i64>,
     frozen: Cell<Option<Suspend>>,
-    /// How long it was suspended in all.
+    /// Total length of suspends.
     slept: Cell<Micros>,
     slots: RefCell<Vec<Option<Slot>>>,
     free: RefCell<Vec<usize>>,
     processes: Cell<u32>,
     steps: Cell<u32>,
-    /// Whose task runs.
+    /// Process of the running task.
     current: Cell<Option<Process>>,
     is_blocked: Cell<bool>,
-    /// Raised when nobody blocks any longer.
+    /// Raised when no task blocks any longer.
     pub(crate) unblocked: Signal,
     hash: Cell<u64>,
     is_loud: bool,
@@ -70,7 +68,7 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    /// A history; a loud one prints what happens.
+    /// Creates a scenario; a loud one prints its events.
     pub(crate) fn new(dice: Dice, is_loud: bool) -> Rc<Self> {
         Rc::new(Self {
             dice,
@@ -102,7 +100,6 @@ impl Sim {
         }
     }
 
-    /// What the zone's clock shows.
     pub(crate) fn now(&self, zone: Zone) -> Micros {
         match zone {
             Zone::Host => self.now.get(),
@@ -114,8 +111,8 @@ impl Sim {
         }
     }
 
-    /// True time without that of suspends: what a limit in the guest is measured by, since a clock that jumps
-    /// only ends a wait early.
+    /// Returns the true time without suspends, by which limits in the guest are measured. A jump of
+    /// the clock only ends a wait early.
     pub(crate) fn awake(&self) -> Micros {
         let now = self.frozen.get().map_or(self.now.get(), |suspend| suspend.since);
         now - self.slept.get()
@@ -125,7 +122,7 @@ impl Sim {
         self.frozen.get().is_some()
     }
 
-    /// Suspends the guest for so long; its clock may go on or stand still.
+    /// Suspends the guest; its clock may continue or stop.
     pub(crate) fn freeze(&self, length: Micros, is_counted: bool) {
         if self.frozen.get().is_none() {
             self.trace("suspended", length, u64::from(is_counted));
@@ -148,13 +145,12 @@ impl Sim {
         self.trace("resumed", length, 0);
     }
 
-    /// Puts the guest's clock forward.
+    /// Sets the guest's clock forward.
     pub(crate) fn jump(&self, length: Micros) {
         self.trace("clock jumps", length, 0);
         self.offset.set(self.offset.get() + length.cast_signed());
     }
 
-    /// A new process without a task.
     pub(crate) fn process(&self, zone: Zone) -> Process {
         self.processes.set(self.processes.get() + 1);
         Process { zone, number: self.processes.get() }
@@ -185,18 +181,18 @@ impl Sim {
         TaskId { slot, serial }
     }
 
-    /// A number that no other thing of this history has.
+    /// Returns a number that is unique in this scenario.
     pub(crate) fn number(&self) -> u64 {
         self.count.set(self.count.get() + 1);
         self.count.get()
     }
 
-    /// Ends a process as SIGKILL does.
+    /// Ends a process like SIGKILL.
     pub(crate) fn kill(&self, process: Process) {
         self.end(|slot| slot.process == process);
     }
 
-    /// Has a task dropped when it would next run, which is soon.
+    /// Drops a task when it would next run.
     pub(crate) fn cancel(&self, id: TaskId) {
         let mut slots = self.slots.borrow_mut();
         let slot = slots[id.slot].as_mut().filter(|slot| slot.serial == id.serial);
@@ -215,31 +211,31 @@ impl Sim {
                 self.free.borrow_mut().push(index);
             }
         }
-        // What a task drops may wake or start others.
+        // Dropping a task may wake or start others.
         drop(dead);
     }
 
-    /// Has the task woken when the zone's clock shows that.
+    /// Wakes the task when the zone's clock shows `when`.
     pub(crate) fn wake_at(&self, zone: Zone, when: Micros, waker: &Waker) -> (Micros, u64) {
         let key = (when, self.number());
         self.clock(zone).timers.borrow_mut().insert(key, waker.clone());
         key
     }
 
-    /// Takes that back.
+    /// Removes such a timer.
     pub(crate) fn forget(&self, zone: Zone, key: (Micros, u64)) {
         let gone = self.clock(zone).timers.borrow_mut().remove(&key);
         drop(gone);
     }
 
-    /// Runs all that happens up to that time, or until something is wrong.
+    /// Runs everything up to that time, or until a failure.
     pub(crate) fn run(&self, end: Micros) {
         while self.instant(end, &|| false) {}
         self.now.set(self.now.get().max(end));
     }
 
-    /// Runs all that can run now, then goes to the next time at which something happens; false if that is past the end,
-    /// something is wrong, or what is waited for is so.
+    /// Runs everything that can run now, then advances to the next event. Returns false if that is
+    /// after the end, after a failure, or once `is_so` holds.
     fn instant(&self, end: Micros, is_so: &dyn Fn() -> bool) -> bool {
         self.steps.set(0);
         while self.failure.borrow().is_none() && !is_so() && self.step() {}
@@ -254,7 +250,8 @@ impl Sim {
         true
     }
 
-    /// Blocks the task that runs, and nothing else, for so long by the guest's clock or until `is_so`.
+    /// Blocks the running task, and nothing else, for `length` by the guest's clock or until
+    /// `is_so` holds.
     pub(crate) fn block(&self, length: Micros, is_so: &dyn Fn() -> bool) {
         let end = self.now(Zone::Guest).saturating_add(length);
         let key = self.wake_at(Zone::Guest, end, Waker::noop());
@@ -266,23 +263,23 @@ impl Sim {
         self.current.set(current);
         self.forget(Zone::Guest, key);
         if self.failure.borrow().is_some() {
-            // Nothing happens any more, and nobody is to wait for it.
+            // The scenario is over; end the wait.
             self.offset.set(self.offset.get().saturating_add_unsigned(length));
         }
         self.unblocked.raise();
     }
 
-    /// Whether a task blocks. A second one would keep the first from going on.
+    /// Returns whether a task blocks. A second one would prevent the first from continuing.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked.get()
     }
 
-    /// Whose task runs.
+    /// Returns the process of the running task.
     pub(crate) fn current(&self) -> Option<Process> {
         self.current.get()
     }
 
-    /// True time of the next thing that happens.
+    /// Returns the true time of the next event.
     fn next(&self) -> Option<Micros> {
         let first = |zone| self.clock(zone).timers.borrow().keys().next().map(|(when, _)| *when);
         let guest = match self.frozen.get() {
@@ -303,7 +300,7 @@ impl Sim {
         }
     }
 
-    /// Runs one task that can go on; false if there is none.
+    /// Runs one ready task; returns false if there is none.
     fn step(&self) -> bool {
         let next = |zone| {
             let index = self.clock(zone).ready.lock().expect("one thread").pop_front();
@@ -353,14 +350,14 @@ impl Sim {
 
     fn begin(&self, index: usize, zone: Zone) -> Option<(Task, u64, Arc<Knock>, Process)> {
         let mut slots = self.slots.borrow_mut();
-        // Where a task that was woken and has died since was, there may be one of the other zone now.
+        // The slot of a task that was woken and has died may now belong to the other zone.
         let slot = slots[index].as_mut().filter(|slot| slot.process.zone == zone)?;
         slot.waker.is_queued.store(false, Ordering::Relaxed);
         slot.waker.is_missed.store(slot.task.is_none(), Ordering::Relaxed);
         Some((slot.task.take()?, slot.serial, slot.waker.clone(), slot.process))
     }
 
-    /// Notes what happens, with two numbers.
+    /// Records an event with two numbers.
     pub(crate) fn trace(&self, what: &'static str, one: u64, other: u64) {
         let mut hash = self.hash.get();
         let words = [self.now.get(), one, other];
@@ -375,7 +372,7 @@ impl Sim {
         }
     }
 
-    /// Has somebody look after each step.
+    /// Sets the check that runs after each step.
     pub(crate) fn watch(&self, look: impl Fn() + 'static) {
         self.look.replace(Some(Rc::new(look)));
     }
@@ -384,7 +381,7 @@ impl Sim {
         self.is_loud
     }
 
-    /// Tells what the agent logs.
+    /// Prints a line of the agent's log.
     pub(crate) fn say(&self, fact: Arguments<'_>) {
         if self.is_loud {
             let time = self.now.get();
@@ -392,12 +389,12 @@ impl Sim {
         }
     }
 
-    /// What the whole history comes to.
+    /// Returns the hash of all events.
     pub(crate) fn hash(&self) -> u64 {
         self.hash.get()
     }
 
-    /// Ends the history: a rule is broken. The first word counts.
+    /// Ends the scenario because a rule is violated. Only the first message is kept.
     pub(crate) fn fail(&self, why: String) {
         let time = self.now.get();
         let said = format!("at {}.{:06} s: {why}", time / SECOND, time % SECOND);
@@ -408,7 +405,7 @@ impl Sim {
         self.failure.borrow().clone()
     }
 
-    /// Ends everything that still runs, whose parts refer to each other.
+    /// Drops everything that still runs, because its parts refer to each other.
     pub(crate) fn clear(&self) {
         self.end(|_| true);
         self.look.replace(None);

@@ -1,16 +1,16 @@
-//! TLS, as far as it decides something: who shows which certificate, who resumes with which ticket. One
-//! message each way; certificates and tickets are numbers.
+//! TLS, reduced to certificates and resumption: one message in each direction, in which
+//! certificates and tickets are numbers.
 
 use super::net::{Broken, Stream};
 
 /// Length of a message, bytes.
 const LENGTH: usize = 16;
 
-/// A certificate, by its number.
+/// A certificate's number.
 pub(crate) type Certificate = u64;
 
-/// A hello of either side: its certificate, and a ticket, or 0. The client's is the one to resume with, the
-/// server's the new one.
+/// A hello of either side: its certificate, and a ticket or 0. The client's ticket is the one to
+/// resume with, the server's is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) certificate: Certificate,

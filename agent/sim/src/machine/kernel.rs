@@ -1,4 +1,5 @@
-//! What the guest's kernel keeps of the agents' processes: their signals, the lock, listeners that outlive them.
+//! The guest kernel's state of the agents' processes: signals, the lock, and listeners that outlive
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -28,48 +29,47 @@ pub(crate) struct Agents {
     pub(crate) stage: Stage,
     pub(crate) signals: RefCell<VecDeque<Signalled>>,
     pub(crate) signalled: Signal,
-    /// Where the host calls: its own, and one that it has since its start or was given.
+    /// The listener for the host: its own, and one that it inherited or took over.
     pub(crate) listens: RefCell<Open>,
     pub(crate) inherited: RefCell<Option<Listener>>,
-    /// Whether the program that takes its place keeps that.
+    /// Whether the re-executed program keeps the listener.
     pub(crate) hands_on: Cell<bool>,
-    /// It is past its start, as which of all agents.
+    /// Whether it has completed its start, and its rank among all agents.
     pub(crate) has_begun: Cell<bool>,
     pub(crate) rank: Cell<u32>,
-    /// It was killed, and goes on only to its next wait.
+    /// Whether it was killed. It runs until its next wait.
     pub(crate) is_dead: Cell<bool>,
-    /// Children that have ended, until it takes note of that.
+    /// Children that have ended and are not yet reaped.
     pub(crate) ended: RefCell<VecDeque<(Pid, Ended)>>,
-    /// How often it has waited since.
+    /// Number of waits since.
     pub(crate) waits: Cell<u32>,
 }
 
-/// Starts a process's program anew.
+/// Re-executes a process.
 type Anew = Rc<dyn Fn(&Rc<Agents>, Stage)>;
 
 /// The guest's kernel.
 #[derive(Default)]
 pub(crate) struct Kernel {
     alive: RefCell<BTreeMap<u32, Rc<Agents>>>,
-    /// Children, with the agents that have started them.
+    /// Children, with the agents that started them.
     pub(crate) children: RefCell<BTreeMap<u32, Rc<Agents>>>,
-    /// How many of them are SFTP sessions, and how many mount something.
+    /// Number of SFTP sessions and of mount workers among them.
     pub(crate) sessions: Cell<usize>,
     pub(crate) mounts: Cell<usize>,
-    /// Who has the agent's lock.
+    /// Holder of the agent's lock.
     pub(crate) lock: Cell<Option<u32>>,
-    /// Devices that came or went, and the wake-up for it.
+    /// Number of device changes, and their wake-up.
     pub(crate) plugged: Signal,
-    /// Raised when the VM runs again.
+    /// Raised when the VM resumes.
     pub(crate) returned: Signal,
-    /// Whether there is no vsock, and no share with the host's files.
+    /// Whether vsock, or the share with the host's files, is missing.
     pub(crate) lacks_vsock: Cell<bool>,
     pub(crate) lacks_files: Cell<bool>,
-    /// What something else than mote has: the port that the host calls.
+    /// Another program's listener on the port that the host calls.
     pub(crate) other: RefCell<Option<Listener>>,
     /// Whether process 1 has left the initramfs.
     pub(crate) has_left: Cell<bool>,
-    /// Starts a process's program anew.
     pub(crate) anew: RefCell<Option<Anew>>,
 }
 
@@ -104,25 +104,25 @@ impl Kernel {
         self.alive.borrow().get(&number).cloned()
     }
 
-    /// Those that are not past their start.
+    /// Returns the agents that have not completed their start.
     pub(crate) fn beginning(&self) -> Vec<Rc<Agents>> {
         let alive = self.alive.borrow();
         alive.values().filter(|agent| !agent.has_begun.get()).cloned().collect()
     }
 
-    /// Whether another process has a listener from before its start, which has yet to come.
+    /// Returns whether another process is between exec(2) and the start of its new program.
     pub(crate) fn is_reexecuting(&self, process: Process) -> bool {
         let alive = self.alive.borrow();
         let mut others = alive.values().filter(|agent| agent.process != process);
         others.any(|agent| !agent.has_begun.get() && agent.inherited.borrow().is_some())
     }
 
-    /// Of the task that runs; none if it was killed.
+    /// Returns the agent of the running task; `None` if it was killed.
     pub(crate) fn current(&self, sim: &Sim) -> Option<Rc<Agents>> {
         self.find(sim.current()?.number)
     }
 
-    /// Ends it as exit(2) and SIGKILL do.
+    /// Ends it like exit(2) and SIGKILL.
     pub(crate) fn end(&self, sim: &Sim, agent: &Rc<Agents>) {
         agent.is_dead.set(true);
         self.alive.borrow_mut().remove(&agent.process.number);
@@ -135,7 +135,7 @@ impl Kernel {
         drop(inherited);
     }
 
-    /// An agent's process has ended, and its children end with it.
+    /// Ends the children of an agent that has ended.
     fn orphan(&self, sim: &Sim, parent: &Rc<Agents>) {
         let mut children = self.children.borrow_mut();
         let theirs = children.extract_if(.., |_, of| Rc::ptr_eq(of, parent));
@@ -146,7 +146,7 @@ impl Kernel {
         }
     }
 
-    /// Changes what there is in the machine.
+    /// Changes what is missing in the machine.
     pub(crate) fn plug(&self, what: &Cell<bool>, lacks: bool) {
         what.set(lacks);
         self.plugged.raise();

@@ -1,4 +1,4 @@
-//! What everything runs on: chance, time, tasks, and a network, all without a real one.
+//! The base of the simulation: chance, time, tasks and network.
 
 pub(crate) mod dice;
 pub(crate) mod executor;

@@ -1,10 +1,9 @@
-//! Changes that can be waited for.
+//! Announces changes.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Announces changes of a condition, as in the agent's shell.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     raised: Cell<u64>,
@@ -17,7 +16,7 @@ impl Signal {
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// The count to pass to [`Signal::after`].
+    /// Returns the count to pass to [`Signal::after`].
     pub(crate) fn seen(&self) -> u64 {
         self.raised.get()
     }

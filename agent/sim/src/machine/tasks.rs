@@ -1,4 +1,4 @@
-//! Tasks, and how each is put into the queue of those that can go on.
+//! Tasks, and how they are queued when ready.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Wake;
 
-/// Whose clock and whose suspend counts for a task.
+/// Whose clock and suspends apply to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {
     Host,
     Guest,
 }
 
-/// Tasks that die together.
+/// Tasks that are killed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) zone: Zone,
     pub(crate) number: u32,
 }
 
-/// A task, for its early end.
+/// A task's identity, to cancel it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaskId {
     pub(super) slot: usize,
@@ -35,15 +35,15 @@ pub(super) struct Slot {
     pub(super) serial: u64,
     pub(super) is_cancelled: bool,
     pub(super) waker: Arc<Knock>,
-    /// Away while it runs.
+    /// Absent while it runs.
     pub(super) task: Option<Task>,
 }
 
-/// Puts its task into the queue of those that can go on.
+/// Queues its task when woken.
 pub(super) struct Knock {
     pub(super) slot: usize,
     pub(super) is_queued: AtomicBool,
-    /// Woken by what ran while it blocked.
+    /// Whether it was woken by other tasks while it blocked.
     pub(super) is_missed: AtomicBool,
     pub(super) queue: Arc<Mutex<VecDeque<usize>>>,
 }

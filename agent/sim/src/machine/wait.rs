@@ -1,4 +1,4 @@
-//! Ways to wait: for a time, for the first of two, for a change.
+//! Waits for a time, the first of two futures, or a change.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -9,7 +9,7 @@ use std::task::Poll;
 use super::executor::{Micros, Sim, Zone};
 pub(crate) use super::signal::Signal;
 
-/// The first of two to end; the other is dropped.
+/// Returns the output of the first future to complete; drops the other.
 pub(crate) async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| match one.as_mut().poll(context) {
@@ -19,7 +19,6 @@ pub(crate) async fn either<T>(one: impl Future<Output = T>, other: impl Future<O
     .await
 }
 
-/// Waits until the zone's clock shows that time.
 pub(crate) async fn until(sim: &Sim, zone: Zone, when: Micros) {
     let mut is_set = false;
     poll_fn(|context| {
@@ -35,12 +34,12 @@ pub(crate) async fn until(sim: &Sim, zone: Zone, when: Micros) {
     .await;
 }
 
-/// Waits for so long by the zone's clock.
+/// Waits for `length` by the zone's clock.
 pub(crate) async fn sleep(sim: &Sim, zone: Zone, length: Micros) {
     until(sim, zone, sim.now(zone).saturating_add(length)).await;
 }
 
-/// The result, unless it takes longer.
+/// Returns the output, or `None` if it takes longer than `length`.
 pub(crate) async fn within<T>(
     sim: &Sim,
     zone: Zone,
@@ -54,7 +53,7 @@ pub(crate) async fn within<T>(
     either(async { Some(work.await) }, late).await
 }
 
-/// Lets all other tasks run that can.
+/// Lets all other ready tasks run.
 pub(crate) async fn give_way() {
     let mut has = false;
     poll_fn(|context| {
@@ -67,7 +66,7 @@ pub(crate) async fn give_way() {
     .await;
 }
 
-/// Permits that are given back when dropped.
+/// A semaphore.
 #[derive(Debug)]
 pub(crate) struct Permits {
     free: Cell<usize>,
@@ -87,7 +86,7 @@ impl Permits {
         Some(Permit(self.clone(), count))
     }
 
-    /// Waits until so many are free at once.
+    /// Waits until `count` permits are free at once.
     pub(crate) async fn take_many(self: &Rc<Self>, count: usize) -> Permit {
         loop {
             let seen = self.changed.seen();

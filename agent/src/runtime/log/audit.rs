@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quoted_text_ends_where_it_ends() {
+    fn quoted_text_cannot_imitate_its_end() {
         let quoted = |text: &str| Quoted(text).to_string();
         assert_eq!(quoted(r#"a" uid=0 "\"#), r#""a\" uid=0 \"\\""#);
         let (a, b) = ("a".repeat(ENDS), "b".repeat(ENDS));

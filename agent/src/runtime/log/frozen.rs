@@ -43,7 +43,7 @@ mod tests {
     use crate::runtime::scratch::scratch;
 
     #[test]
-    fn what_a_guard_has_said_is_forgotten_once_it_is_gone() {
+    fn clears_the_record_of_a_dead_guard() {
         let root = scratch("forget-frozen");
         forget(&root);
         let path = root.join(run_dir::FREEZE);

@@ -14,7 +14,7 @@ fn opens(path: &Path) -> bool {
 }
 
 #[test]
-fn in_it_the_agents_own_files_are_there_and_no_others() {
+fn sandbox_permits_only_the_agents_own_files() {
     let root = crate::runtime::scratch::scratch("sandbox");
     for path in ["run/mote", "dev/lxd", "etc"] {
         create_dir_all(root.join(path)).unwrap();
@@ -49,7 +49,7 @@ fn in_it_the_agents_own_files_are_there_and_no_others() {
 }
 
 #[test]
-fn in_it_most_system_calls_fail() {
+fn sandbox_refuses_most_system_calls() {
     let root = Path::new("/nowhere");
     if !run_in_fork(LIMIT, &|| enter(root, &NONE)) {
         return mote_machine::skipped("a kernel with Landlock and seccomp");
@@ -94,7 +94,7 @@ fn in_it_most_system_calls_fail() {
 }
 
 #[test]
-fn in_it_no_right_of_roots_is_left() {
+fn sandbox_drops_all_of_roots_rights() {
     let root = crate::runtime::scratch::scratch("user");
     std::fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
     let secret = root.join("secret");
@@ -116,7 +116,7 @@ fn in_it_no_right_of_roots_is_left() {
 }
 
 #[test]
-fn there_is_no_core_of_it_and_only_root_may_trace_it() {
+fn forbids_core_dumps_and_tracing_by_users() {
     // SAFETY: this takes no pointers.
     let dumpable = || unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
     let kept = || {

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_sets_the_clock_is_found_by_name_and_is_no_persons() {
+    fn finds_a_service_that_sets_the_clock() {
         let root = crate::runtime::scratch::scratch("setter");
         for (user, expected) in [("0", true), ("102", true), ("1000", false)] {
             for (process, name) in [("1", "init\n"), ("77", "ntpd\n"), ("self", "x")] {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_devices_the_one_of_kvm_is_taken() {
+    fn finds_the_kvm_clock_among_several() {
         let root = crate::runtime::scratch::scratch("ptp");
         for (device, name) in
             [("ptp0", "e1000e\n"), ("ptp1", "KVM virtual PTP\n"), ("ptp2", "ptp_vmw\n")]

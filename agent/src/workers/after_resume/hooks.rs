@@ -37,7 +37,7 @@ mod tests {
     use crate::runtime::scratch::scratch;
 
     #[test]
-    fn roots_own_programs_are_told_by_name_and_no_others() {
+    fn runs_only_roots_hooks_in_name_order() {
         let root = scratch("restored");
         let put = |path: &str, mode| {
             let path = root.join("hooks").join(path);

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_noted_once_nothing_is_left_to_do() {
+    fn stores_a_size_once_growth_is_complete() {
         let root = machine("grow-noted");
         assert_eq!(noted(&root), 2048, "nothing says that it has become larger");
         let size = root.join("sys/block").join(NAME).join("size");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn another_disk_of_the_same_name_is_not_taken_for_it() {
+    fn distinguishes_disks_of_the_same_name() {
         let root = machine("grow-another");
         assert_eq!(noted(&root), 2048);
         let (disk, away) = (root.join("sys/block").join(NAME), root.join("away"));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_grow_disks_they_are_left_to_these_which_is_logged_once() {
+    fn leaves_disks_to_other_programs_and_logs_that_once() {
         for (index, other) in OTHERS.into_iter().enumerate() {
             let root = machine(&format!("grow-others-{index}"));
             fs::create_dir_all(root.join(other)).unwrap();

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_steers_a_terminal_is_left() {
+    fn escapes_all_terminal_control_characters() {
         let hostile = "a\x1b[2J\x07\r\n\tb\u{7f}\u{9b}31m\u{202e}txt\u{2066}\u{200b}\u{feff}é世";
         let shown = text(hostile);
         assert_eq!(

@@ -11,14 +11,14 @@ const LINUX: [u8; 16] = [
     0xaf, 0x3d, 0xc6, 0x0f, 0x83, 0x84, 0x72, 0x47, 0x8e, 0x79, 0x3d, 0x69, 0xd8, 0x47, 0x7d, 0xe4,
 ];
 
-/// A disk that can be cut off: it keeps its sectors, and what was written since, sector by sector.
+/// A disk with power cuts: it keeps its durable sectors, and the writes since.
 #[derive(Clone)]
 pub(super) struct Sim {
     sector: usize,
     sectors: u64,
     /// Those that are not all zero.
     kept: BTreeMap<u64, Vec<u8>>,
-    /// Groups of sectors; each group is kept before the next begins.
+    /// Groups of writes; each group is durable before the next begins.
     groups: Vec<Vec<(u64, Vec<u8>)>>,
 }
 
@@ -96,15 +96,14 @@ impl Sim {
         last
     }
 
-    /// All that was written is kept.
+    /// Makes all writes durable.
     fn settle(&mut self) {
         for (place, bytes) in core::mem::replace(&mut self.groups, vec![vec![]]).concat() {
             self.put(place, &bytes);
         }
     }
 
-    /// What there may be after a power cut: whole groups, and of the next the sectors that
-    /// `is_kept` picks.
+    /// Returns possible states after a power cut: whole groups, and any sectors of the next.
     fn cuts(&self) -> Vec<Sim> {
         let mut all = Vec::new();
         let mut seed = 7u32;
@@ -118,7 +117,7 @@ impl Sim {
                 }
                 for (index, (place, bytes)) in group.iter().enumerate() {
                     seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    // In order up to the cut, then any of them.
+                    // In order up to the cut, then at random.
                     let is_kept =
                         if cut <= group.len() { index < cut } else { seed >> 16 & 1 == 1 };
                     if is_kept {
@@ -131,8 +130,8 @@ impl Sim {
         all
     }
 
-    /// The last sector of that entry, as Linux has it (`is_gpt_valid`): of the first header alone,
-    /// if it is whole.
+    /// Returns the last sector of an entry as Linux reads it (`is_gpt_valid`): from the first
+    /// header, if valid.
     fn linux(&self, index: usize) -> Option<u64> {
         self.header(1, index)
     }
@@ -163,7 +162,7 @@ fn entry(kind: &[u8; 16], first: u64, last: u64) -> Vec<u8> {
     entry
 }
 
-/// A disk with a table, its entries by index.
+/// Creates a disk with a GPT with these entries by index.
 fn gpt(sector: usize, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     let mut sim = Sim::new(sector, sectors);
     let mut mbr = vec![0; sector];
@@ -199,8 +198,8 @@ fn gpt(sector: usize, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     sim
 }
 
-/// As `sgdisk --move-second-header` of LXD and Incus: the copy at the new end, the old one left
-/// where it was.
+/// Moves the copy to the new end and leaves the old one, as LXD and Incus do (`sgdisk
+/// --move-second-header`).
 fn moved(sim: &Sim, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     let mut larger = sim.clone().larger(sectors);
     let new = gpt(sim.sector, sectors, entries);
@@ -239,7 +238,7 @@ fn a_checksum_is_that_of_ethernet() {
 }
 
 #[test]
-fn after_a_cut_at_any_sector_linux_has_the_old_table_or_the_new_one_and_it_is_grown_then() {
+fn a_power_cut_at_any_sector_leaves_a_valid_table_that_grows_later() {
     for host_moved in [false, true] {
         let before = gpt(512, OLD, &usual());
         let mut sim = if host_moved { moved(&before, NEW, &usual()) } else { before.larger(NEW) };
@@ -258,15 +257,15 @@ fn after_a_cut_at_any_sector_linux_has_the_old_table_or_the_new_one_and_it_is_gr
         for (index, mut cut) in cuts.into_iter().enumerate() {
             let has = cut.linux(0);
             assert!(has == Some(OLD - 34) || has == Some(NEW - 34), "{has:?}");
-            // The next start does the rest.
+            // The next start completes the growth.
             let (_, last) = cut.read(0).unwrap();
             assert!(last.was_at_end || last.end == NEW - 34);
-            // Whether the file system is grown, too, is not known before the end.
+            // Whether the file system has grown is known only at the end.
             let is_finished = u32_at(&cut.get(0, 512), 458) == Some(NEW as u32 - 1);
             assert!(last.end < NEW - 34 || last.is_torn != is_finished);
             if last.is_torn || last.end < NEW - 34 {
                 cut.grow(0);
-                // Which may be cut off, too.
+                // Interrupted again.
                 if index % 29 == 3 {
                     let again = cut.cuts();
                     assert!(again.iter().step_by(7).all(|cut| cut.linux(0).is_some()));
@@ -277,7 +276,7 @@ fn after_a_cut_at_any_sector_linux_has_the_old_table_or_the_new_one_and_it_is_gr
             assert_eq!(same, [Some(NEW - 34); 2]);
             let (_, last) = cut.read(0).unwrap();
             assert!(!last.is_torn && !last.has_room(&cut.geometry(0)));
-            // All else of it is as it was made.
+            // The result equals a newly created table.
             let all = gpt(512, NEW, &[(0, entry(&LINUX, 8192, NEW - 34)), usual()[1].clone()]);
             for (place, count) in [(1, 33), (NEW - 33, 33)] {
                 assert_eq!(cut.get(place, count * 512), all.get(place, count * 512));
@@ -299,7 +298,7 @@ fn sectors_of_4096_bytes_are_the_same() {
 }
 
 #[test]
-fn a_partition_that_did_not_end_with_the_disk_is_told_from_one_that_is_grown() {
+fn detects_whether_the_partition_ended_with_the_disk() {
     let end = |last, kind: &[u8; 16]| [(0, entry(kind, 2048, last))];
     let read = |sim: Sim, before| sim.larger(NEW).read(before).unwrap().1;
     // Aligned to a MiB.
@@ -308,11 +307,11 @@ fn a_partition_that_did_not_end_with_the_disk_is_told_from_one_that_is_grown() {
         let last = read(gpt(512, OLD, &end(last, &LINUX)), before);
         assert!(!last.was_at_end);
     }
-    // The host has moved the copy, and nothing tells where it was.
+    // The host has moved the copy, and nothing shows where it was.
     let away = end(4095, &LINUX);
     let mut sim = moved(&gpt(512, OLD, &away), NEW, &away);
     assert!(!sim.read(0).unwrap().1.was_at_end);
-    // Another disk's table, left from before.
+    // Left from a previous table.
     let whole = end(OLD - 34, &LINUX);
     let mut sim = moved(&gpt(512, OLD, &whole), NEW, &whole);
     assert!(sim.read(0).unwrap().1.was_at_end);
@@ -336,7 +335,7 @@ fn a_table_that_is_not_whole_is_left_alone() {
     }
     assert!(gpt(512, OLD, &[]).larger(NEW).read(OLD).is_none());
     assert!(Sim::new(512, OLD).read(OLD).is_none());
-    // A disk that became smaller.
+    // The disk has shrunk.
     let mut sim = gpt(512, NEW, &usual());
     sim.sectors = OLD;
     assert!(sim.read(NEW).is_none());
@@ -352,11 +351,11 @@ fn the_last_primary_partition_of_dos_is_grown_by_one_sector() {
     sim.settle();
     let last = sim.read(OLD).unwrap().1;
     assert_eq!((last.end, last.has_room(&sim.geometry(OLD))), (NEW - 1, false));
-    // How large it was is not known.
+    // The previous size is unknown.
     assert!(
         !mbr(OLD, &[(0x83, 2048, OLD as u32 - 2048)]).larger(NEW).read(0).unwrap().1.was_at_end
     );
-    // Beyond the disk; none; a boot sector of FAT.
+    // Beyond the disk; no partition; a FAT boot sector.
     assert!(mbr(OLD, &[(0x83, 2048, OLD as u32)]).read(OLD).is_none());
     assert!(mbr(OLD, &[]).read(OLD).is_none());
     let mut sim = mbr(OLD, &[(0x83, 2048, 4096)]);
@@ -389,8 +388,8 @@ fn a_disk_that_fails_ends_it() {
 }
 
 #[test]
-fn the_entry_that_protects_is_written_last_and_never_made_shorter_then_nor_is_another_one() {
-    // What else is in the first sector, its length there, and what that is in the end.
+fn extends_the_protective_entry_last_and_never_shortens_it() {
+    // Type of another entry, length of the protective one, and its expected length.
     for (kind, length, expected) in
         [(0, NEW + 9, NEW + 9), (0, 4, NEW - 1), (0, OLD, NEW - 1), (0x83, OLD, OLD)]
     {

@@ -1,4 +1,4 @@
-//! A firmware that gives no credentials.
+//! Firmware without credentials.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The host's files, on a share that may come late.
+//! The host's files, on a share that may appear late.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The lock, as the kernel keeps it.
+//! The lock, kept by the simulated kernel.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::below::here::here;
 use crate::handover::lock_error::LockError;
 use crate::runtime::run_dir;
 
-/// Of which process, or of none.
+/// The process that has the lock.
 #[derive(Debug)]
 pub(crate) struct LockFile(Option<u32>);
 

@@ -1,4 +1,4 @@
-//! From one agent to the next: how a process starts anew, and the root that it is in.
+//! Re-exec, and the root that a process is in.
 
 pub(crate) mod lock_file;
 pub(crate) mod processes;
@@ -42,7 +42,7 @@ pub(crate) mod reexec {
         Left,
     }
 
-    /// Of what runs now in this process nothing is left at its next wait.
+    /// Re-executes. The running tasks of this process end at their next wait.
     pub(crate) fn start(mode: Mode) {
         let here = here();
         let Some(agent) = here.kernel.current(&here.sim) else { return };

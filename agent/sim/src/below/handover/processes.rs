@@ -8,7 +8,7 @@ use crate::below::here::here;
 use crate::machine::kernel::{Agents, Stage};
 use crate::sys::Signalled;
 
-/// The one open file that counts.
+/// The only relevant open file.
 const SOCKET: (RawFd, &[u8]) = (3, b"socket:[1]");
 
 pub(crate) struct Handle(pub(crate) Rc<Agents>);

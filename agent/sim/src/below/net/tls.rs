@@ -1,4 +1,4 @@
-//! Certificates are numbers, and so are tickets.
+//! TLS in which certificates and tickets are numbers.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::net::tls_types::Ticket;
 /// The agent's certificate.
 pub(crate) const OURS: Certificate = 7;
 
-/// The one caller that is let in.
+/// The only accepted caller.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) caller: Certificate,
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     pub(crate) tickets: Arc<Store>,
 }
 
-/// A hello that is about to be sent.
+/// A hello before it is sent.
 pub(crate) struct Begun {
     pub(crate) fingerprint: [u8; 32],
     pub(crate) ticket: Option<Ticket>,
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// What a line says of a certificate: its number, all over.
+/// Returns a fingerprint: the certificate's number, repeated.
 pub(crate) fn fingerprint(certificate: Certificate) -> [u8; 32] {
     [certificate.to_le_bytes()[0]; 32]
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a hello: the certificate.
+//! Errors of a hello.
 
 use std::{fmt, io};
 

@@ -1,4 +1,4 @@
-//! The agent's log, aloud with the history.
+//! The agent's log, printed with a loud scenario.
 
 use std::fmt::Arguments;
 

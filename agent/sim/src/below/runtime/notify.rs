@@ -1,4 +1,4 @@
-//! No service manager listens.
+//! No service manager.
 
 use std::time::Duration;
 

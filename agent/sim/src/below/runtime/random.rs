@@ -1,4 +1,4 @@
-//! Random bytes that the seed decides.
+//! Random bytes determined by the seed.
 
 use crate::below::here::here;
 

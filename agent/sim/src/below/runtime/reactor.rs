@@ -1,4 +1,4 @@
-//! Timers on the guest's virtual clock, and whatever else can be waited for.
+//! Timers on the guest's virtual clock, and other things to wait for.
 
 use std::future::Future;
 use std::io;
@@ -11,7 +11,7 @@ use mote_core::time::Uptime;
 use crate::below::here::{here, micros};
 use crate::machine::executor::{Micros, Zone};
 
-/// Ready when the guest's clock shows its time.
+/// A future that is ready when the guest's clock shows `at`.
 pub(crate) struct Timer {
     at: Micros,
     set: Option<((Micros, u64), Waker)>,
@@ -53,15 +53,15 @@ impl Drop for Timer {
     }
 }
 
-/// Something that says when it has changed.
+/// Announces its changes.
 pub(crate) trait Source {
     fn seen(&self) -> u64;
     async fn changed(&self, seen: u64);
-    /// Returns when it takes something.
+    /// Waits for room to write.
     async fn has_room(&self) {}
 }
 
-/// A source whose operations are tried again when it has changed.
+/// A source whose operations are retried when it has changed.
 pub(crate) struct Async<T>(pub(crate) T);
 
 impl<T> std::fmt::Debug for Async<T> {
@@ -114,14 +114,14 @@ impl<T: Source> Async<T> {
         op(&self.0)
     }
 
-    /// Returns when a read finds something: for those that count nothing.
+    /// Waits until a read may find something, for callers that count nothing.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         self.0.changed(self.0.seen()).await;
         Ok(())
     }
 }
 
-/// Timers count suspends here.
+/// Timers of the simulation count suspends.
 pub(crate) mod jumps {
     pub(crate) async fn jumps(_: impl Fn()) {}
 }

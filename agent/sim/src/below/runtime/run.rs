@@ -1,4 +1,4 @@
-//! The agent's tasks, among all others of the history.
+//! Runs the agent's tasks among all others of the scenario.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use crate::below::here::here;
 use crate::machine::executor::{Process, TaskId, Zone};
 
-/// Runs an agent's tasks, as the process in which it was made.
+/// Runs an agent's tasks in the process that created it.
 pub(crate) struct Executor {
     process: Process,
 }
@@ -30,7 +30,7 @@ impl Executor {
     }
 }
 
-/// What is left of a task.
+/// Result of a task.
 struct End<T> {
     output: Option<T>,
     is_over: bool,
@@ -43,7 +43,7 @@ impl<T> Default for End<T> {
     }
 }
 
-/// Goes with its task.
+/// Dropped with its task.
 struct Ending<T>(Rc<RefCell<End<T>>>);
 
 impl<T> Drop for Ending<T> {
@@ -54,7 +54,7 @@ impl<T> Drop for Ending<T> {
     }
 }
 
-/// A task. Dropped, it is cancelled: what it holds is released when it would next run.
+/// A task. Dropping it cancels it: what it holds is released when it would next run.
 pub(crate) struct Task<T> {
     id: Option<TaskId>,
     end: Rc<RefCell<End<T>>>,
@@ -65,7 +65,7 @@ impl<T> Task<T> {
         self.id = None;
     }
 
-    /// Ends it, and waits until what it holds is released.
+    /// Cancels it, and waits until what it holds is released.
     pub(crate) async fn cancel(mut self) {
         if let Some(id) = self.id.take() {
             here().sim.cancel(id);

@@ -1,4 +1,4 @@
-//! What is looked at while the agent waits: how often a device came or went.
+//! What a waiting agent examines: the number of added and removed devices.
 
 use crate::below::here::here;
 use crate::options::Options;

@@ -81,7 +81,7 @@ impl Source for OwnedFd {
     }
 }
 
-/// What a process is started with.
+/// A descriptor that a process is started with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BorrowedFd<'f> {
     Own(&'f OwnedFd),

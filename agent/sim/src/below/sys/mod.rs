@@ -16,7 +16,7 @@ use crate::runtime::reactor::Source;
 pub(crate) use crate::signalled::{Ended, Signalled};
 pub(crate) use error::SystemError;
 
-/// The wall clock when the guest has booted: long after 1970.
+/// The wall clock at the guest's boot, long after 1970.
 const BOOTED: Duration = Duration::from_secs(1_700_000_000);
 
 pub(crate) fn since_boot() -> Duration {
@@ -27,7 +27,7 @@ pub(crate) fn since_1970() -> Duration {
     BOOTED + since_boot()
 }
 
-/// Blocks the process, not the history.
+/// Blocks the process, not the scenario.
 pub(crate) fn sleep(length: Duration) {
     let here = here();
     let length = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
@@ -50,7 +50,6 @@ pub(crate) fn exit(_code: i32) -> ! {
 
 pub(crate) fn take_name() {}
 
-/// The signals to an agent.
 pub(crate) struct SignalSource(pub(crate) Rc<Agents>);
 
 impl Source for SignalSource {
@@ -63,7 +62,7 @@ impl Source for SignalSource {
     }
 }
 
-/// One that is dead ends at its next wait.
+/// Returns the next signal. A dead agent ends at its next wait.
 pub(crate) fn next_signal(signals: &SignalSource) -> io::Result<Signalled> {
     if signals.0.is_dead.get() || here().sim.failure().is_some() {
         return Ok(Signalled::End);

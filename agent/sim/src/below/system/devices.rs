@@ -1,10 +1,10 @@
-//! Devices, which are told apart only by how often they came or went.
+//! Devices, which differ only by the number of changes before them.
 
 use std::path::{Path, PathBuf};
 
 use crate::below::here::here;
 
-/// Never said: there is one.
+/// Unused: `/proc` exists.
 pub(crate) const NO_PROC: &str = "there is no /proc";
 
 pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {

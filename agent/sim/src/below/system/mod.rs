@@ -1,4 +1,4 @@
-//! The machine: its devices, and what it says of itself.
+//! The machine and its devices.
 
 pub(crate) mod devices;
 #[path = "../../../../src/system/missing.rs"]

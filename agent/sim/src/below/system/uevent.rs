@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::below::here::here;
 use crate::sys::SignalSource;
 
-/// So often an agent may wait although it is told to end.
+/// Number of waits after which an agent that was told to end has failed.
 const TIMEOUT: u32 = 100;
 
-/// How many were seen.
+/// Number of events seen.
 pub(crate) struct Events(Cell<u64>);
 
 pub(crate) enum Woken {

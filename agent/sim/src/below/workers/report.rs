@@ -1,4 +1,4 @@
-//! Reports are a worker's: without workers there are none.
+//! No reports without workers.
 
 pub(crate) mod metrics {
     use std::path::Path;

@@ -1,4 +1,4 @@
-//! Pipes and pairs of sockets inside of the guest: what the kernel does with them, where nothing goes wrong.
+//! Pipes and socket pairs inside the guest, which never fail.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use super::{Broken, End, Net, PIPE, Stream, Way};
 
 impl Net {
-    /// Two sides that are connected to each other.
+    /// Returns two connected streams.
     pub(crate) fn pair(self: &Rc<Self>) -> (Stream, Stream) {
         let (there, back) = (Rc::<RefCell<Way>>::default(), Rc::<RefCell<Way>>::default());
         let latency = self.sim.dice.between(1, 50);
@@ -28,7 +28,7 @@ impl Net {
 }
 
 impl Stream {
-    /// Reads what is there; `None` if that is nothing yet.
+    /// Reads pending bytes; returns `None` if there are none yet.
     pub(crate) fn try_read(&self, out: &mut [u8]) -> Option<Result<usize, Broken>> {
         if self.is_empty(None) {
             return None;
@@ -39,7 +39,7 @@ impl Stream {
         }
     }
 
-    /// Writes what there is room for; `None` if there is none.
+    /// Writes what fits; returns `None` if nothing does.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> Option<Result<usize, Broken>> {
         match self.poll_write(&Context::from_waker(Waker::noop()), bytes) {
             Poll::Ready(written) => Some(written),
@@ -47,7 +47,7 @@ impl Stream {
         }
     }
 
-    /// Waits until a read finds something, or the end.
+    /// Waits until a read finds bytes or the end.
     pub(crate) async fn readable(&self) {
         poll_fn(|context| match self.is_empty(Some(context)) {
             true => Poll::Pending,

@@ -1,5 +1,5 @@
-//! Sockets between host and guest and inside the guest, and what goes wrong with them. Bytes take time, are
-//! torn anywhere, and each read and each write may be where a connection breaks, stalls or half-closes.
+//! Sockets between host and guest and inside the guest, with faults. Bytes take time and are split
+//! anywhere, and at each read and write a connection may break, stall or half-close.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -12,21 +12,21 @@ mod local;
 use super::executor::{MILLI, Micros, SECOND, Sim, Zone};
 use super::wait::{Signal, sleep};
 
-/// Most bytes under way in one direction: more than any request of a guest.
+/// Upper bound of bytes in flight in one direction: more than any request of a guest.
 const WINDOW: usize = 256 * 1024;
-/// Most bytes in a pipe, as in Linux.
+/// Capacity of a pipe, bytes, as in Linux.
 const PIPE: usize = 64 * 1024;
 /// Longest queue of a listener.
 const BACKLOG: usize = 64;
 
-/// Where something listens.
+/// Address of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// A context id and a port.
     Vsock(u32, u32),
-    /// A port inside of the guest.
+    /// A port in the guest.
     Tcp(u16),
-    /// The socket for guests.
+    /// The devlxd socket.
     Devlxd,
 }
 
@@ -34,18 +34,18 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub(crate) struct Broken;
 
-/// Why a connection was not made.
+/// Why a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoWay {
     Refused,
     Other,
 }
 
-/// All that listens, and how often something goes wrong.
+/// All listeners, and the rate of faults.
 pub(crate) struct Net {
     sim: Rc<Sim>,
     listeners: RefCell<BTreeMap<Place, Weak<Queue>>>,
-    /// One await in so many has a mishap between host and guest; 0 for none.
+    /// One wait in this many has a fault between host and guest; 0 for none.
     pub(crate) mishaps: Cell<u64>,
     /// The same inside the guest.
     pub(crate) mishaps_inside: Cell<u64>,
@@ -61,7 +61,7 @@ struct Queue {
 #[derive(Clone)]
 pub(crate) struct Listener(Rc<Queue>);
 
-/// A listener, as long as somebody has it open.
+/// A listener that is valid as long as it is open elsewhere.
 #[derive(Default)]
 pub(crate) struct Open(Weak<Queue>);
 
@@ -73,21 +73,21 @@ impl Open {
 
 /// One direction of a connection.
 struct Way {
-    /// Most bytes under way.
+    /// Upper bound of bytes in flight.
     window: usize,
     /// Arrival and content.
     pieces: VecDeque<(Micros, Vec<u8>)>,
     unread: usize,
     /// Arrival of the latest piece.
     last: Micros,
-    /// Nothing arrives before.
+    /// Time before which nothing arrives.
     stalled: Micros,
     end: End,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-/// How a direction ends, and when the reader sees that.
+/// End of a direction, and when the reader sees it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum End {
     #[default]
@@ -100,9 +100,9 @@ enum End {
 pub(crate) struct Stream {
     net: Rc<Net>,
     latency: Micros,
-    /// In the guest alone.
+    /// Whether both ends are in the guest.
     is_inside: bool,
-    /// Of a connection one mishap is seen at most, so that limits can be told.
+    /// Whether a fault has occurred. A connection has at most one, so that limits can be checked.
     has_stumbled: Rc<Cell<bool>>,
     receiving: Rc<RefCell<Way>>,
     sending: Rc<RefCell<Way>>,
@@ -114,19 +114,19 @@ impl Net {
         Rc::new(Self { sim, listeners: RefCell::default(), mishaps, mishaps_inside })
     }
 
-    /// Listens there; whoever listened before no longer does.
+    /// Listens there; a previous listener no longer does.
     pub(crate) fn listen(&self, place: Place) -> Listener {
         let queue = Rc::new(Queue::default());
         self.listeners.borrow_mut().insert(place, Rc::downgrade(&queue));
         Listener(queue)
     }
 
-    /// Whether somebody listens there.
+    /// Returns whether something listens there.
     pub(crate) fn is_taken(&self, place: Place) -> bool {
         self.listeners.borrow().get(&place).is_some_and(|queue| queue.strong_count() > 0)
     }
 
-    /// Connects. A lost packet is waited for without end: the caller has a deadline.
+    /// Connects. Waits forever for a lost packet: the caller has a deadline.
     pub(crate) async fn connect(
         self: &Rc<Self>,
         place: Place,
@@ -209,7 +209,7 @@ impl Way {
         self.wake();
     }
 
-    /// Closes it behind what is under way.
+    /// Closes it after the bytes in flight.
     fn close(&mut self, when: Micros) {
         if self.end == End::Open {
             self.end = End::Closed(when.max(self.last));
@@ -223,7 +223,7 @@ impl Stream {
         &self.net.sim
     }
 
-    /// Something may go wrong here.
+    /// Injects a fault by chance.
     fn stumble(&self) {
         let dice = &self.sim().dice;
         let net = &self.net;
@@ -233,7 +233,7 @@ impl Stream {
         }
         self.has_stumbled.set(true);
         let now = self.sim().now(Zone::Host);
-        // Inside of the guest nothing gets lost on the way.
+        // Inside the guest nothing gets lost.
         match dice.below(if self.is_inside { 2 } else { 4 }) {
             0 => {
                 self.sim().trace("reset", 0, 0);
@@ -258,13 +258,13 @@ impl Stream {
         }
     }
 
-    /// Reads some bytes, often fewer than there are; 0 at the end.
+    /// Reads some bytes, often fewer than available; returns 0 at the end.
     pub(crate) async fn read(&self, out: &mut [u8]) -> Result<usize, Broken> {
         self.stumble();
         poll_fn(|context| self.poll_read(context, out)).await
     }
 
-    /// Whether a read would wait, and who is woken then.
+    /// Returns whether a read would wait, and registers whom to wake.
     fn is_empty(&self, waits: Option<&Context<'_>>) -> bool {
         let now = self.sim().now(Zone::Host);
         let mut way = self.receiving.borrow_mut();
@@ -307,7 +307,7 @@ impl Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// Writes all of it, in pieces of any size.
+    /// Writes all bytes, in pieces of any size.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> Result<(), Broken> {
         while !bytes.is_empty() {
             let count = self.write(bytes).await?;
@@ -316,24 +316,24 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes some of it, as much as there is room for.
+    /// Writes as many bytes as there is room for.
     pub(crate) async fn write(&self, bytes: &[u8]) -> Result<usize, Broken> {
         self.stumble();
         poll_fn(|context| self.poll_write(context, bytes)).await
     }
 
-    /// Has at most about so many bytes wait for the reader.
+    /// Limits the bytes that wait for the reader.
     pub(crate) fn limit(&self, window: usize) {
         self.sending.borrow_mut().window = window;
     }
 
-    /// Whether the reader has not taken all.
+    /// Returns whether the reader has unread bytes.
     pub(crate) fn is_unread(&self) -> bool {
         let sending = self.sending.borrow();
         sending.end == End::Open && sending.unread > 0
     }
 
-    /// Whether the other side sends no more.
+    /// Returns whether the peer sends no more.
     pub(crate) fn has_left(&self) -> bool {
         match self.receiving.borrow().end {
             End::Open => false,
@@ -353,7 +353,7 @@ impl Stream {
             return Poll::Pending;
         }
         let mut count = bytes.len().min(way.window - way.unread);
-        // What fits into a pipe is taken as it is.
+        // A write that fits into a pipe is not split.
         if way.window != PIPE && sim.dice.one_in(16) {
             count = count.min(1 + sim.dice.up_to(count));
         }
@@ -365,7 +365,7 @@ impl Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// Exactly so many bytes.
+    /// Reads exactly as many bytes.
     pub(crate) async fn read_exact(&self, out: &mut [u8]) -> Result<(), Broken> {
         let mut filled = 0;
         while filled < out.len() {
@@ -377,17 +377,17 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends no more.
+    /// Stops sending.
     pub(crate) fn shutdown(&self) {
         self.sending.borrow_mut().close(self.sim().now(Zone::Host) + self.latency);
     }
 
-    /// Whether the other side neither sends nor reads any more.
+    /// Returns whether the peer neither sends nor reads any longer.
     pub(crate) fn is_gone(&self) -> bool {
         self.sending.borrow().end == End::Reset
     }
 
-    /// Waits until the other side neither sends nor reads any more.
+    /// Waits until the peer neither sends nor reads any longer.
     pub(crate) async fn gone(&self) {
         poll_fn(|context| {
             let mut way = self.sending.borrow_mut();
@@ -406,12 +406,12 @@ impl Drop for Stream {
         let now = self.sim().now(Zone::Host);
         let mut sending = self.sending.borrow_mut();
         if sending.stalled > now {
-            // Who wrote it is gone, and it never arrives.
+            // The sender is gone, so the data never arrives.
             sending.reset();
         }
         sending.close(now + self.latency);
         drop(sending);
-        // Nobody reads what still comes.
+        // Nothing reads the remaining bytes.
         self.receiving.borrow_mut().reset();
     }
 }

@@ -71,7 +71,7 @@ fn a_mount_point_is_opened_by_its_own_name_and_by_no_link() {
 }
 
 #[test]
-fn what_is_of_another_device_is_not_grown() {
+fn does_not_grow_another_devices_file_system() {
     let root = scratch("grow-device");
     let number = rustix::fs::stat(&*root).unwrap().st_dev;
     let (major, minor) = (major(number), minor(number));

@@ -28,7 +28,7 @@ fn reserved(sector: usize, room: u64, before: u64) -> Sim {
 }
 
 #[test]
-fn it_is_kept_whether_the_host_has_moved_the_copy_or_not() {
+fn keeps_reserved_space_wherever_the_copy_is() {
     for sector in [512, 4096] {
         for room in [1, 64] {
             for before in [0, 100] {
