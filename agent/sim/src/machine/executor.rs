@@ -17,7 +17,9 @@ pub(crate) use super::tasks::{Process, TaskId, Zone};
 
 /// Microseconds since the start of the scenario.
 pub type Micros = u64;
+/// A millisecond.
 pub const MILLI: Micros = 1_000;
+/// A second.
 pub const SECOND: Micros = 1_000_000;
 
 /// Number of steps at one instant above which a task is considered to loop without waiting.
