@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::process::ExitCode;
 
 use mote_core::hostapi::policy::{Capability, Features};
 
@@ -88,9 +87,9 @@ const FEATURES: [(&str, bool); 15] = [
 ];
 
 /// Returns the exit code of a subcommand that this build leaves out.
-pub(crate) fn absent() -> ExitCode {
+pub(crate) fn absent() -> u8 {
     print::complain(format_args!("this build does not have that command; it was made {Build}"));
-    ExitCode::from(2)
+    2
 }
 
 /// Displays what this build leaves out.

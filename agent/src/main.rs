@@ -33,7 +33,6 @@ mod workers;
 
 use std::ffi::OsString;
 use std::fmt::Arguments;
-use std::process::ExitCode;
 
 use mote_core::hostapi::exec::STARTED_BY;
 use mote_core::hostapi::info::RELEASE;
@@ -50,31 +49,25 @@ use crate::workers::{after_resume, grow, mount, report};
 /// Runs the command given by `arguments`, the program's name first; returns the exit code.
 #[cfg_attr(test, expect(dead_code, reason = "the tests have a start of their own"))]
 fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
-    let code = command(arguments);
-    // An ExitCode has no other way to return its number.
-    (0..u8::MAX).find(|number| code == (*number).into()).unwrap_or(u8::MAX)
-}
-
-fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let options = match options::parse(arguments) {
         parsed if built::INIT && init::is_wanted(&parsed) => return init::run(),
         Ok(options) => options,
         Err(error) => {
             print::complain(format_args!("{error}\nTry 'mote-agent --help'."));
-            return ExitCode::from(2);
+            return 2;
         }
     };
     if let Err(why) = options.check_starter(std::env::var_os(STARTED_BY).as_deref()) {
         print::complain(format_args!("{why}"));
-        return ExitCode::from(2);
+        return 2;
     }
     log::set_debug(options.debug);
     match &options.command {
         Command::Run => match run(options) {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(()) => 0,
             Err(why) => {
                 log::error(format_args!("{why}"));
-                ExitCode::FAILURE
+                1
             }
         },
         Command::Check => check::run(&options),
@@ -117,10 +110,10 @@ fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn printed(text: Arguments<'_>) -> ExitCode {
+fn printed(text: Arguments<'_>) -> u8 {
     match print::out(text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
+        Ok(()) => 0,
+        Err(_) => 1,
     }
 }
 

@@ -4,7 +4,6 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use mote_core::devlxd::ready::{ReadyState, write_state};
@@ -36,9 +35,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 const ACCEPT: Duration = Duration::from_secs(5);
 
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(options: &Options) -> ExitCode {
+pub(crate) fn run(options: &Options) -> u8 {
     match answer(options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(failure) => failure.report(),
     }
 }

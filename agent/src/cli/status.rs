@@ -1,7 +1,5 @@
 //! `status`: prints the agent's own view.
 
-use std::process::ExitCode;
-
 use mote_core::status::State;
 use mote_core::status::view::View;
 use mote_core::time::Uptime;
@@ -24,14 +22,14 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn report(self) -> ExitCode {
+    pub(super) fn report(self) -> u8 {
         let (code, text) = match self {
             Self::Refused(text) => (1, text),
             Self::NoAgent(text) => (3, text),
             Self::NoHost(text) => (4, text),
         };
         print::complain(format_args!("{}", text.trim_end()));
-        ExitCode::from(code)
+        code
     }
 }
 

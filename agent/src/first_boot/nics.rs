@@ -3,7 +3,6 @@
 //! devices if it has written no file.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use mote_core::first_boot::nic::{self, Act, MAX_NICS, Nic, Search, State, Step, Wanted};
 use mote_core::json::Value;
@@ -22,7 +21,7 @@ type NamedFile = (String, Vec<u8>);
 
 /// Names the NICs with this index or a higher one. LXD writes a file for each before it hot-plugs
 /// the NIC. For Incus the agent has requested the devices and passes the answer on standard input.
-pub(crate) fn plugged(options: &Options, first: u32) -> ExitCode {
+pub(crate) fn plugged(options: &Options, first: u32) -> u8 {
     match files::find(options, &mut |_, _| Ok(())) {
         Ok(files) => {
             let mut wanted = wanted(&files.nics);
@@ -38,7 +37,7 @@ pub(crate) fn plugged(options: &Options, first: u32) -> ExitCode {
         // The disk or share may be gone.
         Err(why) => log::debug(format_args!("cannot rename NICs: {why}")),
     }
-    ExitCode::SUCCESS
+    0
 }
 
 /// Applies the files.

@@ -10,7 +10,6 @@ mod state;
 use std::ffi::CString;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 use rustix::process::geteuid;
 
@@ -26,7 +25,7 @@ use self::state::{End, Known, State};
 const HOOKS: u8 = 5;
 
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
+pub(crate) fn run(root: &Path, what: Freeze) -> u8 {
     let mut code = 1;
     let done = match what {
         // Other users cannot read the state and would see "not frozen".
@@ -48,7 +47,7 @@ pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
         Ok(()) => code = 0,
         Err(why) => print::complain(format_args!("{why}")),
     }
-    ExitCode::from(code)
+    code
 }
 
 fn status(root: &Path) -> String {

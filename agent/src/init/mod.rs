@@ -10,7 +10,6 @@ mod service;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use mote_core::init::plan::{self, Plan};
@@ -69,10 +68,10 @@ pub(crate) fn is_wanted(parsed: &Result<Options, BadOption>) -> bool {
 }
 
 /// Runs as process 1 and ends with reboot(2). Returns only in another process.
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run() -> u8 {
     if std::process::id() != 1 {
         print::complain(format_args!("init runs only as process 1"));
-        return ExitCode::from(2);
+        return 2;
     }
     let troubles = mounts::mount(Path::new(ROOT));
     console::use_it();
@@ -85,16 +84,16 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// Signals process 1 to power off or reboot, if it is this program.
-pub(crate) fn tell(goal: Goal) -> ExitCode {
+pub(crate) fn tell(goal: Goal) -> u8 {
     let id = |path: &str| rustix::fs::stat(path).map(|about| (about.st_dev, about.st_ino)).ok();
     let first = id("/proc/1/exe");
     if first.is_none() || first != id("/proc/self/exe") {
         print::complain(format_args!("process 1 is not mote-agent, or you are not root"));
-        return ExitCode::FAILURE;
+        return 1;
     }
     let signal = if goal == Goal::Off { Signal::USR2 } else { Signal::INT };
     sys::kill(Pid::INIT, signal.as_raw());
-    ExitCode::SUCCESS
+    0
 }
 
 /// Sleeps forever, because the end of process 1 is a kernel panic.

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use mote_core::ready_when::{Calm, Condition, is_default_level, listens, starts_services};
@@ -30,13 +29,13 @@ const MISSING: i32 = 127;
 
 /// Returns success once each condition has held, failure if the agent has closed the socket.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(root: &Path, list: &[String]) -> ExitCode {
+pub(crate) fn run(root: &Path, list: &[String]) -> u8 {
     for next in list {
         let (mut looks, mut pause) = (Looks::default(), Duration::ZERO);
         loop {
             // The agent closes the socket if it ends or the policy changes.
             if sys::readable(std::io::stdin().as_fd(), sys::since_boot() + pause) {
-                return ExitCode::FAILURE;
+                return 1;
             }
             if looks.hold(root, next) {
                 break;
@@ -44,7 +43,7 @@ pub(crate) fn run(root: &Path, list: &[String]) -> ExitCode {
             pause = LOOK;
         }
     }
-    ExitCode::SUCCESS
+    0
 }
 
 #[derive(Default)]

@@ -10,7 +10,6 @@ use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use mote_core::hostapi::mount::{BadMount, Entry, Kind, Wanted, Way, entries, shares, wanted};
@@ -35,19 +34,19 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// Runs the worker.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
+pub(crate) fn run(options: &Options, limit: Duration) -> u8 {
     let end = Instant::now() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {
         Ok(document) => act(options, &document, end),
         Err(error) => Err(NotDone::by(error)),
     };
     let (text, code) = match done {
-        Ok(text) => (text, ExitCode::SUCCESS),
-        Err(NotDone(text)) => (text, ExitCode::FAILURE),
+        Ok(text) => (text, 0),
+        Err(NotDone(text)) => (text, 1),
     };
     match print::exact(format!("{text}\n").as_bytes()) {
         Ok(()) => code,
-        Err(_) => ExitCode::FAILURE,
+        Err(_) => 1,
     }
 }
 

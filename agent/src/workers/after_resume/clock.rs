@@ -2,7 +2,6 @@
 
 use std::fs::{File, read_link};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use mote_core::resume::clock::{Cause, Step, is_setter, step};
@@ -28,14 +27,14 @@ const BEHIND: i64 = if cfg!(target_arch = "aarch64") { 0 } else { SECOND / 2 };
 
 /// Steps the clock if needed, unless another program sets it. Prints the step and its source, or
 /// the reason. A step that the user requested but that failed has a failure exit code.
-pub(super) fn set(cause: Cause) -> ExitCode {
+pub(super) fn set(cause: Cause) -> u8 {
     let (by, why, fails) = match measured(cause) {
         Some((by, why)) if by == 0 || set_wall(wall() + by) => (by, why, false),
         Some(_) => (0, "not permitted", true),
         None => (0, "no other clock", true),
     };
     let told = print::out(format_args!("clock stepped by {} ms ({why})\n", by / 1_000_000));
-    ExitCode::from(u8::from(told.is_err() || cause == Cause::Asked && fails))
+    u8::from(told.is_err() || cause == Cause::Asked && fails)
 }
 
 fn measured(cause: Cause) -> Option<(i64, &'static str)> {

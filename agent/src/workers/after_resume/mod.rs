@@ -6,7 +6,6 @@ mod hooks;
 
 use std::fs::File;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use mote_core::resume::clock::Cause;
@@ -26,7 +25,7 @@ const HARDWARE: Duration = Duration::from_secs(2);
 /// If `what` begins with [`CLOCK`], reseeds, then steps the clock or prints the rest of `what`, the
 /// reason not to. If it is [`SYNC`], only steps the clock. Otherwise runs the hooks with `what`.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(what: &str) -> ExitCode {
+pub(crate) fn run(what: &str) -> u8 {
     match what {
         SYNC => clock::set(Cause::Asked),
         _ if what.starts_with(CLOCK) => {
@@ -38,7 +37,7 @@ pub(crate) fn run(what: &str) -> ExitCode {
                 STOPPED_CLOCK => return clock::set(Cause::Stopped),
                 _ => drop(print::out(format_args!("{what}\n"))),
             }
-            ExitCode::SUCCESS
+            0
         }
         _ => hooks::tell(Path::new(hooks::DIRECTORY), what),
     }

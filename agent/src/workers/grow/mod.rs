@@ -8,7 +8,6 @@ mod filesystem;
 mod sizes;
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use mote_core::hotplug::disk::Table;
 use rustix::process::geteuid;
@@ -32,14 +31,14 @@ fn other(root: &Path) -> Option<&'static str> {
 
 /// Grows all disks, unless another program does, which is logged once per boot.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn work(root: &Path) -> ExitCode {
+pub(crate) fn work(root: &Path) -> u8 {
     let mut sizes = Sizes::read(root);
     if let Some(other) = other(root) {
         if sizes.of(TOLD) == 0 {
             log::info(format_args!("disks are not grown automatically: /{other} exists"));
             sizes.note(TOLD, 1);
         }
-        return ExitCode::SUCCESS;
+        return 0;
     }
     let mut table = Box::<Table>::default();
     for path in entries(&root.join("sys/block")) {
@@ -69,16 +68,16 @@ pub(crate) fn work(root: &Path) -> ExitCode {
             sizes.note(id, disk.units);
         }
     }
-    ExitCode::SUCCESS
+    0
 }
 
 /// Grows the named disk, or each enlarged one; a dry run prints what it would do.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> ExitCode {
+pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> u8 {
     let named = named.map(|name| name.strip_prefix("/dev/").unwrap_or(name));
     if !geteuid().is_root() {
         print::complain(format_args!("only root can grow disks"));
-        return ExitCode::FAILURE;
+        return 1;
     }
     if let Some(other) = other(root) {
         print::complain(format_args!("note: /{other} exists, which may grow disks, too"));
@@ -110,9 +109,9 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> ExitCod
     }
     if let (Some(named), false) = (named, is_done) {
         print::complain(format_args!("/sys/block has no disk {named}"));
-        return ExitCode::FAILURE;
+        return 1;
     }
-    ExitCode::from(u8::from(has_failed))
+    u8::from(has_failed)
 }
 
 #[cfg(test)]
@@ -140,7 +139,7 @@ mod tests {
 
     /// Runs a worker; returns the size that it stored.
     fn noted(root: &Path) -> u64 {
-        assert_eq!(work(root), ExitCode::SUCCESS);
+        assert_eq!(work(root), 0);
         Sizes::read(root).of(identity(&root.join("sys/block").join(NAME)))
     }
 

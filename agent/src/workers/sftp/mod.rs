@@ -30,7 +30,6 @@ mod session;
 
 use std::fmt::Display;
 use std::path::Path;
-use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -40,7 +39,7 @@ use crate::workers::sftp::rules::Rules;
 
 /// Serves one session until its input ends.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(root: &Path, how: &Sftp) -> ExitCode {
+pub(crate) fn run(root: &Path, how: &Sftp) -> u8 {
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let names = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()).ok();
@@ -51,12 +50,12 @@ pub(crate) fn run(root: &Path, how: &Sftp) -> ExitCode {
         return failed(&format_args!("{}: {error}", directory.display()));
     }
     match session::serve(&rules, names) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(why) => failed(&why),
     }
 }
 
-fn failed(why: &dyn Display) -> ExitCode {
+fn failed(why: &dyn Display) -> u8 {
     log::error(format_args!("sftp: {why}"));
-    ExitCode::FAILURE
+    1
 }
