@@ -56,7 +56,7 @@ async fn serve(
     stream: Stream,
     _act: Option<Permit>,
 ) {
-    let result = match switch(&stream, "tcp").await {
+    let result = match switch(&stream, "tcp", "").await {
         Ok(()) => relay_while_allowed(&agent, allowed, &stream, local).await,
         Err(error) => Err(error),
     };

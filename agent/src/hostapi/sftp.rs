@@ -68,7 +68,7 @@ async fn session(
     socket: Socket,
 ) -> std::io::Result<()> {
     child.started().await?;
-    switch(stream, "sftp").await?;
+    switch(stream, "sftp", "").await?;
     relay_while_allowed(agent, allowed, stream, socket).await
 }
 

@@ -10,6 +10,7 @@ use mote_core::http::head::Request;
 use mote_core::ws::{self, Incoming, Opcode};
 
 use crate::net::stream::Stream;
+use crate::net::upgrade::switch;
 use crate::runtime::clock::within;
 use crate::runtime::permits::Semaphore;
 use crate::sys::fd::{self, AsFd};
@@ -102,11 +103,8 @@ impl WebSocket {
     /// # Errors
     /// As [`Stream::write_all`].
     pub(crate) async fn accept(stream: Stream, accept: &str) -> io::Result<Self> {
-        let head = format!(
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Accept: {accept}\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).await?;
+        let more = format!("Sec-WebSocket-Accept: {accept}\r\n");
+        switch(&stream, "websocket", &more).await?;
         Ok(Self::new(stream))
     }
 
