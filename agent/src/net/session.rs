@@ -128,7 +128,7 @@ impl Session {
 
     /// Returns whether the peer sends nothing more.
     pub(super) fn has_ended(&self) -> bool {
-        self.peer == Peer::Ended
+        self.peer != Peer::Sends
     }
 
     /// Processes received records and copies plaintext to `out`; returns how many bytes.
