@@ -127,7 +127,7 @@ fn without_first_boot_no_seed_is_written_and_no_system_restarted() {
 fn without_network_no_nic_is_touched() {
     let nic = r#"{"device_name":"x","nic_name":"mote0","mac_address":"00:16:3e:00:00:77","mtu":0}"#;
     for (denied, said, unsaid) in [
-        ("state", "no NIC has 00:16:3e:00:00:77", "policy: NICs"),
+        ("state", "no NIC has 00:16:3e:00:00:77", "the policy denies renaming"),
         ("network", "the policy denies renaming NICs", "no NIC has"),
     ] {
         let boot = Boot::new("lxd");

@@ -78,7 +78,7 @@ fn reports_ready_once_all_conditions_hold() {
     let _agent = boot.start(&[]);
     connected(&boot, 2);
     std::thread::sleep(LOOKS);
-    assert_eq!(boot.log().matches("ready-when holds").count(), 1);
+    assert_eq!(boot.log().matches("ready-when: all conditions held").count(), 1);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_applications_ready_counts_and_a_hanging_command_is_repeated() {
     assert_eq!(boot.ask(&["started"]).0, Some(0));
     wait("no command", LIMIT, || running().is_none().then_some(()));
     std::thread::sleep(LOOKS);
-    assert!(running().is_none() && !boot.log().contains("ready-when holds"));
+    assert!(running().is_none() && !boot.log().contains("ready-when: all conditions held"));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn an_invalid_condition_denies_everything() {
     let boot = Boot::new("lxd");
     boot.put("etc/mote-agent.yml", "ready-when: [port 99999]\n");
     let (_, said) = boot.says(&["--check"]);
-    assert!(said.contains("line 1") && said.contains("no condition, like 'port 80'"), "{said}");
+    assert!(said.contains("line 1") && said.contains("is not a condition, like 'port 80'"), "{said}");
 }
 
 #[test]
@@ -210,5 +210,5 @@ fn does_not_overrule_an_application_that_is_faster() {
     // Its next message waits for the Ready of `ready-when`.
     assert_eq!(boot.ask(&["started"]).0, Some(0));
     assert_eq!(boot.host.log().matches("PATCH /1.0 200").count(), 2, "{}", boot.host.log());
-    assert!(!boot.log().contains("ready-when holds"));
+    assert!(!boot.log().contains("ready-when: all conditions held"));
 }
