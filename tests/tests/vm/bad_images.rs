@@ -60,7 +60,7 @@ fn without_the_ports_driver_the_guest_has_its_api_all_the_same() {
     assert_eq!(world.host.state()["started"], false);
     let (code, text) = guest.sh("mote-agent --check");
     assert!(
-        code == 1 && text.contains("missing  port: there is a virtio-serial device, but no driver"),
+        code == 1 && text.contains("missing  port: a virtio-serial device has no driver"),
         "{text}"
     );
     world.power_off_unseen(&mut guest);
@@ -79,7 +79,7 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
         let (code, text) = guest.sh("mote-agent status");
         assert!(code == 4 && text.contains(why), "{text}");
         let (code, text) = guest.sh("mote-agent --check");
-        assert!(code == 1 && text.starts_with("missing  agent: there is a vsock device"), "{text}");
+        assert!(code == 1 && text.starts_with("missing  agent: a vsock device has no driver"), "{text}");
         assert!(text.contains(why), "{text}");
     }
     world.power_off_unseen(&mut guest);
