@@ -42,7 +42,9 @@ fn reports_and_survives_a_read_only_run() {
     mount(&["-t", "tmpfs", "-o", "ro", "tmpfs"], &boot.root("run"));
     let mut agent = boot.start(&[]);
     boot.serves();
-    boot.logged("Read-only file system (os error 30); mount a tmpfs on /run; until then mote cannot");
+    boot.logged(
+        "Read-only file system (os error 30); mount a tmpfs on /run; until then mote cannot",
+    );
     boot.logged("CONNECTED");
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
     // A few checks of the lock.

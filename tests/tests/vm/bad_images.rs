@@ -79,7 +79,10 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
         let (code, text) = guest.sh("mote-agent status");
         assert!(code == 4 && text.contains(why), "{text}");
         let (code, text) = guest.sh("mote-agent --check");
-        assert!(code == 1 && text.starts_with("missing  agent: a vsock device has no driver"), "{text}");
+        assert!(
+            code == 1 && text.starts_with("missing  agent: a vsock device has no driver"),
+            "{text}"
+        );
         assert!(text.contains(why), "{text}");
     }
     world.power_off_unseen(&mut guest);

@@ -112,7 +112,7 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
                 Late::Port => ("port /dev/vport", Instant::now()),
                 // LXD's agent listens before there is a device.
                 Late::Vsock if flavour == "lxd" => continue,
-                Late::Vsock => ("vsock: found", Instant::now()),
+                Late::Vsock => ("vsock is available", Instant::now()),
             };
             if device == Late::Port && order[0] == Late::Port {
                 // Nobody looks for it until there are files.

@@ -137,7 +137,10 @@ fn an_invalid_condition_denies_everything() {
     let boot = Boot::new("lxd");
     boot.put("etc/mote-agent.yml", "ready-when: [port 99999]\n");
     let (_, said) = boot.says(&["--check"]);
-    assert!(said.contains("line 1") && said.contains("is not a condition, like 'port 80'"), "{said}");
+    assert!(
+        said.contains("line 1") && said.contains("is not a condition, like 'port 80'"),
+        "{said}"
+    );
 }
 
 #[test]
