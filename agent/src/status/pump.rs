@@ -187,7 +187,7 @@ impl Pump {
             }
             Looked::Barred => {
                 log::error(format_args!(
-                    "the port is a new one, which the sandbox forbids: start anew"
+                    "the sandbox forbids opening the new port; restart the agent"
                 ));
                 sys::exit(1);
             }

@@ -71,6 +71,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
         &[
             "status/flood.rs",
             "status/host.rs",
+            "status/link.rs",
             "status/mod.rs",
             "status/phase.rs",
             "status/poll.rs",
@@ -133,6 +134,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
             "http/admission.rs",
             "http/connection.rs",
             "status/host.rs",
+            "status/link.rs",
             "status/mod.rs",
             "status/poll.rs",
             "status/timers.rs",

@@ -190,7 +190,7 @@ fn a_replugged_port_ends_the_sandboxed_agent() {
     boot.logged("CONNECTED");
     fs::remove_file(&port).unwrap();
     fifo(&port);
-    leaves_it_to_the_next(&boot, agent, &options, "is a new one, which the sandbox forbids");
+    leaves_it_to_the_next(&boot, agent, &options, "the sandbox forbids opening the new port");
 }
 
 #[test]
