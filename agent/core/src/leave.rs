@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn it_leaves_when_nothing_was_under_way_for_a_moment() {
-        let anew = || Leave::reexec(START);
-        assert_eq!(leaves(anew(), &[]), Some(100));
-        assert_eq!(leaves(anew(), &[(Load::Busy, 0, 300), (Load::Busy, 350, 1000)]), Some(1100));
-        assert_eq!(leaves(anew(), &[(Load::Busy, 0, 300), (Load::Results, 300, 5300)]), Some(5400));
-        assert_eq!(leaves(anew(), &[(Load::Busy, 0, 30_000)]), Some(30_000));
+        let make = || Leave::reexec(START);
+        assert_eq!(leaves(make(), &[]), Some(100));
+        assert_eq!(leaves(make(), &[(Load::Busy, 0, 300), (Load::Busy, 350, 1000)]), Some(1100));
+        assert_eq!(leaves(make(), &[(Load::Busy, 0, 300), (Load::Results, 300, 5300)]), Some(5400));
+        assert_eq!(leaves(make(), &[(Load::Busy, 0, 30_000)]), Some(30_000));
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl Oracle {
         self.guests_excuses.set(self.guests_excuses.get() + 1);
     }
 
-    /// Records that an agent is told to end or to hand over. It must finish what it has started for
+    /// Records that an agent was asked to end or to hand over. It must finish what it has started for
     /// the host.
     pub(crate) fn agent_ends(&self) {
         self.excuse_guests();
