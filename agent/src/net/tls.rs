@@ -78,14 +78,14 @@ impl Identity {
     /// # Errors
     /// Which file is unusable, and why.
     pub(crate) fn load(files: &ConfigFiles) -> Result<Self, Unusable> {
-        let certificate =
-            certificate(&files.agent_crt).map_err(|why| Unusable::File("agent.crt", why))?;
-        let key = private_key(&files.agent_key).map_err(|why| Unusable::File("agent.key", why))?;
-        let caller = certificate_bytes(&files.server_crt, "server.crt")?;
-        if key.public_key().is_some_and(|key| public_key(&certificate) != Ok(key)) {
+        let of = |name| move |why| Unusable::File(name, why);
+        let own = certificate(&files.agent_crt).map_err(of("agent.crt"))?;
+        let key = private_key(&files.agent_key).map_err(of("agent.key"))?;
+        let caller = certificate(&files.server_crt).map_err(of("server.crt"))?.to_vec();
+        if key.public_key().is_some_and(|key| public_key(&own) != Ok(key)) {
             return Err(Unusable::Pair);
         }
-        let certified = CertifiedKey::new(vec![certificate], key);
+        let certified = CertifiedKey::new(vec![own], key);
         Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })
     }
 
@@ -173,12 +173,7 @@ pub(crate) fn check(files: &ConfigFiles) -> Result<(), Unusable> {
 /// # Errors
 /// Why it is unusable.
 pub(crate) fn pem_fingerprint(pem: &[u8]) -> Result<[u8; 32], Unusable> {
-    certificate_bytes(pem, "certificate").map(|der| sha256(&der))
-}
-
-/// Returns the DER of a PEM certificate; `name` is for the error.
-fn certificate_bytes(pem: &[u8], name: &'static str) -> Result<Vec<u8>, Unusable> {
-    certificate(pem).map(|der| der.to_vec()).map_err(|why| Unusable::File(name, why))
+    certificate(pem).map(|der| sha256(&der)).map_err(|why| Unusable::File("certificate", why))
 }
 
 /// Returns whether both PEM texts contain the same certificate.

@@ -204,7 +204,7 @@ pub fn totals(json: &mut Writer<'_>, flavour: Flavour, totals: &Totals) {
     }
 }
 
-/// The mounts to report, line by line of `/proc/mounts`.
+/// The mounts to report, in the order of `/proc/mounts`.
 #[derive(Debug)]
 pub struct Filesystems {
     flavour: Flavour,
@@ -213,15 +213,14 @@ pub struct Filesystems {
 }
 
 impl Filesystems {
-    /// Starts before the first line.
+    /// Starts before the first mount.
     #[must_use]
     pub fn new(flavour: Flavour) -> Self {
         Self { flavour, root: None }
     }
 
     /// Returns device and mount point, unescaped; `None` if the mount is not reported.
-    pub fn wanted(&mut self, line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-        let mount = Mount::parse(line)?;
+    pub fn wanted(&mut self, mount: &Mount<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
         let point: Vec<u8> = mounts::unescape(mount.point).collect();
         if !mount.counts(self.flavour, &point) {
             return None;

@@ -67,11 +67,12 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
         let is_below = |above: &Vec<u8>| {
             mount.point.strip_prefix(above.as_slice()).is_some_and(|rest| rest.starts_with(b"/"))
         };
-        let may_hang = mount.may_hang() || above.iter().any(is_below);
-        if may_hang {
+        let is_covered = above.iter().any(is_below);
+        if mount.may_hang() && !is_covered {
             above.push(mount.point.to_vec());
         }
-        let Some((device, point)) = chosen.wanted(line) else { continue };
+        let may_hang = mount.may_hang() || is_covered;
+        let Some((device, point)) = chosen.wanted(&mount) else { continue };
         if !may_hang {
             entries.ask(root, &device, &point)?;
             continue;
@@ -114,10 +115,11 @@ pub(crate) fn local(flavour: Flavour, root: &Path) -> Option<Local> {
     let mut mounts = Lines::open(&root.join("proc/mounts"))?;
     let (mut chosen, mut found) = (Filesystems::new(flavour), Vec::new());
     while let Some(line) = mounts.next() {
-        if Mount::parse(line)?.may_hang() || found.len() > MAX_LOCAL_MOUNTS {
+        let mount = Mount::parse(line)?;
+        if mount.may_hang() || found.len() > MAX_LOCAL_MOUNTS {
             return None;
         }
-        found.extend(chosen.wanted(line));
+        found.extend(chosen.wanted(&mount));
     }
     Some(Local(found))
 }

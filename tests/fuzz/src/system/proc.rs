@@ -14,7 +14,7 @@ use mote_core::netlink::{self, Reply};
 use mote_core::ready_when;
 use mote_core::report::metrics::{self, Filesystems, Section, Totals};
 use mote_core::report::proc::memory::Memory;
-use mote_core::report::proc::mounts::Space;
+use mote_core::report::proc::mounts::{Mount, Space};
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
@@ -35,17 +35,19 @@ fn section(json: &mut Writer<'_>, flavour: Flavour, data: &[u8], section: Sectio
             match section {
                 Section::Cpu => Cpu::parse(line).map(|cpu| metrics::cpu(json, flavour, &cpu)),
                 Section::Disk => Disk::parse(line).map(|disk| metrics::disk(json, flavour, &disk)),
-                Section::Filesystem => filesystems.wanted(line).map(|(device, point)| {
-                    let value = number(line).unwrap_or(line.len() as u64);
-                    let space = Space {
-                        block: value,
-                        blocks: value,
-                        free: value,
-                        available: value,
-                        magic: value as u32,
-                    };
-                    metrics::filesystem(json, flavour, &device, &point, &space);
-                }),
+                Section::Filesystem => Mount::parse(line)
+                    .and_then(|mount| filesystems.wanted(&mount))
+                    .map(|(device, point)| {
+                        let value = number(line).unwrap_or(line.len() as u64);
+                        let space = Space {
+                            block: value,
+                            blocks: value,
+                            free: value,
+                            available: value,
+                            magic: value as u32,
+                        };
+                        metrics::filesystem(json, flavour, &device, &point, &space);
+                    }),
                 Section::Network => Interface::parse(line)
                     .map(|interface| metrics::network(json, flavour, &interface)),
             }

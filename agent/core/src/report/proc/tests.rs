@@ -153,7 +153,7 @@ fn a_bind_mount_does_not_hide_the_root_in_a_map() {
     let points = |flavour| {
         let mut filesystems = Filesystems::new(flavour);
         let wanted = mounts.as_bytes().split(|byte| *byte == b'\n');
-        let wanted = wanted.filter_map(|line| filesystems.wanted(line));
+        let wanted = wanted.filter_map(|line| filesystems.wanted(&Mount::parse(line)?));
         wanted.map(|(_, point)| String::from_utf8(point).unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(points(Flavour::Lxd), ["/", "/", "/b", "/c"]);
