@@ -1,4 +1,4 @@
-//! The real agent binary without a VM: unix sockets instead of vsock, a directory instead of `/`.
+//! The agent binary without a VM: unix sockets instead of vsock, a directory instead of `/`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use crate::conform::client::{Client, Way};
 use crate::host::Host;
 use crate::{Process, Scratch, agent, patient, proc, wait};
 
-/// A host, an agent, and nothing between them but sockets.
+/// A host and an agent that are connected by sockets.
 #[derive(Debug)]
 pub struct Pair {
     pub agent: Process,
@@ -20,12 +20,11 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both; they know each other by agent.conf.
+    /// Starts both with an agent.conf.
     pub fn start(flavour: &str, config: &[&str]) -> Self {
         Self::start_by(&[], flavour, config)
     }
 
-    /// The same, with the agent started by another program.
     pub fn start_by(by: &[&str], flavour: &str, config: &[&str]) -> Self {
         let scratch = Scratch::new();
         let mut host = Host::on_sockets(&scratch.0, &scratch.0.join("vs"), flavour, config);
@@ -34,8 +33,8 @@ impl Pair {
         Self { agent, host, scratch }.up()
     }
 
-    /// Until guest and host have both found it: with agent.conf devlxd is there first, and the host
-    /// calls no agent that it has not heard.
+    /// Waits until guest and host have found the agent. With agent.conf devlxd works earlier, but
+    /// the host calls no agent that has not reported.
     fn up(self) -> Self {
         const LIMIT: Duration = Duration::from_secs(30);
         wait("devlxd", LIMIT, || UnixStream::connect(self.socket()).ok());
@@ -43,7 +42,6 @@ impl Pair {
         self
     }
 
-    /// Calls to the agent as the host makes them.
     pub fn client(&self) -> Client {
         Client::new(Way::Socket(self.scratch.0.join("vs.listen_8443")), &self.host)
     }
@@ -57,10 +55,11 @@ impl Pair {
         self.scratch.0.join("root")
     }
 
-    /// Sends bytes on a new connection, says that there is no more, and gives all that comes back.
+    /// Sends bytes on a new connection, shuts down that side, and returns everything that comes
+    /// back.
     pub fn talk(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        // A refused sender may be hung up on early.
+        // The agent may close a refused connection early.
         let _sent = stream.write_all(bytes);
         let _shut = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
@@ -68,19 +67,16 @@ impl Pair {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// A connection with a deadline.
     pub fn connect(&self) -> UnixStream {
         let stream = UnixStream::connect(self.socket()).expect("the devlxd socket");
         stream.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
         stream
     }
 
-    /// One request without a body; status and body.
     pub fn ask(&self, method: &str, target: &str) -> (u16, String) {
         self.ask_with(method, target, "", "")
     }
 
-    /// One request; status and body.
     pub fn ask_with(&self, method: &str, target: &str, fields: &str, body: &str) -> (u16, String) {
         let length = body.len();
         let answer = self.talk(
@@ -93,7 +89,7 @@ impl Pair {
         split(&answer)
     }
 
-    /// What `/proc/PID/status` says, kB.
+    /// Returns a field of `/proc/PID/status`, kB.
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.agent.0.id(), "status", field)
     }
@@ -102,7 +98,6 @@ impl Pair {
         std::fs::read_to_string(self.scratch.0.join("agent.log")).unwrap_or_default()
     }
 
-    /// Whether the agent is still there and answers.
     pub fn assert_alive(&mut self) {
         assert!(self.agent.0.try_wait().expect("a child").is_none(), "{}", self.log());
         assert_eq!(self.ask("GET", "/"), (200, "[\"/1.0\"]\n".into()));
@@ -113,7 +108,6 @@ pub fn launch(scratch: &Path, flavour: &str, share: &Path) -> Process {
     launch_with(scratch, flavour, share, &[])
 }
 
-/// Starts the agent with an environment.
 pub fn launch_with(
     scratch: &Path,
     flavour: &str,
@@ -123,12 +117,12 @@ pub fn launch_with(
     Process::start(command(scratch, flavour, share).envs(environment.iter().copied()))
 }
 
-/// The agent's command line, its log going to a file.
+/// Returns the agent's command line, with its log in a file.
 pub fn command(scratch: &Path, flavour: &str, share: &Path) -> Command {
     command_by(&[], scratch, flavour, share)
 }
 
-/// The same by way of another program, if one is named.
+/// The same, started by the program `by`.
 pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> Command {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
     let mut command = match by {
@@ -152,7 +146,7 @@ pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> C
     command
 }
 
-/// Status and body of an answer; 0 if there is none.
+/// Returns status and body of an answer; 0 if there is none.
 pub fn split(answer: &str) -> (u16, String) {
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);

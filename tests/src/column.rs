@@ -1,17 +1,15 @@
-//! The agents that are compared, each under its server.
+//! The compared agents, each with its server.
 
-/// An agent, and the server it runs under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Column {
-    /// mote under a current LXD.
+    /// mote with a current LXD.
     MoteLxd,
     LxdAgent,
     MoteIncus,
-    /// The incus-agent of Debian 12's backports.
     IncusAgent,
     /// The incus-agent of Debian 13's backports, which only the bench has.
     IncusAgent7,
-    /// An older build of mote under a current LXD, which only the bench has.
+    /// An older build of mote with a current LXD, for the bench only.
     Before,
 }
 
@@ -22,7 +20,7 @@ impl Column {
     /// The Go agents that the bench measures.
     pub const GO: [Self; 3] = [Self::LxdAgent, Self::IncusAgent, Self::IncusAgent7];
 
-    /// All that the bench measures: an older build of mote too.
+    /// All agents of the bench.
     pub const BENCHED: [Self; 6] = [
         Self::MoteLxd,
         Self::LxdAgent,
@@ -32,8 +30,8 @@ impl Column {
         Self::Before,
     ];
 
-    /// What the bench measures: the Go agents too unless it is of mote's `own`, and an older build of mote if there is
-    /// one `before`.
+    /// Returns the agents of a bench: with the Go agents unless only mote's `own` rows are wanted,
+    /// and with the older build if `before`.
     pub const fn benched(own: bool, before: bool) -> &'static [Self] {
         match (own, before) {
             (false, false) => Self::BENCHED.first_chunk::<5>().expect("six"),
@@ -43,7 +41,7 @@ impl Column {
         }
     }
 
-    /// On top of the column.
+    /// Returns the column's title.
     pub fn title(self) -> &'static str {
         match self {
             Self::MoteLxd => "mote/lxd",
@@ -55,7 +53,6 @@ impl Column {
         }
     }
 
-    /// Whether the server is Incus.
     pub fn is_incus(self) -> bool {
         matches!(self, Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7)
     }
@@ -64,12 +61,12 @@ impl Column {
         matches!(self, Self::MoteLxd | Self::MoteIncus | Self::Before)
     }
 
-    /// What LXD's agent does, or what Incus' does.
+    /// Returns the value for its server.
     pub fn pick<T>(self, lxd: T, incus: T) -> T {
         if self.is_incus() { incus } else { lxd }
     }
 
-    /// The server `mote-host` plays.
+    /// Returns the server that `mote-host` plays.
     pub fn flavour(self) -> &'static str {
         match self {
             Self::MoteLxd | Self::Before => "lxd",
@@ -81,13 +78,13 @@ impl Column {
     pub fn port(self) -> &'static str {
         match self {
             Self::MoteLxd | Self::Before => "com.canonical.lxd",
-            // Debian's 5.0.2 writes to the old port, and blocks for ever on a dummy.
+            // Debian's 5.0.2 writes to the old port, and a dummy port blocks it for ever.
             Self::LxdAgent => "org.linuxcontainers.lxd",
             Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7 => "org.linuxcontainers.incus",
         }
     }
 
-    /// The program in /opt of the image, unless it is mote.
+    /// Returns its path below /opt in the image; `None` for mote.
     pub fn program(self) -> Option<&'static str> {
         match self {
             Self::MoteLxd | Self::MoteIncus | Self::Before => None,
@@ -96,7 +93,6 @@ impl Column {
         }
     }
 
-    /// Where programs in the guest find devlxd.
     pub fn socket(self) -> &'static str {
         self.pick("/dev/lxd/sock", "/dev/incus/sock")
     }

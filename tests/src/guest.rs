@@ -1,5 +1,5 @@
-//! Commands inside the guest, over its second serial port: one line there, its output and its exit
-//! code back.
+//! Commands inside the guest, over its second serial port: sends a line, receives the output and
+//! the exit code.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::patient;
 
-/// A shell in the guest.
 #[derive(Debug)]
 pub struct Guest {
     stream: UnixStream,
@@ -15,31 +14,29 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Waits for the guest's shell.
     pub fn new(stream: UnixStream, limit: Duration) -> Self {
         let mut guest = Self { stream, text: Vec::new() };
         let _before = guest.until("@@ready@@\n", limit);
         guest
     }
 
-    /// The shell of a guest that goes on where its snapshot was made.
+    /// Returns the shell of a guest that was restored from a snapshot.
     pub fn again(stream: UnixStream) -> Self {
         Self { stream, text: Vec::new() }
     }
 
-    /// Runs a command; gives its exit code and what it printed.
+    /// Runs a command. Returns its exit code and output.
     pub fn sh(&mut self, command: &str) -> (i32, String) {
         self.sh_within(command, Duration::from_secs(60))
     }
 
-    /// The same with another deadline.
     pub fn sh_within(&mut self, command: &str, limit: Duration) -> (i32, String) {
         assert!(!command.contains('\n'), "one line");
         self.send(command);
         self.reply(limit)
     }
 
-    /// What a line that was sent before came to.
+    /// Returns the result of a line that was sent before.
     pub fn reply(&mut self, limit: Duration) -> (i32, String) {
         let mut output = self.until("@@", limit);
         let code = self.until("@@\n", limit);
@@ -48,19 +45,18 @@ impl Guest {
         (code, output)
     }
 
-    /// Runs a command that must succeed.
     pub fn ok(&mut self, command: &str) -> String {
         let (code, output) = self.sh(command);
         assert_eq!(code, 0, "{command}: {output}");
         output
     }
 
-    /// Sends a line and does not wait.
+    /// Sends a line without waiting.
     pub fn send(&mut self, line: &str) {
         self.stream.write_all(format!("{line}\n").as_bytes()).expect("the guest's shell");
     }
 
-    /// Reads up to and with `mark`; gives all of it.
+    /// Reads up to and including `mark`, and returns it.
     pub fn until(&mut self, mark: &str, limit: Duration) -> String {
         let limit = patient(limit);
         let end = Instant::now() + limit;

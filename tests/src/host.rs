@@ -1,4 +1,4 @@
-//! A `mote-host` with one instance, to be killed and started again.
+//! A `mote-host` daemon with one instance, which tests kill and restart.
 
 use std::fs::File;
 use std::io;
@@ -19,12 +19,12 @@ pub struct Host {
     pub directory: PathBuf,
     pub share: PathBuf,
     daemon: Option<Process>,
-    /// What the names of the sockets begin with that stand in for vsock, if any do.
+    /// Path prefix of the sockets that replace vsock, if any.
     sockets: Option<PathBuf>,
 }
 
 impl Host {
-    /// Makes an instance; the daemon does not run yet.
+    /// Creates an instance without starting the daemon.
     pub fn new(scratch: &Path, args: &[&str]) -> Self {
         let directory = scratch.join("host");
         let mut host = Self { directory, share: PathBuf::new(), daemon: None, sockets: None };
@@ -34,7 +34,7 @@ impl Host {
         host
     }
 
-    /// Makes an instance whose vsock is unix sockets, with this prefix.
+    /// Creates an instance with unix sockets instead of vsock.
     pub fn on_sockets(scratch: &Path, sockets: &Path, flavour: &str, config: &[&str]) -> Self {
         let prefix = sockets.display().to_string();
         let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
@@ -44,7 +44,7 @@ impl Host {
         host
     }
 
-    /// Makes an instance that is such a VM, with its files in the same directory.
+    /// Creates an instance for this VM, with its files in the same directory.
     pub fn of_vm(directory: &Path, spec: &Spec, flavour: &str, args: &[&str]) -> Self {
         let vsock = vm::vsock(directory).display().to_string();
         let port = if spec.socket {
@@ -58,7 +58,7 @@ impl Host {
         Self::new(directory, &all)
     }
 
-    /// Runs the daemon, and waits until it can be asked.
+    /// Runs the daemon and waits until it answers.
     pub fn start(&mut self) {
         let log = File::options().append(true).create(true).open(self.log_path()).expect("a log");
         let mut command = self.command(&["daemon"]);
@@ -67,7 +67,8 @@ impl Host {
         self.open_sockets().expect("the sockets' modes");
     }
 
-    /// An agent in its sandbox is not root: these stand in for vsock, which has no owners.
+    /// Lets everyone use these sockets, because a sandboxed agent is not root, and vsock has no
+    /// owners.
     fn open_sockets(&self) -> io::Result<()> {
         let Some(prefix) = &self.sockets else { return Ok(()) };
         let names = format!("{}_", prefix.display());
@@ -80,7 +81,6 @@ impl Host {
         Ok(())
     }
 
-    /// Kills the daemon as a crash would.
     pub fn kill(&mut self) {
         self.daemon = None;
     }
@@ -89,12 +89,12 @@ impl Host {
         self.try_run(args).unwrap_or_else(|error| panic!("mote-host {args:?}: {error}"))
     }
 
-    /// Runs a command of which only success matters.
+    /// Runs a command that must succeed.
     pub fn ok(&self, args: &[&str]) {
         let _output = self.run(args);
     }
 
-    /// Starts a command and does not wait for it.
+    /// Starts a command without waiting.
     pub fn launch(&self, args: &[&str]) -> Process {
         let quiet = Stdio::null;
         Process::start(self.command(args).stdin(quiet()).stdout(quiet()).stderr(quiet()))
@@ -104,22 +104,20 @@ impl Host {
         said(output(&mut self.command(args)))
     }
 
-    /// Runs a command in the guest, in pipes and without input.
+    /// Runs a command in the guest with pipes and without input.
     pub fn exec(&self, command: &[&str]) -> Result<String, String> {
         said(output(&mut self.exec_with(&["-T", "-n"], command)))
     }
 
-    /// The same of a script of the guest's shell.
     pub fn sh(&self, script: &str) -> Result<String, String> {
         self.exec(&["sh", "-c", script])
     }
 
-    /// A command line of `exec` with these options, not run yet.
+    /// Returns a command line of `exec` with these options.
     pub fn exec_with(&self, options: &[&str], command: &[&str]) -> Command {
         self.command(&[&["exec"], options, &[NAME, "--"], command].concat())
     }
 
-    /// A command that is not run yet.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
         command.arg("--dir").arg(&self.directory).args(args);
@@ -127,23 +125,22 @@ impl Host {
         command
     }
 
-    /// The agent's state as the host sees it; null if no daemon answers.
+    /// Returns the agent's state as the host sees it; null if no daemon answers.
     pub fn state(&self) -> Value {
         let text = self.try_run(&["agent-state", NAME, "--json"]).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Whether the agent is CONNECTED.
     pub fn is_connected(&self) -> bool {
         self.state()["state"] == "CONNECTED"
     }
 
-    /// Waits for CONNECTED; gives how long that took.
+    /// Waits for CONNECTED. Returns the time that took.
     pub fn connected(&self, limit: Duration) -> Duration {
         wait("CONNECTED", limit, || self.is_connected().then_some(())).1
     }
 
-    /// Waits until the guest has said that it stops.
+    /// Waits until the guest has reported STOPPED.
     pub fn stopped(&self, limit: Duration) {
         wait("STOPPED", limit, || (self.state()["state"] == "STOPPED").then_some(()));
     }
@@ -152,13 +149,12 @@ impl Host {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
-    /// Where the daemon writes what happens.
     pub fn log_path(&self) -> PathBuf {
         self.directory.join("daemon.log")
     }
 }
 
-/// What it printed; if it failed, of what.
+/// Returns the output, or stderr if the command failed.
 fn said(output: io::Result<Output>) -> Result<String, String> {
     let output = output.map_err(|error| error.to_string())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

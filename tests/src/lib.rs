@@ -1,6 +1,6 @@
-//! The harness of the outside tests: a host daemon, a booted VM, an agent on sockets. Everything
-//! has a deadline, a directory of its own, and is gone when dropped. What cannot be done panics, as a test fails; where there is
-//! a `Result`, a suite goes on with its next check.
+//! The harness of the black-box tests: a host daemon, a booted VM, an agent on sockets. Everything
+//! has a time limit and its own directory, and is removed when dropped. Failures panic, except in
+//! suites that continue with their next check: these return a `Result`.
 //!
 //! Binaries come from the environment (`MOTE_AGENT`, `MOTE_HOST`, `MOTE_VSOCK`, ...), which
 //! `scripts/test` and `scripts/run` set.
@@ -37,24 +37,24 @@ pub use mote_machine::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A file named by the environment, or where a plain `cargo build` leaves it.
+/// Returns a file that the environment names, or else the one of a plain `cargo build`.
 pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| source::root().join(otherwise), PathBuf::from)
 }
 
-/// The variable without which a worker of the agent's does not start.
+/// Without this variable the agent's workers refuse to start.
 pub const AS_AGENT: (&str, &str) = ("MOTE_STARTED_BY", "agent");
 
 pub fn agent() -> PathBuf {
     tool("MOTE_AGENT", "target/small/x86_64-unknown-linux-musl/release/mote-agent")
 }
 
-/// A directory for one test, gone when dropped.
+/// A directory for one test, removed when dropped.
 #[derive(Debug)]
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// A new one. Short, because unix sockets' paths are.
+    /// Creates one with a short path, because those of unix sockets are limited.
     #[expect(clippy::new_without_default, reason = "it touches the disk")]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -73,15 +73,14 @@ impl Drop for Scratch {
     }
 }
 
-/// Writes a file, with the directories it is in.
 pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     let path = path.as_ref();
     std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
     std::fs::write(path, content).expect("a file");
 }
 
-/// Copies a program that is to be run: by another process, since one that a test forks meanwhile would have the file open
-/// to write, and it could not be executed.
+/// Copies a program in another process. If this process had it open for writing, a test that forks
+/// meanwhile would inherit the descriptor, and the program could not be executed.
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
     assert!(copied.success(), "{} to {}", from.display(), to.display());
@@ -91,7 +90,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The same; where it is not, the calling test is skipped.
+/// Returns the path; skips the calling test if the file does not exist.
 #[track_caller]
 pub fn by_root() -> bool {
     is_root() || {
@@ -105,7 +104,6 @@ pub fn kill(signal: Signal, pid: u32) {
     kill_process(process, signal).unwrap_or_else(|error| panic!("{signal:?} to {pid}: {error}"));
 }
 
-/// A process that is killed when dropped.
 #[derive(Debug)]
 pub struct Process(pub Child);
 
@@ -115,12 +113,10 @@ impl Process {
         Self(command.spawn().unwrap_or_else(|error| panic!("{name}: {error}")))
     }
 
-    /// Starts one that a test reads from: [`bounded`].
     pub fn bounded(command: &mut Command) -> Self {
         Self(bounded(command).unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
-    /// Kills it at once and waits.
     pub fn kill(&mut self) {
         let _gone = self.0.kill();
         let _reaped = self.0.wait();

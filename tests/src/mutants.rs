@@ -1,22 +1,21 @@
-//! The faults of `tests/mutants/list`: reading the list, and putting one into a file. `scripts/mutants` runs them.
+//! Reads the faults of `tests/mutants/list` and puts one into a file. `scripts/mutants` runs them.
 
 use crate::source;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mutant {
-    /// What is wrong with it in.
+    /// Its name on the list.
     pub name: String,
-    /// The file, from the repository's top.
     pub file: String,
-    /// The lines that are replaced, without indentation.
+    /// The lines to replace, without indentation.
     pub was: Vec<String>,
-    /// The lines in their place.
+    /// Their replacement.
     pub now: Vec<String>,
-    /// Who notices: a target of cargo's, and a filter.
+    /// A target of cargo's and a filter: the tests that must notice it.
     pub noticed_by: String,
 }
 
-/// All of the list, and the text before the first.
+/// Returns all faults of the list.
 pub fn all() -> Vec<Mutant> {
     let text =
         std::fs::read_to_string(source::root().join("tests/mutants/list")).expect("the list");
@@ -32,7 +31,6 @@ fn parse(text: &str) -> Vec<Mutant> {
             all.push(Mutant { name: rest, ..Mutant::default() });
             continue;
         }
-        // The text before the first.
         let Some(mutant) = all.last_mut() else { continue };
         match mark {
             "@" => mutant.file = rest,
@@ -46,7 +44,7 @@ fn parse(text: &str) -> Vec<Mutant> {
 }
 
 impl Mutant {
-    /// The file's text with the fault in it.
+    /// Returns the file's text with the fault.
     pub fn put_into(&self, text: &str) -> Result<String, String> {
         let lines: Vec<&str> = text.lines().collect();
         let places: Vec<usize> = lines

@@ -1,4 +1,4 @@
-//! How long a host is without an answer, while one agent takes another's place.
+//! Measures how long a host gets no answer while a new agent replaces another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::conform::client::Client;
 
-/// Calls to the agent one after another, each on a connection of its own: one that is kept stays with the old agent.
+/// Calls the agent repeatedly, each time on a new connection: an existing one would stay with the
+/// old agent.
 #[derive(Debug)]
 pub struct Outage {
     over: Arc<AtomicBool>,
@@ -16,9 +17,8 @@ pub struct Outage {
 
 #[derive(Clone, Debug, Default)]
 pub struct Longest {
-    /// Longest time from one answer to the next. A new connection alone is a fifth of a second of an emulated CPU.
+    /// Longest time between two answers. A new connection takes 0.2 s of an emulated CPU.
     pub unanswered: Duration,
-    /// The error of each failed call.
     pub failed: Vec<String>,
 }
 

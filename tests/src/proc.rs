@@ -1,40 +1,39 @@
-//! Numbers out of `/proc/PID`.
+//! Figures from `/proc/PID`.
 
 use std::time::{Duration, Instant};
 
-/// Prints, in a guest, the process id of its agent.
+/// Prints the pid of a guest's agent.
 pub const PID: &str = r#"sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;
 
-/// Kilobytes that `text` (`status`, `smaps_rollup`) gives for a field; `None` if it has no such field.
+/// Returns the kilobytes of a field in `text` (`status`, `smaps_rollup`); `None` without the field.
 pub fn kilobytes(text: &str, field: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(field))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The same of a process of this machine.
 pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("a living process");
     kilobytes(&text, field).unwrap_or_else(|| panic!("no {field} in {text}"))
 }
 
-/// Time of a process of this machine on the CPU, in hundredths of a second.
+/// Returns the CPU time of a local process, in hundredths of a second.
 pub fn ticks(pid: u32) -> u64 {
     ticks_of(pid, 2)
 }
 
-/// The same with what its children had that it waited for.
+/// The same, with its reaped children.
 pub fn ticks_with_children(pid: u32) -> u64 {
     ticks_of(pid, 4)
 }
 
-/// The sum of the first fields of utime, stime, cutime and cstime (proc_pid_stat(5)).
+/// Sums the first fields of utime, stime, cutime and cstime (proc_pid_stat(5)).
 fn ticks_of(pid: u32, fields: usize) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
     after_name(&text).skip(11).take(fields).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// How much of the time that a process of this machine could have run in it did run, while that time passes. What it
-/// waited for a CPU, which others had, is not counted: 1 is a loop, on a busy machine too.
+/// Returns which share of `time` a local process ran, from 0 to 1. Time in which it waits for a
+/// busy CPU is excluded, so a loop is always 1.
 pub fn busy(pid: u32, time: Duration) -> f64 {
     let times = || {
         let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"));
@@ -51,14 +50,14 @@ pub fn busy(pid: u32, time: Duration) -> f64 {
     ran / free.max(ran)
 }
 
-/// How often a process of this machine has touched a page that it had not, or no longer.
+/// Returns the number of page faults of a local process.
 pub fn page_faults(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
     let faults = after_name(&text).nth(7).and_then(|field| field.parse().ok());
     faults.unwrap_or_else(|| panic!("no page faults in {text}"))
 }
 
-/// The processes of this machine, each with its command line, whose words end with NUL.
+/// Lists local processes with their command lines, whose words end with NUL.
 pub fn processes() -> impl Iterator<Item = (u32, String)> {
     let all = std::fs::read_dir("/proc").expect("processes").flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -68,14 +67,14 @@ pub fn processes() -> impl Iterator<Item = (u32, String)> {
     })
 }
 
-/// When a process was started, since its system's boot, by its line `stat`.
+/// Returns the start time of a process since boot, from its line `stat`.
 pub fn started(stat: &str) -> Duration {
     let ticks = after_name(stat).nth(19).and_then(|field| field.parse::<u64>().ok());
     Duration::from_millis(10 * ticks.unwrap_or_else(|| panic!("no start in {stat}")))
 }
 
-/// The fields of a line `stat` after the name, which is in brackets and may have spaces. Times are in hundredths of a
-/// second (`getconf CLK_TCK`).
+/// Returns the fields of a line `stat` after the name, which is in brackets and may contain spaces.
+/// Times are in hundredths of a second (`getconf CLK_TCK`).
 fn after_name(stat: &str) -> impl Iterator<Item = &str> {
     stat.rsplit(')').next().unwrap_or_default().split_whitespace()
 }

@@ -1,5 +1,4 @@
-//! A made-up `/proc` (numbers of a real one, changed so that no two are the same), and what the agent
-//! reports of it.
+//! An artificial `/proc` with distinct numbers, and the agent's report about it.
 #![allow(clippy::missing_panics_doc, clippy::unwrap_used)] // every caller is a test
 
 use std::fs;
@@ -69,7 +68,7 @@ overlay /var/lib/docker/overlay2/x/merged overlay rw 0 0
 tmpfs /var/lib/docker/x tmpfs rw 0 0
 ";
 
-/// A root in which these programs run: (pid, whether it has a program).
+/// Creates a root in which these processes run: (pid, whether it has a program).
 pub fn root(root: &Path, processes: impl Iterator<Item = (u32, bool)>) {
     let at = |path: &str| root.join(path);
     for directory in
@@ -99,7 +98,6 @@ pub fn root(root: &Path, processes: impl Iterator<Item = (u32, bool)>) {
     }
 }
 
-/// What the agent reports of it: one line of JSON.
 pub fn report(root: &Path, flavour: &str, what: &str) -> Value {
     let mut command = Command::new(agent());
     command.args(["report", what, "--flavour", flavour, "--root"]).arg(root);

@@ -1,5 +1,5 @@
-//! An SFTP client of our own, for what OpenSSH's would never send: packets are made by hand, so
-//! that the agent's codec is not checked by itself.
+//! A separate SFTP client for packets that OpenSSH never sends. It encodes packets itself, so the
+//! agent's codec is not checked by itself.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,14 +13,11 @@ pub use crate::conform::sftp::{Attrs, flag as open, kind};
 use crate::conform::sftp::{Body, Reader, framed};
 use crate::{Process, agent, patient, proc};
 
-/// A field of a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {
-    /// Four bytes.
     Int(u32),
-    /// Eight bytes.
     Long(u64),
-    /// Bytes behind their length.
+    /// Bytes after their length.
     Text(&'a [u8]),
 }
 pub use Field::{Int, Long, Text};
@@ -30,10 +27,9 @@ pub enum Reply {
     Status(u32),
     Handle(Vec<u8>),
     Data(Vec<u8>),
-    /// Each name with its long form, and the attributes of each.
+    /// Names with their long forms and attributes.
     Names(Vec<(Vec<u8>, Vec<u8>, Attrs)>),
     Attrs(Attrs),
-    /// Numbers of eight bytes.
     Numbers(Vec<u64>),
 }
 
@@ -54,14 +50,14 @@ impl Session {
         session
     }
 
-    /// INIT, as every client begins; the packet that answers it.
+    /// Sends INIT. Returns the answer.
     pub fn hello(&mut self) -> Vec<u8> {
         let init = [0, 0, 0, 5, kind::INIT, 0, 0, 0, 3];
         self.socket.write_all(&init).expect("a server that reads");
         self.receive_raw()
     }
 
-    /// Starts a server by this command, as the agent does, and says nothing to it yet.
+    /// Starts a server by this command, without INIT.
     pub fn with(command: &mut Command) -> Self {
         command.envs([crate::AS_AGENT]);
         let (socket, theirs) = UnixStream::pair().expect("a socket");
@@ -70,17 +66,17 @@ impl Session {
             command
                 .stdin(Stdio::from(theirs.try_clone().expect("a descriptor")))
                 .stdout(Stdio::from(theirs))
-                // Why a session ended; here it is meant to.
+                // stderr would show why a session ended, which is expected here.
                 .stderr(Stdio::null()),
         );
-        // Ours must be the only ones left, or neither side would ever see the end.
+        // No other copy of these sockets may remain, or neither side would see the end.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         socket.set_read_timeout(Some(patient(Duration::from_secs(10)))).expect("a timeout");
         socket.set_write_timeout(Some(patient(Duration::from_secs(10)))).expect("a timeout");
         Self { server, socket, id: 0 }
     }
 
-    /// Sends a request without waiting; gives its id.
+    /// Sends a request without waiting. Returns its id.
     pub fn send(&mut self, kind: u8, fields: &[Field<'_>]) -> u32 {
         self.id += 1;
         let packet = packet(kind, self.id, fields);
@@ -88,7 +84,7 @@ impl Session {
         self.id
     }
 
-    /// The next reply and its id.
+    /// Returns the next reply and its id.
     pub fn receive(&mut self) -> (u32, Reply) {
         let packet = self.receive_raw();
         let mut rest = Reader(packet.get(1..).expect("an id"));
@@ -129,7 +125,6 @@ impl Session {
         packet
     }
 
-    /// Sends a request and waits for its reply.
     pub fn ask(&mut self, kind: u8, fields: &[Field<'_>]) -> Reply {
         let asked = self.send(kind, fields);
         let (id, reply) = self.receive();
@@ -137,26 +132,24 @@ impl Session {
         reply
     }
 
-    /// A request that must succeed.
+    /// Sends a request that must succeed.
     pub fn done(&mut self, kind: u8, fields: &[Field<'_>]) {
         assert_eq!(self.ask(kind, fields), Reply::Status(0), "{kind} {fields:?}");
     }
 
-    /// Opens a file without attributes.
     pub fn open(&mut self, path: &[u8], flags: u32) -> Vec<u8> {
         let reply = self.ask(kind::OPEN, &[Text(path), Int(flags), Int(0)]);
         let Reply::Handle(handle) = reply else { panic!("{reply:?}") };
         handle
     }
 
-    /// What STAT or LSTAT says.
     pub fn stat(&mut self, kind: u8, path: &[u8]) -> Attrs {
         let reply = self.ask(kind, &[Text(path)]);
         let Reply::Attrs(attrs) = reply else { panic!("{reply:?}") };
         attrs
     }
 
-    /// REALPATH or READLINK: one name, and as it is shown to people.
+    /// Sends REALPATH or READLINK. Checks that the reply has one name and its long form.
     pub fn path(&mut self, kind: u8, path: &[u8]) -> Vec<u8> {
         let Reply::Names(names) = self.ask(kind, &[Text(path)]) else {
             panic!("nothing for {}", String::from_utf8_lossy(path))
@@ -169,7 +162,7 @@ impl Session {
         name.clone()
     }
 
-    /// All entries of a directory but `.` and `..`, in order.
+    /// Lists a directory in order, without `.` and `..`.
     pub fn list(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, Attrs)> {
         let Reply::Handle(handle) = self.ask(kind::OPENDIR, &[Text(path)]) else {
             panic!("not opened")
@@ -189,7 +182,7 @@ impl Session {
         all
     }
 
-    /// What `/proc/PID/status` says, kB.
+    /// Returns a field of `/proc/PID/status`, kB.
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.server.0.id(), "status", field)
     }
@@ -204,12 +197,11 @@ pub fn packet(kind: u8, id: u32, fields: &[Field<'_>]) -> Vec<u8> {
     framed(kind, &body.0)
 }
 
-/// A path's bytes.
 pub fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// A file's attributes, of those that there are in version 3 alone.
+/// Reads a file's attributes, which must all be of version 3.
 fn attrs(rest: &mut Reader<'_>) -> Attrs {
     let flags = Reader(rest.0).u32().expect("flags");
     assert_eq!(flags & !15, 0);

@@ -1,24 +1,24 @@
-//! The project's own text, for tests that read it.
+//! The project's own text, for tests that check it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Texts by their paths from the project's root.
+/// Texts by their paths below the project's root.
 pub type Sources = BTreeMap<PathBuf, String>;
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What a command in the project's folder prints.
+/// Returns the output of a command in the project's directory.
 pub fn printed(command: &mut Command) -> String {
     let output = command.current_dir(root()).output().expect("a command that runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Every file of text that is tracked, or about to be.
+/// Reads every text file that is tracked or not ignored.
 pub fn tracked() -> Sources {
     let mut git = Command::new("git");
     // In containers the directory may belong to another user.
@@ -32,14 +32,14 @@ pub fn tracked() -> Sources {
         "--exclude-standard",
     ]);
     let names = printed(&mut git);
-    // One that was removed is still on the list; archives are not text.
+    // A deleted file is still listed; archives are not text.
     let read = |name: &str| Some((name.into(), std::fs::read_to_string(root().join(name)).ok()?));
     let all: Sources = names.split('\0').filter_map(read).collect();
     assert!(all.len() > 300, "only {} files", all.len());
     all
 }
 
-/// Fails with all troubles, a line each.
+/// Fails with one line for each problem.
 pub fn none(what: &str, troubles: impl IntoIterator<Item = String>) {
     let troubles: Vec<_> = troubles.into_iter().collect();
     assert!(troubles.is_empty(), "{what}:\n{}", troubles.join("\n"));

@@ -1,4 +1,4 @@
-//! A terminal of ours, for programs that want one.
+//! A pseudo-terminal for programs that need one.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,6 @@ use rustix::termios::{
 
 use crate::patient;
 
-/// For what is waited for.
 const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -24,7 +23,6 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A new one of this size.
     pub fn open(columns: u16, rows: u16) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pty");
         grantpt(&ours).expect("grant");
@@ -41,8 +39,8 @@ impl Terminal {
         tcsetwinsize(&self.ours, size).expect("a size");
     }
 
-    /// Makes it carry bytes as they are, and the kernel say that there are some only when there are 255: a shorter
-    /// text can be read, but nobody who waits for it is woken (`VMIN`, termios(3)).
+    /// Makes it carry raw bytes, and signal readiness only for 255 of them: a shorter text can be
+    /// read, but wakes no waiter (`VMIN`, termios(3)).
     pub fn never_signal(&self) {
         let mut settings = tcgetattr(&self.theirs).expect("its settings");
         settings.make_raw();
@@ -51,12 +49,11 @@ impl Terminal {
         tcsetattr(&self.theirs, OptionalActions::Now, &settings).expect("new settings");
     }
 
-    /// The name of the side for programs.
     pub fn path(&self) -> String {
         ptsname(&self.ours, Vec::new()).expect("a name").into_string().expect("a name")
     }
 
-    /// The side for programs, for one of their streams.
+    /// Returns the program's side, for one of its streams.
     pub fn side(&self) -> Stdio {
         self.theirs.try_clone().expect("a descriptor").into()
     }
@@ -65,7 +62,7 @@ impl Terminal {
         let _written = rustix::io::write(&self.ours, text.as_bytes()).expect("a terminal");
     }
 
-    /// Reads until that was seen.
+    /// Reads until the text appears.
     pub fn until(&mut self, wanted: &str) {
         let begun = Instant::now();
         while !self.text.contains(wanted) {
@@ -79,13 +76,13 @@ impl Terminal {
         self.text.clear();
     }
 
-    /// What was shown since the last [`Terminal::until`], without waiting for more.
+    /// Returns the output since the last [`Terminal::until`], without waiting.
     pub fn shown(&mut self) -> &str {
         while self.read(0) {}
         &self.text
     }
 
-    /// Reads once, waiting up to so many seconds; false if there is nothing.
+    /// Reads once, waiting up to this many seconds; false if there is nothing.
     fn read(&mut self, seconds: i64) -> bool {
         let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
         let pause = Timespec { tv_sec: seconds, tv_nsec: 0 };

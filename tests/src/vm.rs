@@ -1,5 +1,5 @@
-//! A VM in QEMU, software emulation unless `MOTE_ACCEL` says otherwise, with a real vsock by way of vhost-device-vsock, its status port on a ring buffer or a
-//! socket, and its config share.
+//! A VM in QEMU, in software emulation unless `MOTE_ACCEL` is set, with a real vsock by
+//! vhost-device-vsock, its status port on a ring buffer or a socket, and its config share.
 
 mod hot;
 mod machine;
@@ -22,31 +22,26 @@ use crate::{Process, tool, wait};
 #[expect(clippy::struct_excessive_bools, reason = "two switches that have nothing in common")]
 pub struct Spec {
     pub port: &'static str,
-    /// Whether the port is a socket (the CONNECT dialect) rather than a ring buffer.
+    /// Whether the port is a socket (the CONNECT dialect) instead of a ring buffer.
     pub socket: bool,
-    /// Size of the status port's ring, bytes: 16, or 16384 under Incus from 7.0.1 on (P§2.1).
+    /// Size of the status port's ring, bytes: 16, or 16384 with Incus from 7.0.1 on (P§2.1).
     pub ring: u32,
-    /// Whether it has a vsock.
     pub vsock: bool,
-    /// What of it is not there when it boots: [`Vm::plug_late`] brings it.
+    /// Devices that are missing at boot; [`Vm::plug_late`] adds them.
     pub late: Vec<Late>,
-    /// How the config share comes in.
     pub share: Share,
-    /// Further virtiofs shares that are there from the start, with their tags.
+    /// Further virtiofs shares with their tags.
     pub shares: Vec<(&'static str, PathBuf)>,
-    /// The address of a NIC that is connected to nothing.
+    /// MAC address of an unconnected NIC.
     pub nic: Option<&'static str>,
-    /// Words for the kernel's command line (see image/init).
     pub words: String,
-    /// Memory, MiB.
     pub memory: u32,
-    /// Where kernel and initrd are.
+    /// Directory of kernel and initrd.
     pub image: PathBuf,
-    /// Further arguments for QEMU.
     pub extra: Vec<String>,
 }
 
-/// What may be plugged in later.
+/// Devices that can be plugged in later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// The virtio-serial device with the status port.
@@ -55,12 +50,11 @@ pub enum Late {
     Disk,
 }
 
-/// How the config share comes in.
+/// Kind of the config share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// A disk labelled `incus-agent`.
+    /// A disk with the label `incus-agent`.
     Iso,
-    /// virtiofs, tag `config`.
     Virtiofs,
 }
 
@@ -90,11 +84,11 @@ pub struct Vm {
     directory: PathBuf,
     shell: Option<UnixStream>,
     late: Vec<(Late, Vec<String>)>,
-    /// How many devices have been plugged in.
+    /// Number of hot-plugged devices.
     plugged: Cell<usize>,
 }
 
-/// vhost-device-vsock's socket in a test's directory.
+/// Returns the path of vhost-device-vsock's socket in a test's directory.
 pub fn vsock(directory: &Path) -> PathBuf {
     directory.join("vs")
 }
@@ -103,13 +97,13 @@ pub fn qmp(directory: &Path) -> PathBuf {
     directory.join("qmp")
 }
 
-/// The status port, if it is a socket.
+/// Returns the path of the status port's socket.
 pub fn serial(directory: &Path) -> PathBuf {
     directory.join("serial")
 }
 
 impl Vm {
-    /// Boots it; does not wait for anything inside.
+    /// Starts the VM without waiting for the guest.
     pub fn boot(directory: &Path, spec: &Spec, share: &Path) -> Self {
         let mut helpers = vec![start_vsock(directory)];
         let config = config_share(directory, spec, share, &mut helpers);
@@ -143,7 +137,8 @@ impl Vm {
             .arg(spec.image.join("vmlinuz"))
             .arg("-initrd")
             .arg(spec.image.join("initrd"))
-            // On a busy machine the emulated timer may be late, which the kernel takes for broken.
+            // The emulated timer may be late on a busy machine, and the kernel would consider it
+            // broken.
             .args([
                 "-append",
                 &format!(
@@ -154,7 +149,7 @@ impl Vm {
             ]);
         let log = File::create(directory.join("qemu.log")).expect("a log");
         let qemu = Process::start(command.stdin(Stdio::null()).stderr(log));
-        // Connected before the guest says anything: QEMU keeps nothing for a late listener.
+        // Connects before the guest writes, because QEMU keeps nothing for a late listener.
         let shell = directory.join("shell");
         let (shell, _) = wait("QEMU", Duration::from_secs(20), || UnixStream::connect(&shell).ok());
         Self {
@@ -167,17 +162,17 @@ impl Vm {
         }
     }
 
-    /// Its shell, once it is there. There is one.
+    /// Returns the guest's only shell once it is ready.
     pub fn guest(&mut self) -> Guest {
         Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
     }
 
-    /// The same of one that was switched on from a [`Vm::save`]d state.
+    /// The same for a VM that was restored from a [`Vm::save`]d state.
     pub fn guest_again(&mut self) -> Guest {
         Guest::again(self.shell.take().expect("the one shell"))
     }
 
-    /// Plugs in a share while it runs.
+    /// Hot-plugs a share.
     pub fn plug(&mut self, tag: &str, source: &Path) {
         let socket = start_virtiofs(&self.directory, tag, source, &mut self.helpers);
         let path = socket.display();
@@ -194,13 +189,12 @@ impl Vm {
         ]);
     }
 
-    /// What it printed on its console, the agent's log among it.
+    /// Returns its console output, which includes the agent's log.
     pub fn console(&self) -> String {
         let bytes = std::fs::read(self.directory.join("console")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Time that its QEMU has had on the CPU.
     pub fn busy(&self) -> Duration {
         Duration::from_millis(10 * ticks(self.qemu.0.id()))
     }
@@ -209,7 +203,7 @@ impl Vm {
         self.qemu.kill();
     }
 
-    /// The same, and ends what is around it, for another one in the same directory.
+    /// Kills QEMU and its helpers, so that another VM can use the directory.
     pub fn end(&mut self) {
         self.cut();
         self.helpers.clear();
@@ -219,7 +213,7 @@ impl Vm {
         !matches!(self.qemu.0.try_wait(), Ok(None))
     }
 
-    /// Waits for QEMU's end after a power-off of the guest.
+    /// Waits for QEMU's end after the guest has powered off.
     pub fn ended(&mut self, limit: Duration) {
         wait("power-off", limit, || self.qemu.0.try_wait().ok().flatten());
     }
@@ -238,7 +232,7 @@ impl Drop for Vm {
 fn start_vsock(directory: &Path) -> Process {
     let program = tool("MOTE_VSOCK", "target/vhost-device-vsock");
     let vhost = directory.join("vhost");
-    // Of one before it.
+    // Sockets of an earlier VM.
     for old in [&vhost, &vsock(directory)] {
         let _none = std::fs::remove_file(old);
     }
@@ -252,7 +246,7 @@ fn start_vsock(directory: &Path) -> Process {
     process
 }
 
-/// QEMU's arguments for the share; starts what they need.
+/// Returns QEMU's arguments for the config share, and starts its helpers.
 fn config_share(
     directory: &Path,
     spec: &Spec,
@@ -263,7 +257,7 @@ fn config_share(
         Share::Iso => {
             let iso = directory.join("config.iso");
             let made = Command::new("genisoimage")
-                // Without what a daemon is just writing beside a file whose name it will take.
+                // Ignores temporary files that a daemon is about to rename.
                 .args(["-quiet", "-R", "-J", "-V", "incus-agent", "-m", "*.new", "-o"])
                 .arg(&iso)
                 .arg(share)
@@ -282,7 +276,8 @@ fn config_share(
     }
 }
 
-/// The devices whose other ends are there from the start: those that are too, and those that come later.
+/// Returns the devices whose backends exist from the start: those present at boot, and those for
+/// later.
 fn backed(spec: &Spec) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     let mut ports = vec![
         "virtio-serial-pci,id=serial".to_owned(),
@@ -307,7 +302,7 @@ fn backed(spec: &Spec) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     (now.into_iter().flat_map(|(_, devices)| devices).collect(), late)
 }
 
-/// QEMU's order for a device, from what `-device` takes.
+/// Returns the monitor command for a device, from an argument of `-device`.
 fn device_add(device: &str) -> String {
     let (driver, properties) = device.split_once(',').expect("a device has properties");
     let properties: Vec<_> = properties
@@ -323,7 +318,7 @@ fn device_add(device: &str) -> String {
     )
 }
 
-/// QEMU's arguments for further shares and a NIC.
+/// Returns QEMU's arguments for further shares and a NIC.
 fn devices(directory: &Path, spec: &Spec, helpers: &mut Vec<Process>) -> Vec<String> {
     let mut args = Vec::new();
     for (tag, source) in &spec.shares {
@@ -339,7 +334,7 @@ fn devices(directory: &Path, spec: &Spec, helpers: &mut Vec<Process>) -> Vec<Str
     args
 }
 
-/// Starts a daemon for a share; gives its socket.
+/// Starts a share's daemon. Returns its socket.
 fn start_virtiofs(
     directory: &Path,
     tag: &str,

@@ -1,4 +1,4 @@
-//! A VM with the agent of a column in it, and its host.
+//! A VM with a column's agent, and its host.
 
 use std::time::{Duration, Instant};
 
@@ -8,26 +8,24 @@ use crate::host::Host;
 use crate::vm::{Spec, Vm};
 use crate::{Scratch, patient, slowdown, tool};
 
-/// From power-on to CONNECTED, under software emulation on a busy machine.
+/// Limit from power-on to CONNECTED, with software emulation on a busy machine.
 pub const BOOT: Duration = Duration::from_secs(90);
 pub const MOTE_BOOT: Duration = Duration::from_secs(60);
-/// The host is back, and so must be the agent.
+/// Limit from the host's restart to CONNECTED.
 pub const BACK: Duration = Duration::from_secs(2);
-/// From the guest's being told to switch itself off to QEMU's end.
+/// Limit from the guest's power-off to QEMU's end.
 const OFF: Duration = Duration::from_secs(20);
 
-/// All that runs for one agent. Dropped in this order.
+/// All processes of one agent's test. Dropped in this order.
 #[derive(Debug)]
 pub struct World {
     pub vm: Vm,
     pub host: Host,
-    /// When the machine was switched on.
     pub begun: Instant,
-    /// Where all their files are.
     pub scratch: Scratch,
 }
 
-/// The VM for a column, in the image that holds all agents; the older build has an image of its own.
+/// Returns a column's VM. Its image holds all agents; the older build has its own image.
 pub fn spec(column: Column) -> Spec {
     let words = column.program().map(|name| format!("mote.start={name}")).unwrap_or_default();
     let image = match column {
@@ -41,18 +39,17 @@ pub fn spec(column: Column) -> Spec {
 }
 
 impl World {
-    /// Starts the host, whose instance has this configuration, and switches the VM on.
     pub fn boot(column: Column, spec: &Spec, config: &[&str]) -> Self {
         let config: Vec<_> = config.iter().flat_map(|pair| ["--config", pair]).collect();
         Self::with(Scratch::new(), spec, column.flavour(), &config, |_| {})
     }
 
-    /// The same of a server, its arguments beside one key of the configuration that tests ask for.
+    /// The same by a server's name, with one configuration key that tests read.
     pub fn of(flavour: &str, spec: &Spec, extra: &[&str]) -> Self {
         Self::prepare(flavour, spec, extra, |_| {})
     }
 
-    /// The same, with something done to the host before the VM is there.
+    /// The same with an action on the host before the VM starts.
     pub fn prepare(
         flavour: &str,
         spec: &Spec,
@@ -63,7 +60,7 @@ impl World {
         Self::with(Scratch::new(), spec, flavour, &args, prepare)
     }
 
-    /// The same in this directory and with no other arguments than these.
+    /// The same in this directory, with exactly these arguments.
     pub fn with(
         scratch: Scratch,
         spec: &Spec,
@@ -84,12 +81,12 @@ impl World {
         connected(&mut self.host, limit);
     }
 
-    /// Waits for mote's CONNECTED, which a host hears that calls once; then for the guest's shell.
+    /// Waits for mote's CONNECTED, as seen by a host that calls once, and for the guest's shell.
     pub fn shell(&mut self) -> Guest {
         let begun = Instant::now();
         while !self.host.is_connected() {
             if begun.elapsed() > patient(MOTE_BOOT) {
-                // What it hangs on, before it is gone.
+                // Shows the agent's state, because the VM is about to be removed.
                 let mut guest = self.vm.guest();
                 let proc = "p=/proc/$(cat /run/agent.pid); cat /run/agent.log $p/status $p/wchan";
                 panic!("no CONNECTED: {}\n{}", guest.sh(proc).1, self.host.log());
@@ -99,14 +96,14 @@ impl World {
         self.vm.guest()
     }
 
-    /// Runs a script in a guest that is there, by the host.
     pub fn sh(&self, script: &str) -> String {
         let told = |why| format!("{script}: {why}\n{}\n{}", self.vm.console(), self.host.log());
         self.host.sh(script).unwrap_or_else(|why| panic!("{}", told(why)))
     }
 
-    /// Kills the daemon, keeps it down for a while, and demands CONNECTED soon after. Not of a slow machine, on which
-    /// the agent may need longer than the 3 s that a host gives it: then the host waits for its next line.
+    /// Kills the daemon, keeps it down for some time, and requires CONNECTED soon after its
+    /// restart. On a slow machine the agent may exceed the host's limit of 3 s; then the host waits
+    /// for its next line.
     pub fn restart(&mut self, why: &str) -> Duration {
         self.host.kill();
         std::thread::sleep(BACK);
@@ -121,13 +118,13 @@ impl World {
         took
     }
 
-    /// Switches it off by its shell where the host sees no agent.
+    /// Powers off by the guest's shell, for a host that sees no agent.
     pub fn power_off_unseen(mut self, guest: &mut Guest) {
         guest.send("poweroff");
         self.vm.ended(OFF);
     }
 
-    /// The same where it does, and has to see the end.
+    /// Powers off by the guest's shell. The host must see the end.
     pub fn power_off(mut self, guest: &mut Guest) {
         guest.send("poweroff");
         self.host.stopped(OFF);
@@ -135,13 +132,13 @@ impl World {
     }
 }
 
-/// Waits for CONNECTED of an agent that may be a slow one.
+/// Waits for CONNECTED of a possibly slow agent.
 pub fn connected(host: &mut Host, limit: Duration) {
     let begun = Instant::now();
     while !host.is_connected() {
         assert!(begun.elapsed() < patient(limit), "waited {limit:?} for CONNECTED: {}", host.log());
-        // On a busy machine an emulated agent may take longer than the 3 s a host gives it, and
-        // hosts do not try again (P§2.3): one that is restarted does.
+        // On a busy machine an emulated agent may exceed the host's limit of 3 s, and hosts do not
+        // retry (P§2.3). A restarted agent reports again.
         if host.state()["last_put"]["ok"] == false {
             host.kill();
             host.start();

@@ -1,15 +1,15 @@
-//! Checks the project's text: each citation of `docs/protocol` has its heading, each link leads to a file or heading, and no
-//! text names a file that readers do not have. `docs/protocol/README.md` says how to write a citation.
+//! Checks the project's own text: each citation of `docs/protocol` has its heading, each link leads
+//! to a file or heading, and no text names a file that readers do not have.
+//! `docs/protocol/README.md` says how to cite.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use mote_tests::source::{Sources, none, root, tracked};
 
-/// What stands before a number, and the page whose headings it cites; without one, those of `docs/protocol`.
+/// The text before a section number, and the page that it cites; `None` is all of `docs/protocol`.
 const MARKS: [(&str, Option<&str>); 2] =
     [("P\u{a7}", None), (concat!("decis", "ions \u{a7}"), Some("decisions.md"))];
-/// Files that no reader of the project has.
 const ELSEWHERE: [&str; 3] =
     [concat!("../", "shared/"), concat!("house", ".md"), concat!("findings", ".md")];
 
@@ -30,7 +30,7 @@ fn number(text: &str) -> Option<&str> {
     (!number.is_empty()).then_some(number)
 }
 
-/// Returns everything that can be cited, and the numbers that occur twice.
+/// Returns all numbers that can be cited, and those that occur twice.
 fn headings(sources: &Sources) -> (BTreeSet<String>, Vec<String>) {
     let (mut known, mut twice) = (BTreeSet::new(), Vec::new());
     for (path, text) in sources {
@@ -88,7 +88,6 @@ fn leads(page: &Path, link: &str) -> bool {
     std::fs::read_to_string(target).is_ok_and(|page| lines(&page).any(|(_, line)| is_it(line)))
 }
 
-/// Returns a heading's name in links.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
@@ -110,7 +109,7 @@ fn citations_and_links_are_valid() {
         );
         let outside = ELSEWHERE.iter().filter(|word| text.contains(**word));
         troubles.extend(outside.map(|word| format!("{}: {word} is not here", path.display())));
-        // Below tests/src are templates, with the links of the page that is made of them.
+        // Files below tests/src are templates. Their links are those of the generated page.
         if path.extension().is_some_and(|kind| kind == "md") && !path.starts_with("tests/src") {
             troubles.extend(dead(path, text));
         }

@@ -1,4 +1,5 @@
-//! Other people's clients on mote over sockets: what `docs/results/clients.md` says of mote. `MOTE_ONLY` (part of a client's name) runs less.
+//! Third-party clients against mote over sockets, for `docs/results/clients.md`. `MOTE_ONLY` (part
+//! of a client's name) selects some.
 
 use mote_tests::clients::{CLIENTS, Subject, page, run_all};
 use mote_tests::pages::file;

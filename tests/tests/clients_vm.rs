@@ -1,7 +1,7 @@
-//! Other people's clients on every agent: mote over sockets, mote in VMs, Debian's Go agents in VMs.
-//! `MOTE_COLUMNS` (part of an agent's name), `MOTE_ONLY` (part of a client's) and `MOTE_PART` (`1/3`: every
-//! third client, from the first on) run less. `MOTE_WRITE_DOCS=1` writes `docs/results/clients.md`, from this run
-//! and, for what it leaves out, from what was kept of earlier ones.
+//! Third-party clients against every agent: mote over sockets and in VMs, Debian's Go agents in
+//! VMs. `MOTE_COLUMNS` (part of an agent's name), `MOTE_ONLY` (part of a client's) and `MOTE_PART`
+//! (`1/3`: every third client) select some. `MOTE_WRITE_DOCS=1` writes `docs/results/clients.md`.
+//! It takes results that this run lacks from earlier runs.
 
 use mote_tests::clients::{CLIENTS, Client, Subject, kept, page, run_all};
 use mote_tests::column::Column;
@@ -39,7 +39,7 @@ fn each_agent_does_what_the_page_says() {
     );
 }
 
-/// The clients whose name has `only` in it, and of these the share that `part` names.
+/// Returns the clients whose name contains `only`, reduced to the share that `part` names.
 fn share(part: &str, only: &str) -> Vec<&'static Client> {
     let number = |text: &str| text.parse::<usize>().expect("MOTE_PART is NUMBER/SHARES");
     let (first, step) =

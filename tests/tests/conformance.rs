@@ -1,17 +1,17 @@
-//! One suite for all agents: what mote, Debian's lxd-agent and Debian's incus-agent do on the wire.
+//! One suite for all agents: mote, Debian's lxd-agent and Debian's incus-agent on the wire.
 
 use mote_tests::conform::{Check, Column, Miss, Seen, checks, table, world};
 use mote_tests::pages::file;
 
-/// `MOTE_WRITE_DOCS=1` writes the page; `MOTE_COLUMNS` (part of a title) and `MOTE_ONLY` (part of a
-/// claim or a group) run less, and compare nothing.
+/// `MOTE_WRITE_DOCS=1` writes the page. `MOTE_COLUMNS` (part of a title) and `MOTE_ONLY` (part of a
+/// claim or a group) select some checks; then the page is not compared.
 #[test]
 fn each_agent_does_what_the_page_says() {
     let wanted = std::env::var("MOTE_COLUMNS").unwrap_or_default();
     let columns = Column::ALL.into_iter().filter(|column| column.title().contains(&wanted));
     let columns: Vec<_> = columns.collect();
     let checks = checks::all();
-    // Two VMs at a time, mote and the Go agent it is held against: half of the time is waiting.
+    // Two VMs at a time, because half of the time is waiting.
     let seen: Vec<_> = columns.chunks(2).flat_map(|two| look_at_once(two, &checks)).collect();
     let whole = seen.len() == Column::ALL.len() && std::env::var_os("MOTE_ONLY").is_none();
     let of_page = are_of_page();
@@ -41,14 +41,13 @@ fn each_agent_does_what_the_page_says() {
     }
 }
 
-/// Whether the Go agents are those that the page is of: others have mended some of what is a difference there. What
-/// differs has to have its reason with all of them.
+/// Returns whether the Go agents are the versions that the page describes. Newer ones have fixed
+/// some differences. Each difference needs a reason in any version.
 fn are_of_page() -> bool {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     release.lines().any(|line| line == "VERSION_CODENAME=bookworm")
 }
 
-/// What is seen in these columns, each in a VM beside the others.
 fn look_at_once(columns: &[Column], checks: &[Check]) -> Vec<(Column, Seen)> {
     std::thread::scope(|scope| {
         let looks: Vec<_> = columns
@@ -62,7 +61,7 @@ fn look_at_once(columns: &[Column], checks: &[Check]) -> Vec<(Column, Seen)> {
     })
 }
 
-/// What was seen in a column. A Go agent that did not come to its host in time was starved.
+/// Returns the result of a column. A Go agent that did not connect in time had too little CPU.
 fn seen(column: Column, checks: &[Check], look: std::thread::Result<Seen>) -> Seen {
     look.unwrap_or_else(|_| {
         assert!(!column.is_mote(), "{}: no agent", column.title());

@@ -1,19 +1,21 @@
-//! Guest instructions, the kernel's included, of what the shipped agent does in the VM: held by
-//! `tests/budgets/instructions-KERNEL`. `MOTE_RECORD=1` writes it.
+//! Guest instructions of the shipped agent in a VM, including the kernel's: limited by
+//! `tests/budgets/instructions-KERNEL`, which `MOTE_RECORD=1` writes.
 //!
-//! docs/results/cost.md counts the agent's own in user mode, to the last one. It would not see an agent that makes the kernel
-//! work: one that is woken twice for each event, or maps a buffer for each record.
+//! docs/results/cost.md counts only the agent's own instructions in user mode. It does not show
+//! work that the agent causes in the kernel, such as a second wake-up for each event or a new
+//! buffer for each record.
 
 use mote_tests::bench::counted;
 use mote_tests::column::Column;
 use mote_tests::cost::budget::Budget;
 use mote_tests::cost::{ALWAYS, Row};
 
-/// A transfer's instructions depend on how fast the host's bytes come: the kernel's vsock has buffers of 4 KiB, and a
-/// slow host wakes the agent for each of them, which is 256 times 45,000 for 1 MiB: 32 to 41 % more, seen on one
-/// machine in each of its runs, on another one in none. Wake-ups are few, and one more now and then is chance, which is 5 % of an
-/// idle minute. In that the hardware's clock is read up to 20 times, and Linux waits, busily, while that is being set: 1.6 to 2.2
-/// million were seen. What is looked for is a handshake, which has 20.
+/// Returns the tolerance in percent. A transfer depends on how fast the host sends: vsock has
+/// buffers of 4 KiB, and a slow host wakes the agent for each of them, 256 times 45,000
+/// instructions for 1 MiB. That added 32 to 41 % on one machine and nothing on another. Wake-ups
+/// are few, so a single one is 5 % of an idle minute. In that minute the agent reads the RTC up to
+/// 20 times, and Linux busy-waits during its update: 1.6 to 2.2 million instructions. The limit
+/// must still detect a handshake, which has 20 million.
 fn tolerance(name: &str, _: u64) -> u64 {
     match name {
         _ if name.contains("MiB") => 60,
@@ -23,7 +25,7 @@ fn tolerance(name: &str, _: u64) -> u64 {
     }
 }
 
-/// The budgets, by the guest's kernel: Debian 12's and 13's. Another one's would say nothing about the agent.
+/// Budgets by the guest's kernel, of Debian 12 and 13. Other kernels have none.
 const KERNELS: [(&str, &str); 2] = [("6.1", "instructions-6.1"), ("6.12", "instructions-6.12")];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The manual pages and the completions of the packages say what the programs say of themselves.
+//! The manual pages and completions of the packages match the programs' help.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,8 @@ const PAGE: &str = include_str!("../../image/packages/mote-agent.8");
 const POLICY: &str = include_str!("../../image/packages/mote-agent.yml.5");
 const COMPLETIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../image/packages");
 
-/// What bash offers after the text. `$1` is the file, `$2` the text; the function is called as bash calls it.
+/// Prints bash's completions of a text. `$1` is the file, `$2` the text; the function is called as
+/// bash calls it.
 const BASH: &str = r#"
 source "$1.bash"
 read -ra COMP_WORDS <<<"$2"
@@ -23,13 +24,14 @@ function=$(complete -p "${COMP_WORDS[0]}" | sed 's/.* -F \([^ ]*\).*/\1/')
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
-/// The same by fish, which adds a description behind a tab.
+/// Prints fish's completions, which have a description after a tab.
 const FISH: &str = r#"
 source $argv[1].fish
 complete -C $argv[2] | string replace -r '\t.*' ''
 "#;
 
-/// The same by zsh, which completes for a terminal only: a second zsh on one, whose `compadd` prints what it is given.
+/// Prints zsh's completions. zsh completes only on a terminal, so a second zsh runs on one, and its
+/// `compadd` prints its arguments.
 const ZSH: &str = r#"
 zmodload zsh/zpty
 folder=$(mktemp -d)
@@ -60,7 +62,7 @@ fn help() -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The words that begin an item of the help between two headings.
+/// Returns the first words of the items between two headings of the help.
 fn items(help: &str, from: &str) -> BTreeSet<String> {
     let (_, part) = help.split_once(from).expect("the heading");
     let part = part.split_once("\n\n").map_or(part, |(part, _)| part);
@@ -69,14 +71,14 @@ fn items(help: &str, from: &str) -> BTreeSet<String> {
     begins.map(|line| line.split_once("  ").map_or(line, |(item, _)| item).to_owned()).collect()
 }
 
-/// The options of the help, without their dashes.
+/// Returns the options in the help, without their dashes.
 fn options(help: &str) -> BTreeSet<String> {
     let items = items(help, "Options:\n");
     let words = items.iter().flat_map(|item| item.split([' ', ',']));
     words.filter_map(|word| word.strip_prefix('-')).map(str::to_owned).collect()
 }
 
-/// What the page's list of options has: the words after `Fl` in its items.
+/// Returns the options in the manual page: the words after `Fl` in its items.
 fn page_options() -> BTreeSet<String> {
     let (_, section) = PAGE.split_once(".Sh OPTIONS\n").expect("the section");
     let (section, _) = section.split_once("\n.Ss ").expect("its end");
@@ -85,7 +87,6 @@ fn page_options() -> BTreeSet<String> {
     names.collect()
 }
 
-/// The features that can be denied.
 fn features(help: &str) -> Vec<String> {
     let (_, features) = help.split_once("--deny LIST").expect("features");
     let (features, _) = features.split_once("; separated").expect("their end");
@@ -104,7 +105,6 @@ fn the_page_has_each_option_of_the_help_and_no_other() {
     let has = options(&help);
     assert!(has.len() > 15, "{has:?}");
     assert_eq!(has, page_options());
-    // Its intervals are the help's, which are the core's.
     let (_, intervals) = help.split_once("period in this state (").expect("the intervals");
     let (intervals, _) = intervals.split_once(')').expect("their end");
     let states = ["CONNECT", "STARTED", "CONNECTED"].into_iter();
@@ -160,18 +160,17 @@ fn set(words: &str) -> BTreeSet<String> {
     words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// A shell and the script that asks it.
 type Shell<'a> = (&'a [&'a str], &'a str);
 
 const SHELLS: [Shell<'_>; 3] = [(&["bash", "-c"], BASH), (&["fish"], FISH), (&["zsh", "-fc"], ZSH)];
 
-/// What a shell offers after this text, with the completions of `file` and the program at its place.
+/// Returns a shell's completions of this text, with `program` in the PATH.
 fn offered((shell, script): Shell<'_>, file: &str, program: &Path, text: &str) -> BTreeSet<String> {
     let directory = program.parent().expect("a directory");
     let mut command = Command::new(shell[0]);
     command.args(&shell[1..]).args([script, "-", file, text]);
     if shell[0] == "fish" {
-        // It has no name of its own among the arguments.
+        // fish does not take its own name as an argument.
         command = Command::new("fish");
         command.args(["--no-config", "-c", script, file, text]);
     }
@@ -182,7 +181,6 @@ fn offered((shell, script): Shell<'_>, file: &str, program: &Path, text: &str) -
     text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// What each of the shells has to offer.
 fn completes_what_the_help_has(shell: Shell<'_>) {
     let file = format!("{COMPLETIONS}/mote-agent");
     let offers = |text: &str| offered(shell, &file, &agent(), &format!("mote-agent {text}"));

@@ -1,5 +1,5 @@
-//! `mote-agent report state|metrics`, the real binary: against a made-up `/proc`, where every number
-//! is known, and against this machine's.
+//! `mote-agent report state|metrics`: the shipped binary on an artificial `/proc` with known
+//! numbers, and on this machine's.
 #![allow(clippy::unwrap_used)] // in helpers too: all of this is a test
 
 use std::fs;
@@ -63,7 +63,7 @@ fn every_metric_is_the_kernels() {
             "memory_writeback_bytes": 12 * kb, "memory_oom_kills": 3
         })
     );
-    // Those that have a program; the kernel's own are not counted.
+    // Kernel threads are not counted.
     assert_eq!((&lxd["procs_total"], &lxd["cpus"]), (&json!(2), &json!(2)));
 
     let incus = report(&scratch.0, "incus", "metrics");
@@ -107,14 +107,14 @@ fn mounts_are_chosen_as_each_server_does_and_one_that_fails_costs_only_itself() 
     let lxd = lxd["filesystem"].as_object().unwrap();
     let names: Vec<_> = lxd.keys().map(String::as_str).collect();
     assert_eq!(names, ["/dev/vda1", "none"]);
-    // A bind mount of the root's device does not hide `/`; the escaped space is one.
+    // A bind mount of the root's device does not hide `/`; `\040` is unescaped.
     assert_eq!(lxd["/dev/vda1"]["mountpoint"], "/");
     assert_eq!(lxd["none"]["mountpoint"], "/run/user 1000");
     let incus = report(&scratch.0, "incus", "metrics");
     let list = incus["filesystem"].as_array().unwrap();
     let points: Vec<_> = list.iter().map(|entry| entry["mountpoint"].as_str().unwrap()).collect();
     assert_eq!(points, ["/", "/var/lib/lxcfs", "/run/user 1000", "/srv"]);
-    // stat(1) asks the same.
+    // stat(1) uses the same system call.
     let out = Command::new("stat").args(["-f", "-c", "%S %b %t"]).arg(&scratch.0).output().unwrap();
     let out = String::from_utf8(out.stdout).unwrap();
     let words: Vec<_> = out.split_whitespace().collect();
@@ -212,7 +212,7 @@ fn cpu_time_comes_from_the_kernel_where_no_cgroup_counts_it() {
     root(&scratch.0, few());
     fs::remove_file(scratch.0.join("sys/fs/cgroup/cpu.stat")).unwrap();
     let state = report(&scratch.0, "lxd", "state");
-    // user, nice, system, irq, softirq of all processors.
+    // Sum of user, nice, system, irq and softirq of all CPUs.
     let ticks = 324_156 + 5683 + 79_583 + 7 + 548u64;
     assert_eq!(state["cpu"]["usage"], json!(ticks * 10_000_000));
     fs::create_dir_all(scratch.0.join("sys/fs/cgroup/cpuacct")).unwrap();

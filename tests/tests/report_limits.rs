@@ -1,4 +1,4 @@
-//! `mote-agent report state|metrics` where there is a lot to report, and where it hangs.
+//! `mote-agent report state|metrics` with many processes and mounts, and with mounts that hang.
 #![allow(clippy::unwrap_used)] // in helpers too: all of this is a test
 
 use std::fs;
@@ -13,7 +13,6 @@ use mote_tests::{Private, Scratch, agent, host, in_private, private, skipped};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
-/// A root with these numbers of processes and mounts, in memory where there is such a place.
 fn large(processes: u32, mounts: u32) -> Scratch {
     let memory = Path::new("/dev/shm");
     let scratch = Scratch::new();
@@ -39,7 +38,7 @@ fn fill(scratch: &Scratch, processes: u32, mounts: u32) {
     fs::write(scratch.0.join("proc/mounts"), lines).unwrap();
 }
 
-/// CPU time of some reports in a row, per report, in milliseconds, as the shell counts it.
+/// Returns the CPU time of a report in milliseconds, from several reports in a row.
 fn cpu_time(root: &Path, flavour: &str, what: &str) -> f64 {
     const TIMES: u32 = 10;
     let script = format!(
@@ -50,7 +49,6 @@ fn cpu_time(root: &Path, flavour: &str, what: &str) -> f64 {
     let out = Command::new("sh").args(["-c", &script]).arg(agent()).arg(root).output().unwrap();
     assert!(out.status.success());
     let text = String::from_utf8(out.stdout).unwrap();
-    // "0m0.036000s 0m0.165000s"
     let words = text.lines().nth(1).unwrap().split_whitespace();
     let seconds: f64 = words
         .map(|word| {
@@ -76,8 +74,8 @@ fn ten_thousand_processes_and_five_hundred_mounts_cost_less_than_fifty_milliseco
     }
 }
 
-/// Peak memory in kB once everything but `file` was read: a pipe instead of `file` is where it
-/// waits. What was in `file` is read then, and its last line with the rest.
+/// Returns the peak memory in kB once everything except `file` is read. A pipe replaces `file`, so
+/// the report waits there. The test writes its content later, to let the report end.
 fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     use std::io::Write;
 
@@ -92,7 +90,7 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     let reader = std::thread::spawn(move || std::io::read_to_string(&mut out).unwrap());
     let mut pipe = fs::File::options().write(true).open(&path).unwrap();
     pipe.write_all(&text).unwrap();
-    // Until it has read that, and sleeps.
+    // The report is blocked in the read.
     let status = || fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let (peak, _) = mote_tests::wait("the reporter to wait", Duration::from_secs(10), || {
         std::thread::sleep(Duration::from_millis(100));
@@ -114,14 +112,14 @@ fn memory_does_not_grow_with_processes_and_mounts() {
     for (what, file) in [("state", "proc/meminfo"), ("metrics", "proc/mounts")] {
         let (few, many) = (peak(&small, what, file), peak(&large, what, file));
         println!("{what}: {few} kB with few, {many} kB with many");
-        // Their names would be 500 kB, what is said of the mounts 850 kB. A busy machine may see
-        // more threads.
+        // The names would take 500 kB, and the text about the mounts 850 kB. A busy machine may
+        // have more threads.
         assert!(many < few + 256, "{what}: {few} kB with few, {many} kB with many");
     }
 }
 
-/// Mounts at which statfs(2) hangs: FUSE, with nobody behind it. In namespaces of its own, which
-/// are gone with the last process.
+/// A FUSE mount without a server makes statfs(2) hang. It is in private namespaces, which end with
+/// the last process.
 #[test]
 fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     if no_fuse() {
@@ -136,11 +134,11 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     let healthy = fs::read_to_string(&mounts).unwrap();
     let (first, second) = healthy.split_once('\n').unwrap();
     let mut dead: String = (0..5).map(|at| format!("dead{at} /dead{at} fuse.x rw 0 0\n")).collect();
-    // The path to it hangs.
+    // A path through this mount hangs, too.
     dead += "/dev/vdz /dead0/local ext4 rw 0 0\n";
     fs::write(&mounts, format!("{first}\n{dead}{second}")).unwrap();
-    // One descriptor a mount: it is over when that is closed. stat(1) says that it does hang, and
-    // the agent waits 2.5 s.
+    // One descriptor per mount: closing it ends the mount. stat(1) proves that the mount hangs; the
+    // agent waits 2.5 s.
     let script = "for at in 3 4 5 6 7; do dir=$1/dead$((at-3)); mkdir $dir && \
         eval \"exec $at<>/dev/fuse\" && mount -i -t fuse \
         -o fd=$at,rootmode=40000,user_id=0,group_id=0 dead $dir || exit 9; done; \
@@ -157,7 +155,7 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     assert_eq!(json["procs_total"], json!(3));
 }
 
-/// Some containers have none, and without udev it is only root's.
+/// Some containers have no /dev/fuse, and without udev only root may open it.
 #[track_caller]
 fn no_fuse() -> bool {
     let missing = fs::File::options().read(true).write(true).open("/dev/fuse").is_err();
@@ -167,8 +165,8 @@ fn no_fuse() -> bool {
     missing
 }
 
-/// A FUSE server that takes the mount and then reads requests and answers none: nothing can kill
-/// who waits for it. Gives its descriptor, which is all that keeps it alive.
+/// Mounts a FUSE server that reads requests but answers none, so nothing can kill a waiting
+/// process. Returns the descriptor that keeps it alive.
 fn silent_server(directory: &Path) -> fs::File {
     use std::io::{Read, Write};
 
@@ -193,7 +191,8 @@ fn silent_server(directory: &Path) -> fs::File {
     device
 }
 
-/// Else the directory could not be removed. Lazily: a reporter may be about to leave it.
+/// Unmounts lazily, because a reporter may still be in the directory. A mounted directory cannot be
+/// removed.
 fn unmount(directory: &Path) {
     assert!(Command::new("umount").arg("-l").arg(directory).status().unwrap().success());
 }
@@ -225,7 +224,7 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     let mut first = start();
     let mut request = vec![0; 1 << 20];
     assert!(server.read(&mut request).unwrap() >= 40 && request[4] == 17, "FUSE_STATFS");
-    // The whole answer, although the process that asks that mount cannot end.
+    // The report is complete, although the process that queries that mount cannot end.
     read(&mut first);
     assert!(first.wait().unwrap().success());
     let hanging = || fs::read_to_string(scratch.0.join("run/mote/hanging")).unwrap();
@@ -234,7 +233,7 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     let is_there = || Path::new("/proc").join(&process).exists();
     std::thread::sleep(Duration::from_millis(200));
     assert!(is_there(), "it was killed after all");
-    // The next leaves that mount out.
+    // The next report skips that mount.
     for _ in 0..2 {
         let mut next = start();
         read(&mut next);
@@ -245,10 +244,10 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     mote_tests::wait("the end of who hangs", Duration::from_secs(10), || {
         (!is_there()).then_some(())
     });
-    // No process hangs there, so it is queried again: the error costs nothing.
+    // No process hangs there, so the next report queries it again: an error costs no time.
     read(&mut start());
     assert_eq!(hanging(), "");
-    // With as many mounts that hang as can be remembered, no other is asked.
+    // If the list of hanging mounts is full, no other mount is queried.
     let many: String = (0..64).map(|at| format!("{} /{at}\n", std::process::id())).collect();
     fs::write(scratch.0.join("run/mote/hanging"), &many).unwrap();
     let server = silent_server(&scratch.0.join("another"));
@@ -267,7 +266,7 @@ fn a_bind_mount_does_not_hide_the_root_from_lxd() {
     root(&inside, [(1, true)].into_iter());
     fs::create_dir_all(inside.join("srv")).unwrap();
     let mounts = "/dev/vda1 / ext4 rw 0 0\n/dev/vda1 /srv ext4 rw 0 0\n";
-    // The second is read by a worker, since a mount may hang.
+    // A worker reads the second, because a mount may hang.
     for other in ["", "share /nowhere 9p rw 0 0\n"] {
         fs::write(inside.join("proc/mounts"), format!("{mounts}{other}")).unwrap();
         let metrics = pair.host.run(&["metrics", host::NAME, "--json"]);

@@ -1,4 +1,4 @@
-//! Many guests at once: none is refused, few make full TLS handshakes, and nobody waits in vain.
+//! Bursts of guests: the agent refuses none, makes few full TLS handshakes, and answers all.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use mote_tests::host::NAME;
 use mote_tests::{kill, patient};
 use rustix::process::Signal;
 
-/// As many ask at once, and are answered; how many of them made full handshakes.
+/// Sends requests by as many guests at once. Returns the number of full handshakes.
 fn burst(pair: &Pair, guests: u64) -> u64 {
     let counts = || {
         let state = pair.host.state();
@@ -29,8 +29,8 @@ fn burst(pair: &Pair, guests: u64) -> u64 {
     full
 }
 
-/// How many of a burst make full handshakes is the core's (`tls/tickets`), where a call that waits its 250 ms out does
-/// not depend on what else the machine does.
+/// The core's tests (`tls/tickets`) check the number of full handshakes in a burst, because there a
+/// call that waits its 250 ms does not depend on the machine's load.
 #[test]
 fn a_burst_is_answered_and_leaves_tickets_however_slow_the_host() {
     let pair = Pair::start("lxd", &["user.foo=bar"]);
@@ -38,7 +38,7 @@ fn a_burst_is_answered_and_leaves_tickets_however_slow_the_host() {
         pair.host.ok(&["fault", NAME, "slow", millis]);
         burst(&pair, 60);
     }
-    // What the burst has left is enough for the next guest.
+    // The burst has left enough tickets for the next guest.
     pair.host.ok(&["fault", NAME, "none"]);
     assert_eq!(burst(&pair, 1), 0);
 }
@@ -47,12 +47,12 @@ fn a_burst_is_answered_and_leaves_tickets_however_slow_the_host() {
 fn a_host_that_gives_no_tickets_is_not_waited_for() {
     let pair = Pair::start("incus", &["user.foo=bar"]);
     pair.host.ok(&["fault", NAME, "no-tickets", "500"]);
-    // The last ticket goes, and two more find out that there are none.
+    // The first uses the last ticket, and two more notice that there are none.
     for _ in 0..2 {
         burst(&pair, 1);
     }
     assert_eq!(burst(&pair, 30), 30);
-    // One that begins to give some again is noticed.
+    // The agent notices when the host issues tickets again.
     pair.host.ok(&["fault", NAME, "none"]);
     burst(&pair, 1);
     assert_eq!(burst(&pair, 1), 0);
@@ -63,10 +63,10 @@ fn keeps_connections_that_arrive_while_it_is_busy() {
     const GUESTS: usize = 300;
     let pair = Pair::start("lxd", &[]);
     kill(Signal::STOP, pair.agent.0.id());
-    // A client that does not block would hear EAGAIN where this one waits.
+    // A client must block, because a full queue returns EAGAIN to one that does not.
     let (sender, came) = channel();
     std::thread::scope(|threads| {
-        // They ask at once, as programs do: of those who say nothing, some make room for others.
+        // They send immediately, because the agent evicts silent connections.
         let guest = || {
             let mut guest = pair.connect();
             guest.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

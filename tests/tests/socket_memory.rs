@@ -1,4 +1,4 @@
-//! Memory after bursts of everything an agent is asked for: it comes back to what it was.
+//! Memory after bursts of all kinds of work: it returns to its former size.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::process::{Command, Stdio};
@@ -11,17 +11,16 @@ use mote_tests::conform::ws::Ws;
 use mote_tests::host::NAME;
 use mote_tests::{proc, tool};
 
-/// Each of these at once, in each burst.
 const AT_ONCE: usize = 24;
-/// Until everything is over: operations are kept for 5 s.
+/// All work has ended by then: operations are kept for 5 s.
 const REST: Duration = Duration::from_secs(12);
 
-/// What may be left of a burst, kB: the hundred things that outlive it (tables that have grown, tickets for
-/// the next calls) are each somewhere in a group of up to 64 KiB. It was 500 to 650 when tables and long
-/// buffers were in such groups too.
+/// Tolerance after a burst, kB: about a hundred objects outlive it, such as grown tables and
+/// tickets for the next calls. Each may keep a group of up to 64 KiB. It was 500 to 650 kB while
+/// tables and long buffers were in such groups too.
 const LEFT: u64 = 320;
 
-/// What the agent holds of its own, and what of its file is in memory, kB.
+/// The agent's private memory, and the resident part of its file, kB.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     own: u64,
@@ -34,7 +33,6 @@ fn held(pair: &Pair) -> Held {
     Held { own, file: field("Rss:") - own }
 }
 
-/// So many at once.
 fn at_once(work: impl Fn(usize) + Sync) {
     std::thread::scope(|threads| {
         for number in 0..AT_ONCE {
@@ -57,7 +55,6 @@ fn sftp(pair: &Pair) {
     client.wait().unwrap();
 }
 
-/// Everything, each kind of work by many at once.
 fn bursts(pair: &Pair, agent: &Client) {
     at_once(|_| assert_eq!(pair.ask("GET", "/1.0/config/user.foo").0, 200));
     at_once(|_| assert_eq!(pair.ask("GET", "/1.0").0, 200));
@@ -95,14 +92,15 @@ fn comes_back(flavour: &str) {
         resting.push(held(&pair));
     }
     println!("{flavour}: idle {idle:?} kB, after bursts {resting:?}");
-    // How much of the heap a burst leaves in pieces depends on the order in which its calls end: the least counts.
+    // The order of ends decides how fragmented the heap is, so the smallest counts.
     let least = resting.iter().map(|after| after.own).min();
     assert!(least <= Some(idle.own + LEFT), "{idle:?} grew to {resting:?} kB");
     for after in &resting {
-        // Its file is in memory by pieces of 64 KiB; what was not needed before may be now.
+        // The kernel maps the file in pieces of 64 KiB, and the burst may have used another one.
         assert!(after.file <= idle.file + 64, "{idle:?} grew to {after:?} kB");
     }
-    // Not a little more with each. The first one does not count: it fills tables and the heap's groups.
+    // It must not grow with each burst. The first one does not count, because it fills tables and
+    // the heap's groups.
     assert!(resting[3].own <= resting[1].own + LEFT / 2, "{resting:?}");
 }
 
@@ -116,9 +114,8 @@ fn the_agent_of_incus_comes_back_to_what_it_was() {
     comes_back("incus");
 }
 
-/// Calls that are counted.
 const CALLS: u64 = 300;
-/// Page faults of a call, at most: the pages of the one before serve it.
+/// Limit for the page faults of a call, which reuses the pages of the previous one.
 const FAULTS_PER_CALL: f64 = 3.0;
 
 #[test]

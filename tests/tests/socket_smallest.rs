@@ -1,5 +1,5 @@
-//! The build that serves devlxd and nothing else (`--no-default-features --features shell`), which
-//! `scripts/test` names in `MOTE_AGENT`: what it is for works, the rest is refused in words.
+//! The devlxd-only build (`--no-default-features --features shell`), which `scripts/test` names in
+//! `MOTE_AGENT`: devlxd works, and everything else is refused with a reason.
 
 use std::process::Command;
 

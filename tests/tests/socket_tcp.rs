@@ -1,5 +1,5 @@
-//! A third transport: the agent built with its feature `tcp`, TCP on this machine instead of vsock. The host is
-//! the usual one, behind relays: nothing above the transport may notice.
+//! A third transport: an agent built with the feature `tcp` uses TCP instead of vsock. Relays
+//! connect it to the usual host. The layers above the transport must not notice.
 
 use std::fs::File;
 use std::io;
@@ -19,14 +19,13 @@ fn the_host_connects_and_asks_by_tcp_as_by_vsock() {
     let sockets = scratch.0.join("vs");
     let mut host = Host::on_sockets(&scratch.0, &sockets, "lxd", &["user.a=b"]);
 
-    // Where the agent will listen, and where the host does.
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let agent_port = free.local_addr().expect("its number").port();
     drop(free);
     let calls = UnixListener::bind(scratch.0.join("vs.listen_8443")).expect("the agent's stand-in");
     std::thread::spawn(move || {
         for call in calls.incoming().flatten() {
-            // Refused until the agent is there, as vsock does.
+            // Refused until the agent listens, as with vsock.
             if let Ok(agent) = TcpStream::connect((Ipv4Addr::LOCALHOST, agent_port)) {
                 join(call, agent).expect("a relay");
             }
@@ -58,7 +57,7 @@ fn the_host_connects_and_asks_by_tcp_as_by_vsock() {
             .stdin(Stdio::null())
             .stderr(File::create(&log).expect("a log")),
     );
-    // There is no port: its log is who tells.
+    // There is no status port, so the log shows the state.
     wait("CONNECTED", LIMIT, || {
         std::fs::read_to_string(&log).ok()?.contains(" CONNECTED").then_some(())
     });
@@ -66,7 +65,6 @@ fn the_host_connects_and_asks_by_tcp_as_by_vsock() {
     assert_eq!(said, "by TCP\n");
 }
 
-/// Copies both ways until either side ends.
 fn join(unix: UnixStream, tcp: TcpStream) -> io::Result<()> {
     let (mut unix_in, mut tcp_out) = (unix.try_clone()?, tcp.try_clone()?);
     let (mut tcp_in, mut unix_out) = (tcp, unix);

@@ -1,6 +1,6 @@
-//! TLS against OpenSSL, which shares no code with ours: every kind of key a host may own, every group
-//! and cipher, as caller and as called. The shipped build computes P-256 and X25519 with other code
-//! of ring than a plain build does (`scripts/build`), so this runs against the shipped binary.
+//! TLS against OpenSSL, which shares no code with ring and rustls: every kind of host key, every
+//! group and cipher, in both directions. The shipped build computes P-256 and X25519 with different
+//! code than a plain build (`scripts/build`), so the test runs the shipped binary.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,14 +17,13 @@ use mote_tests::{Process, Scratch, wait};
 const SOON: Duration = Duration::from_secs(20);
 const P384: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:P-384"];
 const P256: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
-/// An agent, and a directory with the certificates of both sides.
 struct Meeting {
     scratch: Scratch,
     agent: Option<Process>,
 }
 
 impl Meeting {
-    /// Keys as `openssl req -newkey` takes them.
+    /// Creates keys as `openssl req -newkey` names them.
     fn between(agent: &[&str], host: &[&str]) -> Self {
         let meeting = Self { scratch: Scratch::new(), agent: None };
         std::fs::create_dir(meeting.path("share")).unwrap();
@@ -34,7 +33,7 @@ impl Meeting {
         meeting
     }
 
-    /// Puts `server.crt` into the share, as the caller's and as the called one's.
+    /// Writes `server.crt` into the share, for both directions.
     fn tell(&self) {
         let certificate = std::fs::read_to_string(self.path("server.crt")).unwrap();
         std::fs::write(self.path("share/server.crt"), &certificate).unwrap();
@@ -70,7 +69,7 @@ impl Meeting {
         std::fs::read_to_string(self.path("agent.log")).unwrap_or_default()
     }
 
-    /// The host asks the agent; what OpenSSL and the agent said.
+    /// Calls the agent. Returns what OpenSSL and the agent logged.
     fn call(&self, args: &[&str]) -> String {
         let mut client = self.openssl();
         client.args(["s_client", "-tls1_3", "-unix", "vs.listen_8443", "-ign_eof"]);
@@ -78,7 +77,7 @@ impl Meeting {
         client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut client = mote_tests::bounded(&mut client).unwrap();
         let request = b"GET /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        // A refused caller's connection may be closed before it has written.
+        // The agent may close a refused connection before this is written.
         let _refused = client.stdin.take().unwrap().write_all(request);
         let mut said = String::new();
         client.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -86,8 +85,7 @@ impl Meeting {
         said
     }
 
-    /// A host that does not let the agent in, with these arguments of OpenSSL's; then what the agent says
-    /// of it.
+    /// Runs a host that refuses the agent, and checks the agent's error.
     fn be_refused(&mut self, args: &[&str], expected: &str) {
         let mut server = self.openssl();
         server.args(["s_server", "-unix", "vs_9", "-HTTP", "-cert", "server.crt", "-key"]);
@@ -97,13 +95,13 @@ impl Meeting {
         self.start();
         let refused = || self.log().contains(expected).then_some(());
         wait(expected, SOON, refused);
-        // Texts that only a debug build has would be missing after a colon.
+        // A text that only debug builds contain would leave a colon at the end.
         for line in self.log().lines() {
             assert!(!line.trim_end().ends_with(':'), "{line}");
         }
     }
 
-    /// The agent asks the host until an answer has come; what OpenSSL said about it.
+    /// Has the agent call until it gets an answer. Returns OpenSSL's log.
     fn be_called(&mut self, args: &[&str]) -> String {
         let body = "{\"metadata\":{}}";
         let length = body.len();
@@ -121,7 +119,7 @@ impl Meeting {
         std::fs::read_to_string(self.path("server.log")).unwrap()
     }
 
-    /// Replaces `server.crt` by one of the same key for other days.
+    /// Replaces `server.crt` by one with the same key and other dates.
     fn redate(&self, begin: &str, end: &str) {
         let config = "[ca]\ndefault_ca=c\n[c]\ndatabase=index\nrand_serial=yes\n\
                       default_md=sha256\npolicy=p\nnew_certs_dir=.\n[p]\ncommonName=supplied\n";
@@ -138,13 +136,12 @@ impl Meeting {
         self.tell();
     }
 
-    /// Lines of the agent's log with that in them, without those for debugging.
+    /// Counts the log lines that contain this text, without debug lines.
     fn lines(&self, text: &str) -> usize {
         let log = self.log();
         log.lines().filter(|line| line.contains(text) && !line.contains("debug:")).count()
     }
 
-    /// Rewrites a PKCS#8 key as SEC1, in DER or PEM.
     fn sec1(&self, key: &str, form: &str, out: &str) {
         let mut convert = self.openssl();
         convert.args(["ec", "-in", key, "-outform", form, "-out", out]).stderr(Stdio::null());
@@ -152,7 +149,6 @@ impl Meeting {
     }
 }
 
-/// Starts a thread that passes on what it reads, at most `piece` bytes at a time.
 fn pass(mut from: UnixStream, mut to: UnixStream, piece: usize) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let (mut all, mut bytes) = (Vec::new(), vec![0; piece]);
@@ -166,8 +162,8 @@ fn pass(mut from: UnixStream, mut to: UnixStream, piece: usize) -> JoinHandle<Ve
 }
 
 impl Meeting {
-    /// Sends a key update and a request through a relay that passes on single bytes, then `last` in plain text. Returns
-    /// what the agent sends after its answer, until it closes the connection.
+    /// Sends a key update and a request through a relay that forwards single bytes, then `last` in
+    /// plain text. Returns what the agent sends after its answer.
     fn end_with(&self, last: &[u8]) -> Vec<u8> {
         let _absent = std::fs::remove_file(self.path("relay"));
         let relay = UnixListener::bind(self.path("relay")).unwrap();
@@ -197,7 +193,7 @@ impl Meeting {
         };
         let (mut output, mut errors) = (BufReader::new(output), BufReader::new(errors));
         shows(&mut output, "Verify return code");
-        // A command of s_client's: the agent has to send new keys too.
+        // s_client's command for a key update in both directions.
         input.write_all(b"K\n").unwrap();
         shows(&mut errors, "KEYUPDATE");
         input.write_all(b"GET /1.0 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -212,9 +208,9 @@ impl Meeting {
     }
 }
 
-/// After this the agent closes an idle connection anyway.
+/// The agent's time-out for idle connections.
 const IDLE: Duration = Duration::from_secs(30);
-/// Header of the record of an encrypted alert: two bytes, their type and a tag.
+/// Header of an encrypted alert's record: two bytes, their type and a tag.
 const ALERT: &[u8] = &[23, 3, 3, 0, 19];
 
 #[test]
@@ -257,7 +253,7 @@ fn every_group_and_cipher_works_in_both_directions() {
     }
 }
 
-/// On x86_64 with SSE4.1 ring's code for ChaCha20 is not linked.
+/// On x86_64 with SSE4.1, ring's own ChaCha20 is not linked.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn chacha20_is_used_only_where_the_cpu_needs_it() {
@@ -292,7 +288,7 @@ fn the_agents_own_key_may_be_sec1_or_pkcs8_of_either_curve() {
 
 #[test]
 fn refuses_server_crt_without_its_key() {
-    // Where the private number stands in SEC1, which OpenSSL does not compare with the rest.
+    // The private number's position in SEC1. OpenSSL does not compare it with the rest.
     for (kind, number) in [(P384, 8..56), (P256, 7..39)] {
         let mut meeting = Meeting::between(P384, kind);
         meeting.start();
@@ -307,7 +303,6 @@ fn refuses_server_crt_without_its_key() {
         std::fs::write(meeting.path("server.der"), forged).unwrap();
         let said = meeting.call(&with);
         assert!(said.contains("CONNECTED") && !said.contains("HTTP/1.1"), "{said}");
-        // A certificate of its own does not help either.
         let with = ["-cert", "other.crt", "-key", "other.key"];
         assert!(!meeting.call(&with).contains("HTTP/1.1"), "{}", meeting.log());
     }
@@ -319,7 +314,7 @@ fn logs_a_failed_handshake_with_the_host() {
     let mut meeting = Meeting::between(P384, P384);
     meeting.make(P384, "other");
     meeting.be_refused(&["-cert", "other.crt", "-key", "other.key"], told);
-    // A host that wants a certificate of its own authority: ours is signed by nobody.
+    // A host that requires a certificate by its own authority: the agent's is self-signed.
     let alert = "the peer refused with TLS alert 48 (unknown_ca)";
     let picky = ["-Verify", "1", "-verify_return_error"];
     Meeting::between(P384, P384).be_refused(&picky, alert);
@@ -337,8 +332,8 @@ fn logs_a_caller_with_another_certificate_once() {
     meeting.start();
     meeting.make(P384, "other");
     assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
-    // The host itself, whose handshake fails for another reason; a peer without a certificate; a peer
-    // that disconnects during the handshake.
+    // The host itself, whose handshake fails for a different reason; a peer without a certificate;
+    // a peer that disconnects during the handshake.
     meeting.call(&["-groups", "P-521"]);
     let mut bare = meeting.openssl();
     bare.args(["s_client", "-tls1_3", "-unix", "vs.listen_8443"]).stdin(Stdio::null());
@@ -362,7 +357,7 @@ fn logs_a_caller_with_another_certificate_once() {
 
 #[test]
 fn the_days_of_the_pinned_certificate_do_not_matter() {
-    // A VM may have no clock until it has a network; the Go agents refuse such a host.
+    // A VM may have no correct clock before it has a network; the Go agents refuse such a host.
     for (begin, end) in
         [("20000101000000Z", "20000102000000Z"), ("20980101000000Z", "20980102000000Z")]
     {
@@ -371,7 +366,7 @@ fn the_days_of_the_pinned_certificate_do_not_matter() {
         let _said = meeting.be_called(&[]);
         let said = meeting.call(&[]);
         assert!(said.contains("HTTP/1.1 200 OK"), "{begin}: {said}\n{}", meeting.log());
-        // Another one of the same owner is another one, though its days be right.
+        // A different certificate of the same owner is not accepted, even if its dates are valid.
         let sign = ["req", "-x509", "-key", "server.key", "-subj", "/CN=x", "-out", "new.crt"];
         assert!(meeting.openssl().args(sign).status().unwrap().success());
         assert!(!meeting.call(&["-cert", "new.crt"]).contains("HTTP/1.1"));

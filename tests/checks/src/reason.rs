@@ -37,8 +37,9 @@ pub const fn sometimes(
     Reason { groups, check, columns, why, sometimes: true }
 }
 
-/// Reads reasons, a line each: `GROUPS | CHECK | COLUMNS | WHY`, after `~ ` if the difference comes and goes. `; ` separates
-/// names, `*` stands for all groups. The names are leaked: each table is read once.
+/// Parses reasons, one per line: `GROUPS | CHECK | COLUMNS | WHY`, after `~ ` if the difference
+/// occurs sometimes. `; ` separates names, `*` means all groups. The names are leaked, because each
+/// table is read once.
 pub fn reasons(text: &'static str) -> Vec<Reason> {
     let names = |text: &'static str| -> Names {
         text.split("; ").filter(|name| *name != "*").collect::<Vec<_>>().leak()

@@ -1,6 +1,6 @@
-//! QEMU's side of the status port: the ring buffer that servers read, which of its lines they go by, and when an event
-//! tells them to look (P§2.2, P§2.3). It is the one model of all tests that play a host: of the status machine, of the
-//! whole agent, and of mote-host, whose own code has no part in it.
+//! QEMU's side of the status port: the ring buffer that servers read, the line that counts, and the
+//! events that make them read (P§2.2, P§2.3). All tests that play a host share this model: those of
+//! the status machine, of the agent, and of mote-host, whose own code is not used.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 

@@ -1,9 +1,9 @@
-//! `mote-calls SOCKET TARGET CLIENTS CALLS`: `GET TARGET` so many times, a connection for each, by so
-//! many clients at once that each wait for their answer. Prints one line of `name=value`: times of
-//! calls in microseconds, the time of all in seconds. The benchmark's client in the test image.
+//! `mote-calls SOCKET TARGET CLIENTS CALLS`: makes that many `GET TARGET` calls by that many
+//! parallel clients, each on a new connection. Prints one line of `name=value`: times of calls in
+//! microseconds, the total time in seconds. The benchmark's client in the test image.
 //!
-//! `mote-calls --answer SOCKET` answers each connection there at once and always the same, and does
-//! nothing else: how fast an agent could be at most.
+//! `mote-calls --answer SOCKET` answers each connection immediately with a constant: the upper
+//! bound for any agent.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What devlxd says to `GET /`.
+/// devlxd's answer to `GET /`.
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\
     Connection: close\r\n\r\n[\"/1.0\"]\n";
 

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     let relay = || {
         let mut socket = UnixStream::connect(path)?;
         let mut other = socket.try_clone()?;
-        // Not shut down afterwards: Go's servers would treat the client as gone.
+        // Not shut down afterwards: Go's servers would consider the client gone.
         std::thread::spawn(move || std::io::copy(&mut stdin(), &mut other));
         // Not stdout itself, which buffers lines.
         let mut output = File::from(stdout().as_fd().try_clone_to_owned()?);

@@ -1,5 +1,5 @@
-//! An outer VM whose server is up, kept: each run goes on from there and not from power-on, which in
-//! emulation saves a minute or more.
+//! A stored state of an outer VM with a running server. Runs restore it instead of booting, which
+//! saves a minute or more in emulation.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,13 +11,13 @@ use crate::line::Line;
 use crate::options::Options;
 use crate::outer::{self, End, From, Machine, Outer};
 
-/// What the state depends on besides the disk and QEMU.
+/// Its content also decides whether a stored state is valid.
 const SOURCE: &str = include_str!("setup.rs");
 
-/// For the first boot; on a machine that does other things at once it was seen to take five minutes.
+/// Limit for the first boot, which took five minutes on a busy machine.
 const FIRST_BOOT: Duration = Duration::from_secs(1800);
 
-/// Where an outer VM is to begin; makes the state that is kept if there is none yet.
+/// Returns where an outer VM starts, and creates the stored state if there is none.
 pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
     let spec = &options.spec;
     if spec.machine == Machine::Kvm {
@@ -35,7 +35,7 @@ pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
     Ok(From::Kept(kept))
 }
 
-/// Removes earlier ones, which are no longer valid.
+/// Removes outdated states.
 fn forget(directory: &Path) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {

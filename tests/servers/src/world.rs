@@ -1,4 +1,4 @@
-//! The instance under test and its server, as a check sees them.
+//! The instance under test and its server, as checks use them.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,35 +14,33 @@ use crate::terminal::Terminal;
 /// What a check saw, or why it fails.
 pub type Seen = Result<String, String>;
 
-/// The instance that most checks look at.
+/// The instance of most checks.
 pub const VM: &str = "vm1";
 pub const BRIDGE: &str = "br-checks";
-/// Limit for a program, before `slow`: a start takes 15 s. With `--slow 2` and the outer VM's slowed
-/// clock it is still shorter than `outer::SILENCE`.
+/// Limit for a program, before `slow`: a start takes 15 s. With `--slow 2` and the outer VM's
+/// slowed clock it is still shorter than `outer::SILENCE`.
 const PROGRAM: Duration = Duration::from_secs(100);
-/// For something on a terminal, before `slow`.
+/// Limit for a program on a terminal, before `slow`.
 const TERMINAL: Duration = Duration::from_secs(40);
-/// How often it is looked whether an instance that boots has its agent, before `slow`.
+/// Polling interval for the agent of a booting instance, before `slow`.
 pub const BOOTING: Duration = Duration::from_secs(1);
-/// How often it is looked again, before `slow`.
+/// Polling interval, before `slow`.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A server with one instance.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     pub server: Server,
-    /// The agent in the instance.
     pub agent: Agent,
-    /// MiB of a large transfer.
+    /// Size of a large transfer, MiB.
     pub big: usize,
-    /// Commands of a long series.
+    /// Number of commands in a long series.
     pub turns: usize,
-    /// By what time limits are multiplied: emulation in emulation is slow.
+    /// Factor for time limits: nested emulation is slow.
     pub slow: u32,
 }
 
 impl World {
-    /// A time limit, in seconds of a quick machine.
+    /// Returns a time limit, from the seconds on a fast machine.
     pub fn limit(&self, seconds: u64) -> Duration {
         Duration::from_secs(seconds) * self.slow
     }
@@ -51,7 +49,6 @@ impl World {
         Run::new(words).within(PROGRAM * self.slow)
     }
 
-    /// A command of the server's own command line.
     pub fn cli(&self, words: &[&str]) -> Run {
         self.run(&[&[self.server.cli()], words].concat())
     }
@@ -64,12 +61,11 @@ impl World {
         self.cli(&[&["exec", VM, "-T", "--"], words].concat())
     }
 
-    /// What a command in the instance prints.
     pub fn sh(&self, script: &str) -> Result<String, String> {
         self.exec(&["sh", "-c", script]).text()
     }
 
-    /// Sets a key of the instance, looks, and restores the key in every case.
+    /// Sets a key of the instance, calls `look`, and restores the key in any case.
     pub fn with_key<T>(
         &self,
         key: &str,
@@ -84,7 +80,6 @@ impl World {
         seen
     }
 
-    /// A program of the server's command line on a terminal.
     pub fn terminal(&self, words: &[&str]) -> Result<Terminal, String> {
         let words = [&[self.server.cli()], words].concat();
         Terminal::start(&words, 97, 31, TERMINAL * self.slow)
@@ -95,8 +90,8 @@ impl World {
         self.terminal(&[&with, words].concat())
     }
 
-    /// What the server's API says. Asked directly: in emulation the command line takes seconds to start,
-    /// and what is asked again and again would keep the instance from its work.
+    /// Queries the server's API directly: in emulation the command line takes seconds to start, and
+    /// repeated starts would slow the instance down.
     pub fn query(&self, path: &str) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("{path}: {error}");
         let mut stream = UnixStream::connect(self.server.socket()).map_err(failed)?;
@@ -114,7 +109,7 @@ impl World {
         }
     }
 
-    /// The server's API by curl, with headers.
+    /// Calls the server's API by curl, with headers.
     pub fn curl(&self, words: &[&str]) -> Run {
         let with = ["curl", "-s", "-i", "--unix-socket", self.server.socket()];
         self.run(&[&with, words].concat())
@@ -133,12 +128,12 @@ impl World {
         Ok(state["processes"].as_i64().is_some_and(|count| count > 0))
     }
 
-    /// Waits for the agent after a start; seconds that it took.
+    /// Waits for the agent after a start. Returns the seconds.
     pub fn agent_of(&self, instance: &str) -> Result<f64, String> {
         self.until_each(BOOTING * self.slow, "an agent", 240, || self.sees_agent(instance))
     }
 
-    /// Looks until something holds; seconds that it took. What fails meanwhile is looked at again.
+    /// Polls until `look` succeeds. Returns the seconds.
     pub fn until(
         &self,
         what: &str,
@@ -148,7 +143,7 @@ impl World {
         self.until_each(AGAIN * self.slow, what, seconds, look)
     }
 
-    /// The same, but it is looked that seldom: what a look costs is taken from an instance that boots.
+    /// The same with a long interval, because polling slows down a booting instance.
     pub fn until_each(
         &self,
         pause: Duration,
@@ -175,7 +170,7 @@ pub fn round(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
-/// An output and the checksum of the same bytes in the outer VM.
+/// Returns the output and the checksum of the same bytes in the outer VM.
 pub fn checksum(bytes: &[u8]) -> Result<String, String> {
     first_word(&Run::new(&["sha256sum"]).input(bytes).code(0)?)
 }

@@ -1,4 +1,5 @@
-//! A memory cgroup of 8 MiB for an agent, with what the kernel holds for it, where this machine lets us make one.
+//! A memory cgroup of 8 MiB for an agent, including the kernel's memory for it, if this machine
+//! allows one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,23 +8,20 @@ use std::time::{Duration, Instant};
 
 use crate::agent::Pair;
 
-/// Its limit, bytes.
 const LIMIT: u64 = 8 * 1024 * 1024;
-/// Until the kernel has let go of its last process.
+/// Limit until the kernel has removed its last process.
 const EMPTY: Duration = Duration::from_secs(60);
 
-/// A memory cgroup, gone when dropped.
 #[derive(Debug)]
 pub struct Cgroup(Option<PathBuf>);
 
 impl Cgroup {
-    /// One with a limit; none where they cannot be made, or `MOTE_CGROUP=none`.
+    /// Creates one with a limit; none without the privilege or with `MOTE_CGROUP=none`.
     #[expect(clippy::new_without_default, reason = "it touches the system")]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unwanted = std::env::var_os("MOTE_CGROUP").is_some();
         let name = format!("mote-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        // Version 1, then version 2.
         for (root, limit) in
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
         {
@@ -39,7 +37,6 @@ impl Cgroup {
         Self(None)
     }
 
-    /// Starts an agent in it, and its host.
     pub fn start(&self, config: &[&str]) -> Pair {
         let enter = self.0.as_ref().map_or_else(String::new, |path| {
             format!("echo $$ > {}/cgroup.procs; ", path.display())
@@ -47,7 +44,7 @@ impl Cgroup {
         Pair::start_by(&["sh", "-c", &format!("{enter}exec \"$0\" \"$@\"")], "lxd", config)
     }
 
-    /// What was the most that was charged to it, in words.
+    /// Returns the cgroup's peak, as text.
     pub fn peak(&self) -> String {
         let Some(path) = &self.0 else { return "no cgroup".into() };
         let files = ["memory.max_usage_in_bytes", "memory.peak"];

@@ -1,4 +1,5 @@
-//! Attacks on devlxd's socket: so many connections of one kind, of one user, that come back whenever they are closed.
+//! Attacks on devlxd's socket: many connections of one kind by one user, which reconnect whenever
+//! they are closed.
 
 pub mod cgroup;
 
@@ -19,23 +20,21 @@ use rustix::thread::set_thread_uid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Silent,
-    /// Sends a long head but for its end.
+    /// Sends a long head except its end.
     HalfHead,
-    /// Sends a long body but for its end.
+    /// Sends a long body except its end.
     SlowBody,
-    /// Sends a head byte by byte.
     ByteByByte,
-    /// Asks for much and reads nothing.
+    /// Requests long answers and reads nothing.
     SlowReader,
-    /// Leaves and comes back, as fast as it goes.
+    /// Reconnects as fast as possible.
     ConnectStorm,
-    /// Asks, reads the answer, leaves and comes back, as fast as it goes.
+    /// Requests, reads the answer and reconnects as fast as possible.
     GetStorm,
     /// Listens to events and reads none.
     Events,
-    /// Waits for an operation.
     Waits,
-    /// Asks the host, four requests ahead, as fast as it goes.
+    /// Calls the host with four requests in flight, as fast as possible.
     Calls,
     /// The same with a change.
     Patch,
@@ -56,7 +55,7 @@ impl Kind {
         Self::Patch,
     ];
 
-    /// What is said on a new connection, in two ways.
+    /// Returns what to send on a new connection, in two variants.
     fn first(self) -> [Vec<u8>; 2] {
         let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
         let patch = |field: &str| format!("PATCH /1.0 HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n");
@@ -79,13 +78,12 @@ impl Kind {
         [first.clone(), first].map(String::into_bytes)
     }
 
-    /// Whether it reads its answers.
     const fn reads(self) -> bool {
         matches!(self, Self::GetStorm | Self::Waits | Self::Calls | Self::Patch)
     }
 }
 
-/// An attack under way, over when dropped.
+/// A running attack, stopped when dropped.
 #[derive(Debug)]
 pub struct Attack {
     counts: Arc<Counts>,
@@ -99,7 +97,7 @@ struct Counts {
 }
 
 impl Attack {
-    /// Begins one with so many connections, by this user if we are root, else by ourselves.
+    /// Starts an attack by this user; only root can choose the user.
     pub fn start(socket: &Path, kind: Kind, connections: usize, user: u32) -> Self {
         more_descriptors();
         let counts = Arc::new(Counts::default());
@@ -111,7 +109,6 @@ impl Attack {
         Self { counts, thread: Some(thread) }
     }
 
-    /// Connections made so far.
     pub fn opened(&self) -> usize {
         self.counts.opened.load(Ordering::Relaxed)
     }
@@ -126,14 +123,14 @@ impl Drop for Attack {
     }
 }
 
-/// As many descriptors as we may have.
+/// Raises the limit of descriptors to its maximum.
 pub fn more_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let _kept = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Makes this thread, which must end after that, another user's if we are root: the kernel tells the agent who
-/// connects.
+/// Changes this thread's user if we are root, because the kernel reports that user to the agent.
+/// The thread must end afterwards.
 pub fn become_user(user: u32) {
     if getuid().is_root() && user != 0 {
         set_thread_uid(Uid::from_raw(user)).expect("another user");
@@ -185,7 +182,7 @@ impl Attacker {
     }
 
     fn open(&mut self, one: usize) {
-        // The old one is closed first.
+        // Closes the old one first.
         self.all[one] = None;
         match self.connected(one) {
             Ok(stream) => {
@@ -209,7 +206,7 @@ impl Attacker {
         Ok(stream)
     }
 
-    /// Something has come, or the connection is over.
+    /// Handles received data or the connection's end.
     fn look(&mut self, one: usize, flags: epoll::EventFlags) {
         let Some(stream) = &mut self.all[one] else { return };
         let mut answer = [0; 4096];

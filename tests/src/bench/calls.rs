@@ -66,7 +66,7 @@ pub(super) fn sequential(visit: &mut Visit) -> Found {
     ]
 }
 
-/// The row of calls like `root` that are answered by a program that does nothing else.
+/// Measures the row of a program that only answers, called like `root`.
 pub(super) fn floor(visit: &mut Visit) -> Found {
     const SOCKET: &str = "/run/floor";
     // The page has this row only for mote's VMs.

@@ -1,5 +1,5 @@
-//! Guest instructions, kernel included, of what an agent does: on a clock that advances by 1 ns for each
-//! instruction, the CPU time that the kernel counts is a number of instructions, however busy the machine is.
+//! Guest instructions of an agent, including the kernel's. The guest's clock advances by 1 ns per
+//! instruction, so CPU times are numbers of instructions, whatever the machine's load.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::{noise, world};
 /// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like the CPUs of today's hosts.
 pub const CPU: &str = "max";
 
-/// Transfers are counted by the MiB: the cost of this many less that of none.
+/// Size of a counted transfer, MiB; the cost of an empty one is subtracted.
 const MIB: u32 = 4;
-/// Wait after CONNECTED: what belongs to the start is over.
+/// Wait after CONNECTED, until the start is complete.
 const SETTLED: Duration = Duration::from_secs(3);
-/// What the guest may still do after the host has its answer: sockets are closed, children reaped.
+/// Wait after the host has its answer, until the guest has closed sockets and reaped children.
 const TRAILING: Duration = Duration::from_millis(300);
 /// Repetitions; the smallest counts, because the kernel's own work only adds.
 const TIMES: usize = 3;
@@ -59,7 +59,7 @@ pub(super) fn found(column: Column) -> Found {
     rows.into_iter().filter_map(found).collect()
 }
 
-/// Measures all rows; says the guest's kernel first, such as `6.1`, which does most of the work.
+/// Measures all rows. Returns the guest's kernel too, such as `6.1`, which causes most of the cost.
 #[must_use]
 pub fn all(column: Column) -> (String, Vec<Row>) {
     let mut visit = Visit::boot(column, &counting(column));
@@ -109,7 +109,8 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
 /// A VM whose clock advances by 1 ns per instruction, and in real time while it sleeps. The
 /// kernel's CPU times use that clock, so they do not depend on the load of the machine.
 fn counting(column: Column) -> Spec {
-    // The RTC uses the same clock. Otherwise the guest's clock would fall behind on a busy machine, and the agent would see a pause.
+    // The RTC uses the same clock. Otherwise the guest's clock would fall behind on a busy machine,
+    // and the agent would detect a pause.
     let words = ["-icount", "shift=0,sleep=on", "-rtc", "clock=vm", "-cpu", CPU];
     let extra = words.map(str::to_owned).into();
     Spec { memory: MEMORY, extra, ..world::spec(column) }
@@ -161,12 +162,12 @@ impl Spent {
 
 type Transfer = dyn Fn(&mut Visit, u32);
 
-/// Runs a command with so many bytes on its standard input.
+/// Runs a command with this many bytes on its standard input.
 fn run(visit: &Visit, command: &[&str], bytes: u32) {
     let file = std::fs::File::open(visit.world.scratch.0.join(format!("{bytes}")));
     let args = [&["exec", "-T", NAME, "--"], command].concat();
     let mut mote_host = visit.world.host.command(&args);
-    // Without a file there are no bytes yet: `exec true`.
+    // Without the file the command gets no input: `exec true`.
     mote_host.stdin(file.map_or_else(|_| std::process::Stdio::null(), Into::into));
     let output = mote_host.output().expect("mote-host");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -187,7 +188,6 @@ fn least(visit: &mut Visit, action: &dyn Fn(&mut Visit)) -> u64 {
     (0..TIMES).map(|_| count(true)).min().unwrap_or(0).saturating_sub(nothing)
 }
 
-/// The agent's own for one call of a guest's.
 fn of_calls(visit: &mut Visit, target: &str) -> u64 {
     const WARM: u32 = 150;
     const CALLS: u32 = 50;
@@ -197,7 +197,6 @@ fn of_calls(visit: &mut Visit, target: &str) -> u64 {
     Spent::read(visit).since(before).count() / u64::from(CALLS)
 }
 
-/// The agent's own in a minute in which nothing happens.
 fn idle(visit: &mut Visit) -> Spent {
     let before = Spent::read(visit);
     std::thread::sleep(MINUTE);
@@ -209,7 +208,7 @@ fn busy(visit: &mut Visit) -> u64 {
     total(&visit.guest.ok("cat /proc/schedstat"))
 }
 
-/// Time that tasks have had on each CPU: the seventh figure (Documentation/scheduler/sched-stats).
+/// Returns the tasks' time on each CPU: the seventh figure (Documentation/scheduler/sched-stats).
 fn total(schedstat: &str) -> u64 {
     let cpus = schedstat.lines().filter(|line| line.starts_with("cpu"));
     cpus.filter_map(|line| line.split_whitespace().nth(7)?.parse::<u64>().ok()).sum()

@@ -92,7 +92,7 @@ fn metrics(host: &Host) -> f64 {
     times[REPORTS / 2].as_secs_f64() * 1e3
 }
 
-/// The row of a file that is put to a program that does nothing else: `mote-sink` in the guest.
+/// Measures the row of a program that only receives: `mote-sink` in the guest.
 pub(super) fn sink(visit: &mut Visit) -> Found {
     // The page has this row only for mote's VMs.
     if visit.column.program().is_some() {

@@ -1,6 +1,6 @@
-//! `scripts/bench`: the same measurements on mote and on Debian's Go agents, in the same VM, by the same
-//! host and the same clients, in turn. `rows` says what, `steps`, `counted`, `native` and `fixed` measure, `page`
-//! shows the results.
+//! `scripts/bench`: the same measurements of mote and of Debian's Go agents in turn, with the same
+//! VM, host and clients. `rows` lists them; `steps`, `counted`, `native` and `fixed` measure;
+//! `page` shows the results.
 
 mod attempt;
 pub mod book;

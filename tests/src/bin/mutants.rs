@@ -1,5 +1,5 @@
-//! `mote-mutants`, behind `scripts/mutants`: puts each fault of `tests/mutants/list` into a copy of the sources, and runs
-//! who is said to notice it.
+//! `mote-mutants`, behind `scripts/mutants`: puts each fault of `tests/mutants/list` into a copy of
+//! the sources and runs the tests that must notice it.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
@@ -8,21 +8,20 @@ use std::time::{Duration, Instant};
 use mote_tests::mutants::{Mutant, all};
 use mote_tests::source;
 
-/// Longest run of one test target: a fault may make it hang, which is noticed then.
+/// Limit for one test target. A fault may make it hang, which counts as noticed.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Who is asked, in this order, where the list does not say who notices.
+/// Test targets in this order, for faults whose list entry names none.
 const EVERYBODY: [&str; 7] =
     ["core", "sim", "agent", "socket_devlxd", "socket_tls", "boot", "socket_exec"];
 
-/// What came of a fault.
 enum Outcome {
     Noticed(String),
     Unnoticed,
     NotBuilt(String),
 }
 
-/// The copy of the sources.
+/// A copy of the sources.
 struct Tree {
     root: PathBuf,
     target: PathBuf,
@@ -82,14 +81,14 @@ impl Tree {
                 "agent" => vec!["-p", "mote-agent"],
                 _ => vec!["-p", "mote-tests", "--test", target],
             };
-            // Building takes its time; what runs has a limit.
+            // The build has no limit.
             let built = self.cargo(&[&["test", "--no-run"], &test[..]].concat());
             if !built.status.success() {
                 return Outcome::NotBuilt(String::from_utf8_lossy(&built.stderr).into_owned());
             }
             let output = self.cargo(&[&["test"], &test[..], &["--", filter]].concat());
             let said = String::from_utf8_lossy(&output.stdout);
-            // Cut off at the limit, or failed tests; anything else, such as an agent's test that is not built, says nothing.
+            // A time-out or failed tests. Other errors, such as a failed build, prove nothing.
             let failed = said
                 .lines()
                 .find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
@@ -109,8 +108,8 @@ impl Tree {
         Outcome::Unnoticed
     }
 
-    /// Runs cargo: what is made of the faulty sources in the copy, the tests of `tests/` beside them, which have no part of
-    /// the agent in them.
+    /// Runs cargo: the faulty sources in the copy, and for `tests/` the original, which contains no
+    /// code of the agent.
     fn cargo(&self, args: &[&str]) -> Output {
         let is_outside = args.contains(&"mote-tests");
         let builds = args[0] == "build" || args.contains(&"--no-run");

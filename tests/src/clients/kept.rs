@@ -77,7 +77,7 @@ fn text(seen: &Seen) -> String {
     text
 }
 
-/// Parses what [`text`] writes. Cases of clients that no longer exist are left out.
+/// Parses what [`text`] writes. Ignores cases of clients that no longer exist.
 fn parse(text: &str) -> Seen {
     let lines = text.lines().filter_map(|line| {
         let (heading, rest) = line.split_once('\t')?;

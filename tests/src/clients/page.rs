@@ -62,7 +62,6 @@ pub fn render(columns: &[(Subject, Seen)]) -> Page {
     Page { text, unexplained: table.unexplained(columns.len() == Subject::COLUMNS.len()) }
 }
 
-/// What a line of a case says.
 fn verdict(seen: &str) -> Verdict {
     match seen.strip_prefix(NOT_HERE) {
         Some(why) => Verdict::NotRun(why.into()),
@@ -76,7 +75,6 @@ fn meaning(heading: &str, case: &str, title: &str, seen: &str) -> (&'static str,
     Table::meaning(find(&REASONS, heading, case, title), &verdict(seen))
 }
 
-/// The cases of a client in their order.
 fn order<'a>(heading: &str, columns: &'a [(Subject, Seen)]) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     for (_, seen) in columns {

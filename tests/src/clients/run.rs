@@ -1,4 +1,4 @@
-//! Runs clients on agents, and notes what they print.
+//! Runs clients on agents and records their output.
 
 use std::process::Stdio;
 use std::thread;
@@ -10,7 +10,6 @@ use super::seen::{NOT_HERE, Seen};
 use super::subject::Subject;
 use super::world::{self, World};
 
-/// Runs these clients on an agent, one after the other.
 pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
     let begun = Instant::now();
     let mut clients = clients.iter().filter(|client| client.speaks_to(subject)).peekable();
@@ -30,14 +29,14 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
                 && !reasons::explained(client.heading, case, subject.title())
         });
         let unexplained: Vec<_> = unexplained.collect();
-        // On a busy machine a deadline may be missed: once is said, twice counts.
+        // A busy machine may exceed a deadline, so a failure counts only if it repeats.
         if !unexplained.is_empty() && end.is_none() {
             println!("{}: {}: once more after {unexplained:?}", subject.name(), client.heading);
             lines = cases(&mut world, client, 2);
             end = world.ended();
         }
         if end.is_some() {
-            // The next client finds another one.
+            // The next client uses a new agent.
             drop(world);
             world = World::new(subject);
         }
@@ -61,8 +60,8 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
     seen
 }
 
-/// Runs these clients on some agents: those without a VM beside each other, since they mostly wait, with one agent
-/// for the clients of the host and one for those in the guest.
+/// Runs these clients on several agents. Agents without a VM run in parallel, because they mostly
+/// wait: one for the host's clients and one for the guest's.
 pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Seen)> {
     let (light, heavy): (Vec<Subject>, Vec<Subject>) =
         all.iter().copied().partition(|subject| matches!(subject, Subject::Sockets(_)));
@@ -77,13 +76,13 @@ pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Se
         ended.collect()
     });
     seen.extend(heavy.into_iter().map(|subject| (subject, run(subject, clients))));
-    // As they were asked for.
+    // In the requested order.
     let at = |subject: &Subject| all.iter().position(|one| one == subject);
     seen.sort_by_key(|(subject, _)| at(subject));
     seen
 }
 
-/// Runs one; its cases in order. One more if it did not end well.
+/// Runs a client and returns its cases in order, with one more if the client failed.
 fn cases(world: &mut World, client: &Client, attempt: u32) -> Vec<(String, String)> {
     if let Some(missing) = world::missing(client) {
         return vec![("the program is there".into(), format!("{NOT_HERE}{missing}"))];
@@ -106,7 +105,7 @@ fn cases(world: &mut World, client: &Client, attempt: u32) -> Vec<(String, Strin
     cases
 }
 
-/// What it printed, and how it ended if that was not well.
+/// Returns its output, and its failure if there was one.
 fn on_this_machine(world: &World, client: &Client, attempt: u32) -> (String, Option<String>) {
     let output =
         world.command(client, attempt).stdin(Stdio::null()).stderr(Stdio::piped()).output();

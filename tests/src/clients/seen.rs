@@ -1,19 +1,17 @@
-//! What was seen of an agent, and as cells of a page.
+//! Results of an agent, and the cells of a page.
 
 use std::collections::BTreeMap;
 
 use super::subject::Subject;
 
-/// What was seen: by heading and case, `ok` or something else. In the order in which it came.
+/// Results by heading and case, in the order of the output: `ok` or something else.
 pub type Seen = Vec<((&'static str, String), String)>;
 
-/// What a case says if it cannot be tried on this machine, with the reason.
+/// Prefix of a case that this machine cannot run; the reason follows.
 pub const NOT_HERE: &str = "not here: ";
 
-/// Cells by heading, case and column.
 pub type Cells = BTreeMap<(String, String, &'static str), String>;
 
-/// Puts what was seen into cells.
 pub fn cells(columns: &[(Subject, Seen)]) -> Cells {
     let mut cells = Cells::new();
     for (subject, seen) in columns {

@@ -1,27 +1,25 @@
-//! The agents that clients are used on.
+//! The agents that the clients are tested with.
 
 use crate::column::Column;
 
-/// An agent, and where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// mote on this machine, its vsock being unix sockets.
+    /// mote on this machine, with unix sockets as its vsock.
     Sockets(Played),
-    /// An agent in a VM.
     Booted(Column),
 }
 
-/// The host that mote has on sockets.
+/// The host of mote on sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Played {
     Lxd,
-    /// LXD 5.0, as Debian 12 has it.
+    /// LXD 5.0 of Debian 12.
     OldLxd,
     Incus,
 }
 
 impl Subject {
-    /// The page's columns; mote in a VM has to show what it shows on sockets.
+    /// The page's columns. mote in a VM must have the same results as on sockets.
     pub const COLUMNS: [Self; 5] = [
         Self::Sockets(Played::Lxd),
         Self::Sockets(Played::OldLxd),
@@ -29,11 +27,10 @@ impl Subject {
         Self::Sockets(Played::Incus),
         Self::Booted(Column::IncusAgent),
     ];
-    /// mote without a VM.
     pub const ON_SOCKETS: [Self; 3] =
         [Self::Sockets(Played::Lxd), Self::Sockets(Played::OldLxd), Self::Sockets(Played::Incus)];
 
-    /// On top of its column; that of mote on sockets for mote in a VM.
+    /// Returns the column's title, which mote in a VM shares with mote on sockets.
     pub fn title(self) -> &'static str {
         match self {
             Self::Sockets(Played::Lxd) => "mote/lxd",
@@ -43,7 +40,6 @@ impl Subject {
         }
     }
 
-    /// The host that it has.
     pub fn flavour(self) -> &'static str {
         match self {
             Self::Sockets(Played::Lxd) => "lxd",
@@ -53,7 +49,7 @@ impl Subject {
         }
     }
 
-    /// What it is called in what is printed.
+    /// Returns its name in messages.
     pub fn name(self) -> String {
         match self {
             Self::Sockets(_) => format!("{} on sockets", self.title()),

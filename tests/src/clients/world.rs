@@ -1,4 +1,4 @@
-//! An agent for the clients, with the sockets and the environment by which they reach it.
+//! An agent with the sockets and environment by which clients reach it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -50,7 +50,7 @@ static SANDBOX: LazyLock<bool> = LazyLock::new(|| {
     command.status().is_ok_and(|status| status.success())
 });
 
-/// The reason why a client cannot be run on this machine, if there is one.
+/// Returns why this machine cannot run a client.
 pub fn missing(client: &Client) -> Option<String> {
     let built = tool("MOTE_CLIENTS", "target/clients");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -80,12 +80,10 @@ pub fn missing(client: &Client) -> Option<String> {
     Some(reason.map_or_else(|| format!("there is no {name}"), str::to_owned))
 }
 
-/// Time limit of a client, enough for the slowest VM.
 fn limit(client: &Client) -> Duration {
     patient(Duration::from_secs(client.seconds * 10 + 180))
 }
 
-/// An agent, its host, and the sockets that lead to it.
 #[derive(Debug)]
 pub struct World {
     subject: Subject,
@@ -104,7 +102,6 @@ enum Live {
 }
 
 impl World {
-    /// Starts the agent and waits until it is CONNECTED.
     pub fn new(subject: Subject) -> Self {
         match subject {
             Subject::Sockets(_) => Self::on_sockets(subject),
@@ -115,7 +112,6 @@ impl World {
     fn on_sockets(subject: Subject) -> Self {
         let pair = Pair::start(subject.flavour(), CONFIG);
         let scratch = pair.scratch.0.clone();
-        // Its reports are about this machine.
         symlink("/proc", scratch.join("root/proc")).expect("a link");
         let (devlxd, agent) = (pair.socket(), scratch.join("vs.listen_8443"));
         Self::over(subject, Live::Sockets(Box::new(pair)), scratch, devlxd, agent)
@@ -215,7 +211,6 @@ impl World {
             "python" => command.arg("/usr/bin/python3").args(rest),
             other => command.arg(other).args(rest),
         };
-        // A directory of its own for each run.
         let own = format!("{}-{attempt}", client.heading.replace([' ', '\'', '/'], "-"));
         let temporary = self.scratch.join("tmp").join(&own);
         fs::create_dir_all(&temporary).expect("a directory");
@@ -229,9 +224,8 @@ impl World {
         let host = self.host();
         let own = host.directory.join("instances").join(NAME);
         let (files, timeout, crowd) = match &self.live {
-            // More connections than mote allows.
             Live::Sockets(_) => (self.scratch.join("files").display().to_string(), 3, "1200"),
-            // The VM is emulated, and the bridge and the device have limits of their own.
+            // The VM is emulated, and the bridge and the device have their own limits.
             Live::Booted { .. } => ("/tmp/files".into(), 12, "200"),
         };
         let timeout = patient(Duration::from_secs(timeout)).as_secs().to_string();
@@ -273,7 +267,7 @@ impl World {
     }
 }
 
-/// A program under a deadline of its own: coreutils' `timeout` in front.
+/// Returns a program with a time limit, by coreutils' `timeout`.
 fn bounded(limit: Duration) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", &limit.as_secs().to_string()]);

@@ -1,4 +1,4 @@
-//! Claims, how each is checked, and running them.
+//! Claims, their checks, and the run of all.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -12,28 +12,26 @@ use crate::column::Column;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Quick,
-    /// Beside the others, because it mostly waits.
+    /// In parallel with others, because it mostly waits.
     Slow,
-    /// When nothing else runs, because it changes the agent or looks at all of it.
+    /// Alone, because it changes the agent or inspects all of it.
     Alone,
 }
 
-/// A claim and how it is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// The heading it stands under.
+    /// Its heading on the page.
     pub group: &'static str,
     pub claim: &'static str,
-    /// Where the protocol says so.
+    /// The protocol's section.
     pub source: &'static str,
     pub pace: Pace,
-    /// The servers whose agents have it; none is all of them.
+    /// Limits it to Incus' agents (true) or LXD's (false).
     pub incus: Option<bool>,
     pub run: fn(&Agent) -> Claim,
 }
 
 impl Check {
-    /// A quick one for all servers.
     pub const fn new(
         group: &'static str,
         source: &'static str,
@@ -48,34 +46,31 @@ impl Check {
         self
     }
 
-    /// It must be alone.
+    /// Marks a check that must run alone.
     pub const fn alone(mut self) -> Self {
         self.pace = Pace::Alone;
         self
     }
 
-    /// Only Incus has it.
     pub const fn incus(mut self) -> Self {
         self.incus = Some(true);
         self
     }
 
-    /// Only LXD has it.
     pub const fn lxd(mut self) -> Self {
         self.incus = Some(false);
         self
     }
 
-    /// Whether the agents of this column's server have it.
     pub fn applies(&self, column: Column) -> bool {
         self.incus.is_none_or(|incus| incus == column.is_incus())
     }
 }
 
-/// What was seen: check by check, nothing where one does not apply.
+/// Results in the checks' order; `None` if one does not apply.
 pub type Seen = Vec<Option<Claim>>;
 
-/// Runs all checks on an agent. `MOTE_ONLY` runs those whose claim or group has it in it.
+/// Runs all checks on an agent; with `MOTE_ONLY` those whose claim or group contains it.
 pub fn run(agent: &Agent, checks: &[Check]) -> Seen {
     let only = std::env::var("MOTE_ONLY").unwrap_or_default();
     let wanted = |check: &Check| {
@@ -84,7 +79,7 @@ pub fn run(agent: &Agent, checks: &[Check]) -> Seen {
     let mut seen: Seen = checks.iter().map(|_| None).collect();
     let look = |check: &Check| {
         let begun = Instant::now();
-        // What waits for a terminal panics when nothing comes: that is one row's end, not all rows'.
+        // A terminal's wait panics at its limit. That must end only this check.
         let once = || {
             let ended = catch_unwind(AssertUnwindSafe(|| (check.run)(agent)));
             ended.unwrap_or_else(|panic| {

@@ -1,18 +1,17 @@
-//! What a check comes to.
+//! Results of checks.
 
 use std::fmt::{Debug, Display};
 use std::time::Duration;
 
-/// Why a claim does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// It is not there, or ends in an error.
+    /// The feature is missing or ends in an error.
     No(String),
     Differs(String),
 }
 
 impl Miss {
-    /// What is said of something that was too slow; the last is what a panic of `wait` says.
+    /// Messages about something too slow; the last is that of `wait`'s panic.
     const LATE: [&str; 8] = [
         "in time",
         "not within",
@@ -24,7 +23,7 @@ impl Miss {
         "on an idle machine",
     ];
 
-    /// Whether it may be due to a machine that is busy.
+    /// Returns whether a busy machine may be the reason.
     pub fn is_late(&self) -> bool {
         let (Self::No(why) | Self::Differs(why)) = self;
         Self::LATE.iter().any(|late| why.contains(late))
@@ -43,10 +42,9 @@ impl From<&str> for Miss {
     }
 }
 
-/// What a check comes to.
 pub type Claim = Result<(), Miss>;
 
-/// Demands equality; says what was seen.
+/// Requires equality.
 pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: U) -> Claim {
     if seen == wanted {
         Ok(())
@@ -55,16 +53,15 @@ pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: 
     }
 }
 
-/// As [`same`], of what has more than one part; shown as it is in code.
+/// Requires equality of values with several parts, which are shown as in code.
 pub fn equal<T: PartialEq<U> + Debug, U: Debug>(what: &str, seen: T, wanted: U) -> Claim {
     let differs = || format!("{what} is {seen:?}, not {wanted:?}");
     if seen == wanted { Ok(()) } else { Err(Miss::Differs(differs())) }
 }
 
-/// Demands that something holds.
 pub fn hold(what: impl Into<String>, holds: bool) -> Claim {
     if holds { Ok(()) } else { Err(Miss::Differs(what.into())) }
 }
 
-/// A little while, for what may take a moment to be seen.
+/// Limit for effects that may take a moment.
 pub const SOON: Duration = Duration::from_secs(10);

@@ -56,7 +56,8 @@ impl Way {
         while byte != *b"\n" {
             if let Err(error) = socket.read_exact(&mut byte) {
                 if error.kind() == ErrorKind::WouldBlock {
-                    // The device panics if it cannot write its answer (docs/how-to/troubleshoot.md).
+                    // The device panics if it cannot write its answer
+                    // (docs/how-to/troubleshoot.md).
                     std::mem::forget(socket);
                     return Err("the guest did not accept the connection in time".into());
                 }

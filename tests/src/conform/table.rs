@@ -13,8 +13,8 @@ pub struct Page {
     pub text: String,
     /// Cells without a listed reason, and reasons without a cell.
     pub unexplained: Vec<String>,
-    /// Cells of a Go agent that was too slow for the check, without a listed reason: on a busy machine one is starved,
-    /// which does not count against mote. The result of such an agent is unknown in this run.
+    /// Cells of a Go agent that was too slow for the check, without a listed reason. A busy machine
+    /// causes that, so it does not count against mote, and the result is unknown.
     pub unknown: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ an agent; P§n is the source of a row there. Rows describe the agents of current
 apply to this server. Numbers are notes below the table.
 ";
 
-/// Renders the page; if it is `whole`, each reason is for something that was seen.
+/// Renders the page. If it is `whole`, each reason must have a cell.
 pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Page {
     let titles: Vec<_> = columns.iter().map(|(column, _)| column.title()).collect();
     let mut table = Table::new(&REASONS, &titles);
@@ -87,7 +87,6 @@ mod tests {
             lines.iter().filter(|line| line.starts_with(&format!("{agent}: "))).count()
         };
         let counts = |lines: &[String]| Column::ALL.map(|column| of(lines, column.title()));
-        // The other row of incus-agent is explained.
         assert_eq!(
             (counts(&late.unexplained), counts(&late.unknown)),
             ([2, 0, 2, 0], [0, 2, 0, 1])

@@ -85,7 +85,6 @@ impl Wire {
         self
     }
 
-    /// That limit, as it was asked for.
     pub fn limit(&self) -> Duration {
         self.limit
     }
@@ -105,7 +104,6 @@ impl Wire {
         set(self.link.sock.set_write_timeout(Some(left)))
     }
 
-    /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.begin();
         self.hurry()?;
@@ -113,7 +111,7 @@ impl Wire {
         sent.map_err(|error| format!("sending failed: {}", error.kind()))
     }
 
-    /// Reads some more bytes; false at the end of the connection.
+    /// Reads more bytes; false at the end of the connection.
     fn fill(&mut self) -> Result<bool, String> {
         let mut buffer = [0; 16384];
         loop {
@@ -135,7 +133,6 @@ impl Wire {
         }
     }
 
-    /// Reads `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
         self.begin();
         while self.have.len() < count {
@@ -163,7 +160,6 @@ impl Wire {
         }
     }
 
-    /// Reads up to the end of the connection.
     pub fn rest(&mut self) -> Result<Vec<u8>, String> {
         self.begin();
         while self.fill()? {}

@@ -7,7 +7,6 @@ use super::{Check, Column, Seen, run};
 use crate::vm::{Spec, vsock};
 use crate::world::{self, BOOT, World};
 
-/// Boots the VM, runs the checks, switches it off.
 pub fn look(column: Column, checks: &[Check]) -> Seen {
     let begun = Instant::now();
     let odd = format!("user.odd={}", super::checks::ODD);
@@ -24,7 +23,7 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
     let mut world = World::boot(column, &spec, &config);
     world.connected(BOOT);
     println!("{}: connected after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
-    // Locals are dropped in reverse order: the scratch directory last.
+    // Drops the scratch directory last.
     let World { scratch, host, vm, .. } = world;
     let agent = Agent::new(column, vsock(&scratch.0), host, vm);
     let seen = run(&agent, checks);

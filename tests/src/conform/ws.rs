@@ -133,7 +133,8 @@ impl Ws {
         })
     }
 
-    /// Reads the next data message or close frame; answers pings before it, which make the time no longer.
+    /// Reads the next data message or close frame. Answers earlier pings, which do not extend the
+    /// limit.
     pub fn message(&mut self) -> Result<Message, String> {
         let end = Instant::now() + patient(self.wire.limit());
         loop {

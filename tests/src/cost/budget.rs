@@ -1,5 +1,5 @@
-//! What each thing may cost: files in `tests/budgets`, a line each. More than that fails; less is only told,
-//! so that what was won can be kept.
+//! Budgets of costs: files in `tests/budgets`, one figure per line. A higher cost fails. A lower
+//! one is only printed, so that the budget can be reduced.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,21 +9,17 @@ use super::Row;
 
 #[derive(Debug)]
 pub struct Budget {
-    /// Its name in `tests/budgets`.
     pub file: &'static str,
-    /// Tolerance of a row's figure, percent.
     pub tolerance: fn(&str, u64) -> u64,
 }
 
-/// Bytes, and the agent's own instructions in user mode. Runs differ by less than 1 %, but short calls by up to 6 %,
-/// which is one wake-up.
+/// Bytes, and the agent's own instructions in user mode. Runs differ by less than 1 %, short calls
+/// by up to 6 %, which is one wake-up.
 pub const COST: Budget =
     Budget { file: "cost", tolerance: |_, cost| if cost > 1_000_000 { 3 } else { 10 } };
 
-/// Costs by name and number of things.
 type Costs = BTreeMap<(String, usize), u64>;
 
-/// The figures that the budget limits.
 fn held(rows: &[Row]) -> impl Iterator<Item = ((String, usize), u64)> {
     rows.iter().flat_map(|row| {
         let held = row.cost.iter().filter(|(count, _)| row.held.contains(count));
@@ -45,7 +41,7 @@ fn read(file: &str) -> Costs {
     text.lines().filter_map(line).collect()
 }
 
-/// What one of these costs by that file.
+/// Returns the recorded cost of one.
 pub fn recorded(file: &str, name: &str) -> Option<u64> {
     read(file).get(&(name.to_owned(), 1)).copied()
 }
@@ -55,7 +51,7 @@ impl Budget {
         read(self.file)
     }
 
-    /// Fails if a figure is over the budget; with `MOTE_RECORD=1` it becomes the budget before.
+    /// Fails if a figure exceeds the budget. `MOTE_RECORD=1` first makes it the budget.
     pub fn hold(&self, rows: &[Row]) {
         if std::env::var_os("MOTE_RECORD").is_some() {
             self.record(rows);
@@ -74,7 +70,6 @@ impl Budget {
         std::fs::write(path(self.file), text).expect("the budget");
     }
 
-    /// Messages about the figures over the budget.
     fn exceeded(&self, rows: &[Row]) -> Vec<String> {
         let costs = self.read();
         let mut all = Vec::new();

@@ -38,14 +38,13 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name)
 }
 
-/// A table whose rows are kept one by one, each by the test that measures it.
+/// A table whose rows are stored separately, each by the test that measures it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
-    /// Where they are, in `tests`.
+    /// Directory of the rows, in `tests`.
     pub(super) folder: &'static str,
-    /// The page that shows them.
     pub(super) page: &'static str,
-    /// What is before and behind the table there.
+    /// The text before and after the table.
     pub(super) marks: [&'static str; 2],
 }
 
@@ -54,12 +53,12 @@ impl Rows {
         Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder).join(name)
     }
 
-    /// The row of this name, with its line's end; `None` if it was never measured.
+    /// Returns the row of this name with its newline; `None` if it was never measured.
     pub(super) fn kept(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.path(name)).ok()
     }
 
-    /// Prints the row, and writes it and the page if `MOTE_WRITE_DOCS` says so.
+    /// Prints the row. With `MOTE_WRITE_DOCS` also writes it and the page.
     pub(super) fn record(&self, name: &str, line: &str, table: impl FnOnce() -> String) {
         print!("{line}");
         if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
@@ -69,7 +68,6 @@ impl Rows {
         }
     }
 
-    /// The page with this table.
     pub(super) fn shown(&self, table: &str) -> String {
         between(&committed(self.page), self.marks, table)
     }

@@ -1,11 +1,12 @@
-//! The table of kernels in `docs/results/kernels.md`. The test that boots one records its row. With `MOTE_WRITE_DOCS` set,
-//! the row is kept in `tests/kernels`, and the table is written from all rows that are kept there.
+//! The table of `docs/results/kernels.md`. The test that boots a kernel prints its row. With
+//! `MOTE_WRITE_DOCS` it stores the row in `tests/kernels` and writes the table from all stored
+//! rows.
 
 use std::time::Duration;
 
 use crate::pages::file::{Rows, today};
 
-/// The releases whose kernels are booted, from the oldest on: names for `MOTE_KERNEL`.
+/// The releases whose kernels are booted, oldest first: values of `MOTE_KERNEL`.
 const FROM: [(&str, &str); 5] = [
     ("bullseye", "Debian 11"),
     ("jammy", "Ubuntu 22.04"),
@@ -19,20 +20,15 @@ const ROWS: Rows = Rows {
     marks: ["<!-- kernels:begin -->\n", "<!-- kernels:end -->"],
 };
 
-/// What was seen of one kernel.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// One of the table's.
     pub from: String,
-    /// `uname -r`.
     pub kernel: String,
-    /// What the sandbox has there: the line of the log.
+    /// The log line about the sandbox.
     pub sandbox: String,
-    /// From QEMU's start to CONNECTED at the host.
     pub power_on: Duration,
 }
 
-/// Prints the row, and writes it to the table if `MOTE_WRITE_DOCS` says so.
 pub fn record(row: &Row) {
     let Some((_, name)) = FROM.iter().find(|(from, _)| *from == row.from) else {
         panic!("{} is not in the table", row.from);

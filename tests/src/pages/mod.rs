@@ -1,4 +1,4 @@
-//! What the generated pages share: files and words.
+//! Files and words that generated pages share.
 
 pub mod file;
 pub mod kernels;

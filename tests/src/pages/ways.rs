@@ -1,6 +1,6 @@
-//! The table of `docs/results/boots.md`: ways to add mote to an image that were booted here, and how long each takes. A test that
-//! boots one records its row. With `MOTE_WRITE_DOCS` set, the row is kept in `tests/ways`, and the table is written
-//! from all rows that are kept there.
+//! The table of `docs/results/boots.md`: the tested ways to add mote to an image, and the time that
+//! each takes. The test that boots an image prints its row. With `MOTE_WRITE_DOCS` it stores the
+//! row in `tests/ways` and writes the table from all stored rows.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::pages::file::{Rows, today};
 use crate::pages::text::grouped;
 
-/// The ways, in the table's order.
 const WAYS: [&str; 10] = [
     "deb+systemd",
     "deb+sysvinit",
@@ -27,29 +26,22 @@ const ROWS: Rows = Rows {
     marks: ["<!-- ways:begin -->\n", "<!-- ways:end -->"],
 };
 
-/// What was measured of one way.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// One of the table's.
     pub way: &'static str,
-    /// What was booted: release, kernel, machine.
+    /// Release, kernel and machine.
     pub booted: String,
-    /// From the agent's start, by the guest's clock, to CONNECTED at the host.
     pub agent_start: Duration,
-    /// From QEMU's start to CONNECTED at the host.
     pub power_on: Duration,
-    /// By how much the image's files grew.
+    /// Growth of the image's files.
     pub bytes: u64,
-    /// The agent's proportional set size once it is CONNECTED, in KiB.
     pub pss: u64,
-    /// Whether STOPPED reached the host when the guest powered off.
     pub clean_stop: bool,
 }
 
-/// Prints the row, and writes it to the table if `MOTE_WRITE_DOCS` says so.
 pub fn record(row: &Row) {
     assert!(WAYS.contains(&row.way), "{} is not a way of the table", row.way);
-    // Not on the page, which has both of one build for all ways.
+    // The page gives these figures once for all ways.
     println!("{} bytes added, PSS {} KiB", grouped(row.bytes), grouped(row.pss));
     ROWS.record(row.way, &format!("{}\n", row.line()), || table(&rows()));
 }
@@ -69,7 +61,6 @@ impl Row {
     }
 }
 
-/// The rows that are kept; a way that was never booted says so.
 fn rows() -> Vec<String> {
     let row = |way: &&str| {
         ROWS.kept(way).map_or_else(

@@ -1,4 +1,4 @@
-//! What happens to a VM while it runs: devices that come, buttons and keys.
+//! Actions on a running VM: hot-plug, buttons and keys.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -12,20 +12,19 @@ use crate::{kill, patient, wait};
 use super::{Late, Vm, device_add, machine};
 
 impl Vm {
-    /// Plugs in a device, given as for `-device`, whose other end is there.
+    /// Hot-plugs a device, given as for `-device`, whose backend exists.
     pub fn attach(&self, device: &str) {
         self.order(&[device_add(&machine::plugged(device, self.slot()))]);
     }
 
-    /// The next place for a device that is plugged in.
+    /// Returns the next free slot for hot-plug.
     pub(super) fn slot(&self) -> usize {
         self.plugged.replace(self.plugged.get() + 1)
     }
 
-    /// Plugs in what was not there when it booted.
     pub fn plug_late(&mut self, what: Late) {
         let late = self.late.iter().filter(|(late, _)| *late == what);
-        // A port has the bus of the device before it.
+        // A port needs its device's bus.
         let slot = self.slot();
         let orders: Vec<_> = late
             .flat_map(|(_, devices)| devices)
@@ -35,10 +34,10 @@ impl Vm {
         self.order(&orders);
     }
 
-    /// Adds a CPU, the `number`th of those that `-smp` leaves room for, as `limits.cpu` does.
+    /// Hot-plugs the CPU with this number, for which `-smp` leaves room, as `limits.cpu` does.
     ///
     /// # Panics
-    /// If QEMU does not want it.
+    /// If QEMU refuses it.
     pub fn add_cpu(&self, number: u32) {
         let model = std::env::var("MOTE_CPU").unwrap_or_else(|_| "qemu64".into());
         self.order(&[format!(
@@ -47,10 +46,10 @@ impl Vm {
         )]);
     }
 
-    /// Adds so much memory, of which `-m` leaves room for, as `limits.memory` does.
+    /// Hot-plugs memory, for which `-m` leaves room, as `limits.memory` does.
     ///
     /// # Panics
-    /// If QEMU does not want it.
+    /// If QEMU refuses it.
     pub fn add_memory(&self, mib: u64) {
         self.order(&[
             format!(
@@ -62,9 +61,11 @@ impl Vm {
         ]);
     }
 
-    /// Calls `work` while QEMU is stopped: the disks' files contain all writes that the guest knows to be complete.
+    /// Calls `work` while QEMU is stopped. The disks' files then contain all writes that the guest
+    /// knows to be complete.
     pub fn standing<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Not by QMP: at some `cont`, vhost-device-vsock 0.3.0 silently ends the thread that serves the guest.
+        // Not by QMP: at some `cont`, vhost-device-vsock 0.3.0 silently ends the thread that serves
+        // the guest.
         let qemu = self.qemu.0.id();
         kill(Signal::STOP, qemu);
         wait("a standstill", patient(Duration::from_secs(5)), || {
@@ -76,27 +77,26 @@ impl Vm {
         done
     }
 
-    /// Makes the disk of this drive so large, as a volume's new size does.
+    /// Resizes this drive's disk, as a new volume size does.
     ///
     /// # Panics
-    /// If QEMU does not want it.
+    /// If QEMU refuses it.
     pub fn resize(&self, drive: &str, bytes: u64) {
         self.order(&[format!(
             "{{\"execute\":\"block_resize\",\"arguments\":{{\"device\":\"{drive}\",\"size\":{bytes}}}}}"
         )]);
     }
 
-    /// Stops it, as a server's pause does.
+    /// Pauses the VM, as a server does.
     pub fn pause(&self) {
         self.order(&["{\"execute\":\"stop\"}".to_owned()]);
     }
 
-    /// Lets it go on.
     pub fn go_on(&self) {
         self.order(&["{\"execute\":\"cont\"}".to_owned()]);
     }
 
-    /// Takes a device out; the guest has to let go of it.
+    /// Requests a hot-unplug, which the guest must confirm.
     pub fn unplug(&self, device: &str) {
         let id = format!("{{\"id\":\"{device}\"}}");
         self.order(&[format!("{{\"execute\":\"device_del\",\"arguments\":{id}}}")]);
@@ -107,8 +107,8 @@ impl Vm {
         });
     }
 
-    /// Stops the VM and writes its state to a file for `-incoming`, as a stateful stop does. QEMU cannot
-    /// do so while vhost-user-vsock is plugged in.
+    /// Stops the VM and writes its state to a file for `-incoming`, as a stateful stop does. QEMU
+    /// cannot do this with a vhost-user-vsock device.
     pub fn save(&self, file: &Path) {
         let uri = format!("{{\"uri\":\"exec:cat >{}\"}}", file.display());
         self.order(&[format!("{{\"execute\":\"migrate\",\"arguments\":{uri}}}")]);
@@ -124,14 +124,13 @@ impl Vm {
         self.order(&["{\"execute\":\"system_powerdown\"}".to_owned()]);
     }
 
-    /// Presses these three keys of its keyboard.
     pub fn ctrl_alt_del(&self) {
         let key = |name: &str| format!("{{\"type\":\"qcode\",\"data\":\"{name}\"}}");
         let keys = ["ctrl", "alt", "delete"].map(key).join(",");
         self.order(&[format!("{{\"execute\":\"send-key\",\"arguments\":{{\"keys\":[{keys}]}}}}")]);
     }
 
-    /// Tells QEMU what to do while it runs.
+    /// Sends monitor commands.
     pub(super) fn order(&self, orders: &[String]) {
         for order in orders {
             let answer = self.ask(order);
@@ -142,10 +141,10 @@ impl Vm {
         }
     }
 
-    /// Asks QEMU; gives its answer.
+    /// Sends a monitor command. Returns its answer.
     fn ask(&self, order: &str) -> String {
         let hot = self.directory.join("hot");
-        // It may just have been started.
+        // QEMU may have just started.
         let (hot, _) = wait("the second monitor", patient(Duration::from_secs(10)), || {
             UnixStream::connect(&hot).ok()
         });

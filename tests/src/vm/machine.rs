@@ -1,37 +1,37 @@
-//! The machine that QEMU emulates: `MOTE_ARCH`, by default x86_64, and for that `MOTE_ACCEL` and `MOTE_CPU`.
+//! The emulated machine: `MOTE_ARCH`, by default x86_64, and for x86_64 also `MOTE_ACCEL` and
+//! `MOTE_CPU`.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// The servers' too. With `pc` Linux asks its ACPI for each device's interrupts: 0.8 of 2.9 billion instructions of a boot.
+/// The servers' machine type. With `pc`, Linux asks ACPI for each device's interrupts, 0.8 of 2.9
+/// billion instructions of a boot.
 pub const PC: &str = "q35";
-/// The third serial port, where there is one.
+/// The third serial port, on machines that need it.
 const BELL: &str = "bell";
 const PC_ARCHITECTURE: &str = "x86_64";
 
-/// What a machine has not that a PC has.
+/// Features of a PC that a machine lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
-    /// The kernel detects no hot-plug: Debian's for riscv64 is built without `CONFIG_HOTPLUG_PCI`. [`tell`]
-    /// notifies the image's init instead.
+    /// The kernel detects no hot-plug: Debian's for riscv64 is built without `CONFIG_HOTPLUG_PCI`.
+    /// [`tell`] notifies the image's init instead.
     HotPlug,
     /// QEMU does not report a power-off of the guest: its riscv64 of version 7.2 just ends.
     PowerOff,
-    /// QEMU has no SMBIOS for it.
     Smbios,
 }
 
-/// What QEMU emulates of an architecture.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     architecture: &'static str,
     machine: &'static str,
     cpu: Option<&'static str>,
-    /// How many of the two serial ports it has by itself, under the names that they have on a PC. The others are PCI devices.
+    /// Number of built-in serial ports with the same names as on a PC. The others are PCI devices.
     serial_ports: usize,
     lacks: &'static [Lack],
-    /// MiB in which the tests' image boots.
+    /// Minimum memory for the tests' image, MiB.
     little: u32,
 }
 
@@ -47,9 +47,9 @@ const MACHINES: [Machine; 3] = [
     Machine {
         architecture: "aarch64",
         machine: "virt",
-        // The default is one of 32 bits.
+        // The default CPU is a 32-bit one.
         cpu: Some("cortex-a72"),
-        // Its own is a PL011, with another name.
+        // The built-in port is a PL011, which has a different name.
         serial_ports: 0,
         lacks: &[],
         little: 96,
@@ -60,7 +60,7 @@ const MACHINES: [Machine; 3] = [
         cpu: None,
         serial_ports: 1,
         lacks: &[Lack::HotPlug, Lack::PowerOff, Lack::Smbios],
-        // Debian has no smaller kernel for VMs: this one has 31 MB, and its modules are large.
+        // Debian has no smaller kernel for VMs: this one has 31 MB, and large modules.
         little: 128,
     },
 ];
@@ -71,38 +71,34 @@ fn emulated() -> Machine {
     found.unwrap_or_else(|| panic!("no machine is known for MOTE_ARCH={wanted}"))
 }
 
-/// Whether it is a PC.
 pub fn is_pc() -> bool {
     emulated().architecture == PC_ARCHITECTURE
 }
 
-/// Whether its kernel lets go of a device that is unplugged: it has to be told.
+/// Returns whether its kernel supports hot-unplug.
 pub fn lets_go() -> bool {
     !emulated().lacks.contains(&Lack::HotPlug)
 }
 
-/// Whether QEMU tells that the guest has switched itself off.
+/// Returns whether QEMU reports the guest's power-off.
 pub fn tells_off() -> bool {
     !emulated().lacks.contains(&Lack::PowerOff)
 }
 
-/// Whether QEMU can give it SMBIOS' texts.
 pub fn has_smbios() -> bool {
     !emulated().lacks.contains(&Lack::Smbios)
 }
 
-/// MiB in which the tests' image boots.
 pub fn little_memory() -> u32 {
     emulated().little
 }
 
-/// QEMU's program for it.
 pub(super) fn program() -> String {
     format!("qemu-system-{}", emulated().architecture)
 }
 
-/// QEMU's arguments for machine, processor and the two serial ports, whose other ends are these; the files are in this
-/// directory.
+/// Returns QEMU's arguments for machine, CPU and the two serial ports with these backends. Files
+/// are in this directory.
 pub(super) fn arguments(directory: &Path, console: &str, shell: &str) -> Vec<String> {
     let Machine { machine, cpu, serial_ports, .. } = emulated();
     let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
@@ -127,22 +123,21 @@ pub(super) fn arguments(directory: &Path, console: &str, shell: &str) -> Vec<Str
         };
         args.extend([option.into(), value]);
     }
-    // Behind the serial ports, whose order gives them their names.
+    // After the serial ports, whose order decides their names.
     for slot in 0..SLOTS {
         let port = format!("pcie-root-port,id=slot{slot},chassis={}", slot + 1);
-        // Nobody would switch the power of its slot on.
+        // Without hot-plug support the guest never switches the slot's power on.
         let power = if lets_go() { "" } else { ",power_controller_present=off" };
         args.extend(["-device".into(), port + power]);
     }
     args
 }
 
-/// Words for the kernel's command line.
 pub(super) fn words() -> &'static str {
     if lets_go() { "" } else { " mote.rescan=yes" }
 }
 
-/// Tells the guest that a device was plugged in, if its kernel is not told.
+/// Notifies the guest of a hot-plugged device if its kernel does not detect it.
 pub(super) fn tell(directory: &Path) {
     if !lets_go() {
         let bell = UnixStream::connect(directory.join(BELL)).expect("the third serial port");
@@ -150,10 +145,10 @@ pub(super) fn tell(directory: &Path) {
     }
 }
 
-/// How many PCI devices can be plugged in while a VM runs.
+/// Number of hot-pluggable PCI devices.
 const SLOTS: usize = 4;
 
-/// What `-device` takes, for a device that is plugged into a running VM: into a port of its own, as PCI Express has it.
+/// Returns the argument of `-device` for a hot-plugged device: each needs its own PCI Express port.
 pub(super) fn plugged(device: &str, slot: usize) -> String {
     if device.contains(",bus=") {
         return device.to_owned();

@@ -1,4 +1,4 @@
-//! `mote-host run` with the test image: for a test that needs a command's result of a VM and nothing else of it.
+//! `mote-host run` with the test image, for tests that need only a command's result.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use super::Spec;
 use crate::{slowdown, tool};
 
-/// A run of the test image, whose own shell is on the console; its files are in this directory.
+/// Returns a run of the test image, whose shell is on the console. Files are in this directory.
 pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
     let image = Spec::default().image;
     let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
@@ -21,12 +21,12 @@ pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
     run
 }
 
-/// `--arch`, where the image is not this machine's.
+/// Returns `--arch` if the image is for another architecture.
 pub fn architecture() -> Vec<String> {
     std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
 }
 
-/// What it printed on both, and its code.
+/// Returns stdout, stderr and the exit code.
 pub fn output(mut run: Command) -> (String, String, Option<i32>) {
     let output = crate::bounded(&mut run).and_then(Child::wait_with_output).expect("mote-host");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,5 @@
-//! Bytes of the agent, with more and more of everything; and that they are given back.
+//! Memory of the agent with a growing number of connections, commands and sessions, and after their
+//! end.
 
 use std::any::Any;
 use std::io::{Read, Write};
@@ -25,13 +26,12 @@ pub(crate) const TEXT: &str = "\
 Growth of the agent's anonymous memory (`/proc/PID/smaps_rollup`), divided by the number. With few, most of it is one page. When
 all are gone, at most 256 KiB and 3 % remain (asserted).";
 
-/// What may be left of anything when it is gone, bytes; and 3 % of what it was.
+/// Tolerance for memory that is not returned, bytes; 3 % more is accepted.
 const SLACK: u64 = 256 * 1024;
 
-/// Few pages among few things say little about one of them.
+/// Counts from which the cost of one is precise enough.
 const MANY: std::ops::Range<usize> = 64..usize::MAX;
 
-/// An agent and its host.
 pub(crate) struct World {
     pub(crate) pair: Pair,
     pub(crate) client: Client,
@@ -40,7 +40,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(pair: Pair) -> Self {
-        // Without a status port the agent would look for one each second.
+        // Without a status port the agent would look for one every second.
         let mut port = Terminal::open(80, 25);
         let links = pair.scratch.0.join("root/dev/virtio-ports");
         std::fs::create_dir_all(&links).unwrap();
@@ -59,14 +59,14 @@ impl World {
     }
 }
 
-/// Something there can be more of; gone when dropped.
+/// A resource that is counted; released when dropped.
 struct Thing {
     name: &'static str,
     note: &'static str,
     most: usize,
-    /// As many as there is time for in every run.
+    /// Upper bound without `MOTE_LONG`.
     short: usize,
-    /// How long one of them may outlive us.
+    /// Time after which the agent has released one.
     linger: Duration,
     make: fn(&World) -> Box<dyn Any>,
 }
@@ -101,7 +101,7 @@ const THINGS: &[Thing] = &[
         note: "four TLS connections; 4,096 connections at most",
         most: 1000,
         short: 100,
-        // An operation is kept for 5 s after its end.
+        // The agent keeps an operation for 5 s after its end.
         linger: Duration::from_secs(8),
         make: |world| Box::new(Running::start(&world.client, &plain(&["cat"])).unwrap()),
     },
@@ -110,7 +110,7 @@ const THINGS: &[Thing] = &[
         note: "4,096 at most; kept for 5 s after its end",
         most: 1000,
         short: 1000,
-        // Nobody connects its sockets in 5 s, then it is kept for 5 s.
+        // 5 s without a connected socket, then 5 s as an ended operation.
         linger: Duration::from_secs(12),
         make: |world| Box::new(Exec::ask(&world.client, &plain(&["true"])).unwrap()),
     },
@@ -124,7 +124,7 @@ const THINGS: &[Thing] = &[
     },
 ];
 
-/// A guest client that was answered and stays.
+/// A guest client that keeps its connection after an answer.
 pub(crate) fn idle(pair: &Pair) -> UnixStream {
     let mut stream = pair.connect();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -133,7 +133,6 @@ pub(crate) fn idle(pair: &Pair) -> UnixStream {
     stream
 }
 
-/// A guest's listener, on its stream of lines.
 pub(crate) fn guest_listener(pair: &Pair) -> UnixStream {
     let mut stream = pair.connect();
     stream.write_all(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -151,7 +150,7 @@ fn host_listener(client: &Client) -> Wire {
 }
 
 pub(crate) fn all() -> Vec<Row> {
-    // Each with an agent of its own, which mostly waits.
+    // Each has its own agent, which mostly waits.
     std::thread::scope(|scope| {
         let rows: Vec<_> = THINGS.iter().map(|thing| scope.spawn(|| thing.row())).collect();
         let mut rows: Vec<_> = rows.into_iter().map(|row| row.join().unwrap()).collect();
@@ -164,7 +163,7 @@ impl Thing {
     fn row(&self) -> Row {
         let world = World::new(Pair::start("lxd", &[]));
         let pid = world.pid();
-        // Once for all: what is made at the first use stays.
+        // Allocations at the first use remain, so they do not count.
         drop((self.make)(&world));
         std::thread::sleep(self.linger);
         let before = anonymous(pid);
@@ -189,7 +188,7 @@ impl Thing {
     }
 }
 
-/// What each server takes, which is a process of its own.
+/// Measures the SFTP servers, which are worker processes.
 fn sftp_server() -> Row {
     let scratch = Scratch::new();
     let mut all = Vec::new();
@@ -223,7 +222,7 @@ fn sftp_handle() -> Row {
     }
     handles.iter().for_each(|handle| close(&mut session, handle));
     assert!(anonymous(pid) < before + SLACK);
-    // A page is as much as all of them, so it is not held.
+    // One page holds all handles, so the cost of one has no budget.
     Row { name: "open SFTP handle", note: "65,536 of a session at most", cost, held: 0..0 }
 }
 

@@ -1,4 +1,4 @@
-//! Instructions of the agent for one of each call.
+//! Instructions that the agent executes for each kind of call.
 
 use mote_tests::Scratch;
 use mote_tests::agent::Pair;
@@ -15,12 +15,10 @@ pub(crate) const TEXT: &str = "\
 User-mode instructions of the agent's process, counted by callgrind, which emulates a CPU with AES and AVX2 and without SHA and
 ADX. The kernel, the host and commands are not included.";
 
-/// A MiB, and the command that writes it.
 const MIB: usize = 1 << 20;
 
 const MOVED: &str = "without what `true` costs; about: it depends on how much comes at a time";
 
-/// An agent whose instructions are counted.
 pub(crate) struct Counted {
     pub(crate) world: World,
     counter: Counter,
@@ -33,19 +31,18 @@ impl Counted {
         Self { world: World::new(pair), counter }
     }
 
-    /// Instructions of one round of this, the first of which does not count.
+    /// Returns the instructions of one round. The first round does not count.
     pub(crate) fn of(&self, times: u64, mut action: impl FnMut(&World)) -> u64 {
         action(&self.world);
         self.counter.of(self.world.pid(), times, || action(&self.world))
     }
 
-    /// Instructions of this, done once: for what takes so many that nothing else matters.
+    /// Returns the instructions of a single round, for actions that are long enough to be precise.
     pub(crate) fn once(&self, action: impl FnOnce(&World)) -> u64 {
         self.counter.once(self.world.pid(), || action(&self.world))
     }
 }
 
-/// Runs a command with this input to its end; gives its output.
 pub(crate) fn run(world: &World, command: &[&str], input: &[u8]) -> Vec<u8> {
     let client = &world.client;
     let mut running = Running::start(client, &plain(command)).unwrap();
@@ -57,7 +54,7 @@ pub(crate) fn run(world: &World, command: &[&str], input: &[u8]) -> Vec<u8> {
     let (out, err) = (running.out.as_mut().unwrap(), running.err.as_mut().unwrap());
     let output = out.output().unwrap();
     assert!(err.output().unwrap().is_empty());
-    // No polling: that would be counted, as often as the machine is slow.
+    // Polling would be counted, and its number depends on the machine's speed.
     let wait = format!("{}/wait?timeout=20", running.exec.operation);
     let ended = client.get(&wait).unwrap();
     assert_eq!(ended["metadata"]["return"], 0, "{ended}");
@@ -117,7 +114,7 @@ fn host_calls(counted: &Counted, one: impl Fn(&'static str, &'static str, u64) -
     ]
 }
 
-/// How much is moved at a time is a matter of who runs when.
+/// Removes the budget: the size of each piece depends on the scheduler.
 fn unsteady(row: Row) -> Row {
     Row { held: 0..0, ..row }
 }

@@ -1,8 +1,8 @@
-//! What one more of each thing costs the shipped agent: held by `tests/budgets/cost`, told by
-//! `docs/results/cost.md`.
+//! Cost of one more of each resource in the shipped agent: limited by `tests/budgets/cost`, listed
+//! in `docs/results/cost.md`.
 //!
-//! `MOTE_RECORD=1` writes the budget, `MOTE_LONG=1` also goes to 1,000 where that takes minutes, and
-//! `MOTE_WRITE_DOCS=1` does so too and writes the page.
+//! `MOTE_RECORD=1` writes the budget, `MOTE_LONG=1` also measures 1,000 where that takes minutes,
+//! and `MOTE_WRITE_DOCS=1` does that and writes the page.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod bytes;
@@ -16,7 +16,6 @@ use mote_tests::cost::{Row, budget};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use steps::set;
 
-/// Measures, and shows it.
 fn measured(what: &str, measure: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
     let begun = std::time::Instant::now();
     let rows = measure();
@@ -59,7 +58,7 @@ fn nothing_costs_more_than_the_budget_says() {
     budget::COST.hold(&rows);
 }
 
-/// A thousand of something have a thousand descriptors or more.
+/// A thousand connections need more descriptors than the default limit.
 fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();

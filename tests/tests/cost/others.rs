@@ -1,4 +1,4 @@
-//! Instructions of the same call while more and more of something else is there.
+//! Instructions of the same call while the number of other resources grows.
 
 use std::any::Any;
 use std::io::Read;
@@ -23,7 +23,7 @@ pub(crate) fn all(counted: &Counted) -> Vec<Row> {
     let mut rows = vec![beside_clients(counted)];
     rows.extend(beside_listeners(counted));
     rows.push(beside_commands(counted));
-    // The last: when their time is over, they all have something to do.
+    // This comes last, because all operations act when their time is over.
     rows.push(beside_operations(counted));
     rows
 }
@@ -36,7 +36,6 @@ fn config(world: &World) {
     assert_eq!(world.pair.ask("GET", "/1.0/config/user.greeting"), (200, "hello".into()));
 }
 
-/// Measures without, and with more and more of something.
 fn beside<T>(
     counted: &Counted,
     steps: Vec<usize>,
@@ -116,7 +115,7 @@ fn hear(listener: &mut UnixStream) {
     }
 }
 
-/// All do something 5 s after they were made, and are gone after 10 s. To make a thousand takes longer than that.
+/// Operations act 5 s after their start and disappear after 10 s. Creating a thousand takes longer.
 fn beside_operations(counted: &Counted) -> Row {
     let cost = steps(100, 100).into_iter().filter_map(|many| Some((many, among(counted, many)?)));
     let note = "the list is walked";
@@ -124,8 +123,8 @@ fn beside_operations(counted: &Counted) -> Row {
     Row { name: "the host's `GET` of an operation beside others", note, cost, held: 0..1000 }
 }
 
-/// Instructions to ask for the newest of so many operations. None if the machine was so busy that the others
-/// always had something to do meanwhile.
+/// Returns the instructions of a request for the newest of `many` operations. `None` if other
+/// operations acted during every attempt, as on a busy machine.
 fn among(counted: &Counted, many: usize) -> Option<u64> {
     const REST: Duration = Duration::from_secs(5);
     for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Instructions of the SFTP server, with more and more handles open.
+//! Instructions of the SFTP server while the number of open handles grows.
 
 use std::process::Command;
 
@@ -14,7 +14,6 @@ pub(crate) const TEXT: &str = "\
 
 Of the SFTP server's process; a column is the number of open handles.";
 
-/// What is read and written at a time.
 const PIECE: u32 = 32 * 1024;
 
 pub(crate) fn all() -> Vec<Row> {

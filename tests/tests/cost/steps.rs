@@ -1,11 +1,10 @@
-//! How many of each thing are made.
+//! Counts at which costs are measured.
 
-/// Whether an environment variable is set.
 pub(crate) fn set(variable: &str) -> bool {
     std::env::var_os(variable).is_some()
 }
 
-/// As many as there may be, in the steps of the page; fewer if it must not take long.
+/// Returns the page's steps up to `most`, or fewer in a short run.
 pub(crate) fn steps(most: usize, short: usize) -> Vec<usize> {
     let long = set("MOTE_LONG") || set("MOTE_WRITE_DOCS");
     let most = if long { most } else { most.min(short) };

@@ -1,5 +1,6 @@
-//! A newcomer's way: the line for apt of a release's repository, then the VM is CONNECTED. `scripts/test release` makes the
-//! repository; its package is `MOTE_DEB`, and `image/debian` sees that a repository is beside it.
+//! Installs the agent from a release's apt repository, until the VM is CONNECTED. `scripts/test
+//! release` creates the repository. `MOTE_DEB` is its package, and `image/debian` finds the
+//! repository next to it.
 
 use mote_tests::host::NAME;
 
@@ -8,7 +9,6 @@ use crate::world::{Plan, World, image};
 fn from_the_line_to_connected(release: &str) {
     let log =
         std::fs::read_to_string(image("systemd", release).join("install.log")).expect("a log");
-    // The line, what apt read by it and said of it.
     assert!(log.contains("deb [signed-by=/srv/apt/mote.gpg] file:/srv/apt ./"), "{log}");
     assert!(log.contains("Setting up mote-agent ("), "{log}");
     assert!(!log.contains("authenticated") && !log.contains("not signed"), "{log}");
@@ -17,7 +17,6 @@ fn from_the_line_to_connected(release: &str) {
     let said = world.sh("cat /etc/debian_version; mote-agent --version; mote-agent status; apt-cache policy mote-agent");
     println!("{log}{said}CONNECTED {:?} after power-on", times.power_on);
     assert!(said.contains("state: CONNECTED\n"), "{said}");
-    // The package and the agent have the same version.
     let version = world.sh("dpkg-query -f '${Version}' -W mote-agent");
     let log = world.sh("journalctl -o cat -u mote-agent");
     for (text, form) in [

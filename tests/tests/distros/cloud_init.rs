@@ -1,5 +1,4 @@
-//! cloud-init in the guest, which asks the host by its LXD data source: it takes the VM for LXD's by the SMBIOS board
-//! name, as LXD sets it.
+//! cloud-init in the guest with its LXD data source, which identifies LXD by the SMBIOS board name.
 
 use mote_tests::host::NAME;
 use mote_tests::wait;
@@ -9,14 +8,13 @@ use crate::systems::seconds;
 use crate::world::{BOOT, Plan, World};
 
 const ADDRESS: &str = "52:54:00:12:34:56";
-/// Without what the image has no programs for.
+/// Disables modules whose programs the image lacks.
 const USER: &str = "#cloud-config\nlocale: false\nresize_rootfs: false\nssh_genkeytypes: []\nruncmd: [echo user-data >/srv/user-data]\n";
 const VENDOR: &str =
     "#cloud-config\nwrite_files: [{path: /srv/vendor-data, content: vendor-data}]\n";
 const NETWORK: &str = "version: 2\nethernets:\n  nic0:\n    match: {macaddress: \"52:54:00:12:34:56\"}\n    set-name: \
                        lan0\n    addresses: [192.0.2.7/24]\n";
 
-/// Boots it, and looks for all that the host has prepared for cloud-init.
 fn all_arrives(release: &str) {
     let documents = [
         format!("cloud-init.user-data={USER}"),

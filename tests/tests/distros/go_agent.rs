@@ -1,5 +1,5 @@
-//! A Go agent that was left in an image beside mote: Debian's, with its unit and udev rule, but without its package,
-//! as servers install it by a script from the config share.
+//! Debian's Go agent in an image next to mote: with its unit and udev rule, but without its
+//! package, as a server's script installs it from the config share.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,13 +9,12 @@ use mote_tests::{Scratch, put, wait};
 use crate::world::{BOOT, Plan, World};
 
 const AGENT: &str = "/usr/libexec/incus/incus-agent";
-/// In place of its own, which looks for another kind of disk.
+/// Replaces the agent's set-up script, which looks for a different kind of disk.
 const SETUP: &str = "#!/bin/sh\nset -eu\nmkdir -p /run/incus_agent /run/incus_disk\nmount -o ro \
                      /dev/disk/by-label/incus-agent /run/incus_disk\ncp -R /run/incus_disk/. /run/incus_agent\numount \
                      /run/incus_disk\n";
 const LOG: &str = "journalctl --no-pager -b -o cat -u mote-agent";
 
-/// Its files, as they are to be in the root.
 fn left() -> Scratch {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let fetched = Command::new("scripts/go-agent").arg("incus-agent").current_dir(source).output();
@@ -49,11 +48,11 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     let plan = Plan { incus: true, add: Some(&files.0), ..Plan::default() };
     let mut world = World::boot("systemd", "bookworm", &plan);
     let _times = world.connected();
-    // On a busy machine another unit may have been too slow.
+    // On a busy machine another unit may have missed its start limit.
     world.sh("systemctl is-system-running --wait || true");
     let failed = world.sh("systemctl --failed --no-legend --plain");
     assert!(!failed.contains("agent"), "{failed}");
-    // Its udev rule wants it, and systemd does not start it.
+    // The udev rule requests it, but systemd does not start it.
     let unit = "systemctl show --value -p Wants sys-subsystem-virtio\\\\x2dports-*.device dev-vport*.device \
                 dev-virtio\\\\x2dports-*.device 2>/dev/null; systemctl show -p ActiveState,ConditionResult incus-agent";
     let unit = world.sh(unit);
@@ -66,7 +65,7 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     let check = world.sh("mote-agent --check");
     assert!(check.contains(&format!("note     service: /lib/systemd/system/{said}\n")), "{check}");
 
-    // Started by hand, it does not get the port, and mote goes on.
+    // A Go agent that is started by hand does not get the port, and mote continues.
     let pid = world.pid();
     let by_hand = format!(
         "{AGENT}-setup; cd /run/incus_agent; timeout -s KILL 60 {AGENT} 2>&1; echo code $?"
@@ -76,8 +75,8 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     assert!(output.contains("address already in use") && output.ends_with("code 1\n"), "{output}");
     assert_eq!(world.pid(), pid);
 
-    // Where it was first, it serves the host. It has the port open for moments only, so mote cannot name its process: it
-    // says that the port is taken, and takes it when it is free.
+    // A Go agent that started first serves the host. It opens the port only for moments, so mote
+    // cannot name its process: it reports that the port is taken, and opens it once it is free.
     world.last_words(&format!(
         "systemd-run --quiet sh -c 'systemctl stop mote-agent; systemd-run --quiet --unit=go \
          --working-directory=/run/incus_agent {AGENT}; sleep 10; systemctl start mote-agent'"

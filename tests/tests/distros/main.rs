@@ -1,5 +1,6 @@
-//! Debian with each of five init systems, made by `image/debian` with mote's package, booted: what the host sees of
-//! it, and what the guest's own tools say. Needs root, and `MOTE_DEB`; `scripts/test distros` sees to both.
+//! Boots Debian with each of five init systems, made by `image/debian` with mote's package, and
+//! checks it from the host and with the guest's own tools. Needs root and `MOTE_DEB`; `scripts/test
+//! distros` provides both.
 
 mod apt;
 mod cloud_init;

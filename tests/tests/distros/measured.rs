@@ -1,10 +1,10 @@
-//! The list of figures in `docs/results/boots.md` that these tests measure, one line each.
+//! The figures of `docs/results/boots.md` that these tests measure, one per line.
 
 use mote_tests::pages::file::{committed, write};
 
 const PAGE: &str = "results/boots.md";
 
-/// Prints a figure, and writes it to its line of the page where `MOTE_WRITE_DOCS` says so.
+/// Prints a figure. With `MOTE_WRITE_DOCS` also writes it to its line of the page.
 pub(crate) fn measured(what: &str, figure: &str) {
     println!("{what}: {figure}");
     let page = committed(PAGE);

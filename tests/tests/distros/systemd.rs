@@ -1,4 +1,5 @@
-//! What systemd offers beyond the others: restarts, a watchdog, what systemd-analyze says of the hardened unit, the power button.
+//! Features of systemd only: restarts, the watchdog, the score of the hardened unit, the power
+//! button.
 
 use std::time::Duration;
 
@@ -16,19 +17,18 @@ const SYSTEMD: System = System {
     reload: "systemctl reload mote-agent",
 };
 const DROP_IN: &str = "/etc/systemd/system/mote-agent.service.d";
-/// The example that the package brings.
 const HARDENED: &str = "/usr/share/doc/mote-agent/examples/hardened.conf";
-/// Restarts whose best counts: others use the machine, too.
+/// Restarts; the fastest counts, because the machine may be busy.
 const RESTARTS: u32 = 3;
 
-/// Restarts the unit from outside of it; how long until another agent runs commands.
+/// Restarts the unit from outside of it. Returns the time until the next agent runs commands.
 fn restart(world: &World) -> Duration {
     let pid = world.pid();
     world.last_words("systemctl --no-block restart mote-agent");
     world.another_than(&pid)
 }
 
-/// From systemd's line that it stops the agent to the next agent's CONNECTED, by the journal's clock: the last time.
+/// Returns the time from systemd's stop message to the next CONNECTED, by the journal's clock.
 fn journal_restart(world: &World) -> Duration {
     let journal = world.sh("journalctl --no-pager -b -o short-monotonic -u mote-agent");
     let time = |line: &str| -> f64 {
@@ -48,14 +48,13 @@ fn journal_restart(world: &World) -> Duration {
     Duration::from_secs_f64(took.unwrap_or_else(|| panic!("no restart: {journal}")))
 }
 
-/// The figure that `systemd-analyze security` ends with.
+/// Returns the overall score of `systemd-analyze security`.
 fn exposure(world: &World) -> String {
     let said = world.sh("systemd-analyze security --no-pager mote-agent.service | tail -n 1");
     let (_, figure) = said.trim().split_once("mote-agent.service: ").expect("a figure");
     figure.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric()).to_owned()
 }
 
-/// A stopped agent is ended by the watchdog, and another one comes.
 fn watchdog(world: &World) {
     world.sh(&format!("mkdir -p {DROP_IN}; printf '[Service]\\nWatchdogSec=10s\\n' >{DROP_IN}/watchdog.conf; systemctl daemon-reload"));
     let _took = restart(world);
@@ -73,7 +72,6 @@ fn watchdog(world: &World) {
     world.sh(&format!("rm {DROP_IN}/watchdog.conf; systemctl daemon-reload"));
 }
 
-/// The drop-in of the package: its score, and an agent under it.
 fn hardened(world: &mut World) {
     let before = exposure(world);
     world.sh(&format!("cp {HARDENED} {DROP_IN}/; systemctl daemon-reload"));

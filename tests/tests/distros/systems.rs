@@ -1,5 +1,5 @@
-//! What is the same with each init system: an agent that is started in time, serves the host, is back when it was
-//! killed, leaves a log, and says STOPPED.
+//! Checks that are the same for each init system: the agent starts in time, serves the host, is
+//! restarted after a kill, writes a log and reports STOPPED.
 
 use std::time::Duration;
 
@@ -12,27 +12,25 @@ use crate::world::{BOOT, Plan, Times, World};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {
-    /// Its name for `image/debian`.
     pub(crate) name: &'static str,
-    /// Its row in the table of ways.
+    /// Its row in the table of `docs/results/boots.md`.
     pub(crate) way: &'static str,
-    /// Prints the agent's log, from where that system keeps it.
+    /// Command that prints the agent's log.
     pub(crate) log: &'static str,
-    /// Command that makes the service restart the agent in place.
     pub(crate) reload: &'static str,
 }
 
-/// Where the three without a journal have it.
+/// The log of the three systems without a journal.
 const FILE: &str = "cat /var/log/mote-agent.log";
 
-/// Boots it; what is the same for all but the end. Also what was measured, and how long an agent that was killed took.
+/// Boots the system and checks everything except the shutdown. Returns the times, and how long a
+/// killed agent was absent.
 pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     let mut world = World::boot(system.name, "bookworm", &Plan::default());
     let times = world.connected();
     let said =
         world.sh("cat /etc/debian_version; readlink -f /sbin/init; cat /proc/1/comm; uname -r");
     println!("{}: {}", system.name, said.replace('\n', " "));
-    // Files come and go unchanged.
     let path = |name: &str| world.scratch.0.join(name).display().to_string();
     let text = String::from_utf8(vec![b'm'; 300_000]).expect("text");
     std::fs::write(path("to"), &text).expect("a file");
@@ -47,14 +45,14 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     println!("{}: killed: commands again after {killed:?}", system.name);
     let log = world.sh(system.log);
     for line in ["port /dev/v", "files from disk", "STARTED", ": CONNECTED ", "CONNECTED 2:"] {
-        // The journal has priorities instead of the first words.
+        // The journal has priorities instead of the line's first words.
         let line = line.trim_start_matches(": ");
         assert!(log.matches(line).count() >= 2, "{line} of two agents: {log}");
     }
     let pid = world.pid();
     world.sh(system.reload);
     let restarted = || {
-        // It waits for the end of the host's commands, and until their results can no longer be asked for.
+        // The agent waits for the host's commands, and keeps their results for 5 s.
         std::thread::sleep(Duration::from_secs(7));
         let log = world.sh(system.log);
         let (_, after) = log.split_once("restarting in place")?;
@@ -65,7 +63,6 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     (world, times, killed)
 }
 
-/// Writes the row of the table.
 pub(crate) fn noted(system: &System, added: u64, times: &Times, killed: Duration, stop: &str) {
     record(&Row {
         way: system.way,
@@ -117,7 +114,6 @@ fn runit() {
     whole_life(&System { name: "runit", reload: "sv hup mote-agent", way: "deb+runit", log: FILE });
 }
 
-/// s6 has the directory of runit's service.
 #[test]
 fn s6() {
     let system =
@@ -125,8 +121,8 @@ fn s6() {
     whole_life(&system);
 }
 
-/// tiny-cloud looks once, in the runlevel `boot`, for Incus' socket, and asks once, in the next one: in `boot` the agent is there
-/// before.
+/// tiny-cloud looks for Incus' socket once, in the runlevel `boot`, and asks once, in the next
+/// runlevel.
 #[test]
 fn openrcs_runlevel_boot_is_early_enough_for_tiny_cloud() {
     let data = "#!/bin/sh\necho user-data\n";

@@ -12,39 +12,33 @@ use mote_tests::proc::{PID, kilobytes, started};
 use mote_tests::vm::Spec;
 use mote_tests::{Scratch, wait, world};
 
-/// From power-on to CONNECTED, and for what an init system does: software emulation on a busy machine.
+/// Limit for a boot and an init system's actions, with software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(900);
 
-/// What is special about a VM.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Plan<'a> {
-    /// Incus rather than LXD.
     pub(crate) incus: bool,
-    /// Arguments of `mote-host init`.
     pub(crate) host: &'a [&'a str],
     pub(crate) qemu: &'a [&'a str],
-    /// The address of a NIC.
+    /// MAC address of a NIC.
     pub(crate) nic: Option<&'static str>,
-    /// A directory, with those files in its `add` that are in the root when it boots.
+    /// A directory whose `add` is copied over the root before it boots.
     pub(crate) add: Option<&'a Path>,
 }
 
-/// What was measured of a boot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// From power-on to CONNECTED, by this machine's clock.
+    /// From power-on to CONNECTED, by the host's clock.
     pub(crate) power_on: Duration,
     /// From the agent's start to its CONNECTED, by the guest's clock.
     pub(crate) agent_start: Duration,
-    /// The agent's proportional set size, KiB.
     pub(crate) pss: u64,
 }
 
-/// With what only these tests ask of it.
 #[derive(Debug)]
 pub(crate) struct World {
     world: world::World,
-    /// By how many bytes the package made the image grow.
+    /// Growth of the image by the package, bytes.
     pub(crate) added: u64,
 }
 
@@ -57,13 +51,13 @@ impl Deref for World {
 }
 
 impl World {
-    /// Makes the image if it is not there yet, and switches the VM on.
+    /// Boots the image, and builds it first if it does not exist.
     pub(crate) fn boot(system: &str, release: &str, plan: &Plan<'_>) -> Self {
         let image = image(system, release);
         let added = std::fs::read_to_string(image.join("added")).expect("the package's bytes");
         let added = added.trim().parse().expect("a number");
         let scratch = Scratch::new();
-        // Nothing that is written stays.
+        // The disk's changes are discarded.
         let disk =
             format!("file={},if=none,id=root,format=raw,snapshot=on", image.join("disk").display());
         let own = ["-drive", &disk, "-device", "virtio-blk-pci,drive=root"];
@@ -79,7 +73,6 @@ impl World {
         Self { world: world::World::with(scratch, &spec, flavour, &args, |_| {}), added }
     }
 
-    /// Waits for CONNECTED, and measures.
     pub(crate) fn connected(&mut self) -> Times {
         wait("STARTED", BOOT, || (self.host.state()["started"] == true).then_some(()));
         self.until_connected();
@@ -104,7 +97,6 @@ impl World {
         Times { power_on, agent_start, pss }
     }
 
-    /// Waits until the host has it for CONNECTED.
     pub(crate) fn until_connected(&mut self) {
         self.world.connected(BOOT);
     }
@@ -113,28 +105,28 @@ impl World {
         self.sh(PID).trim().to_owned()
     }
 
-    /// Starts a command that takes the agent with it.
+    /// Starts a command that ends the agent.
     pub(crate) fn last_words(&self, script: &str) {
         let mut said = self.host.launch(&["exec", "-n", NAME, "--", "sh", "-c", script]);
-        // It is over when the agent is.
+        // The command ends with the agent.
         let _code = wait("its end", BOOT, || said.0.try_wait().ok().flatten());
     }
 
-    /// Waits until another agent than that runs commands; how long that took.
+    /// Waits until an agent with a different pid runs commands. Returns the time.
     pub(crate) fn another_than(&self, pid: &str) -> Duration {
         let look =
             || self.host.sh(PID).ok().filter(|now| !now.trim().is_empty() && now.trim() != pid);
         wait("another agent", BOOT, look).1
     }
 
-    /// Kills the agent; how long commands are not run.
+    /// Kills the agent. Returns the time until commands run again.
     pub(crate) fn killed_and_back(&self) -> Duration {
         let pid = self.pid();
         self.last_words(&format!("kill -9 {pid}"));
         self.another_than(&pid)
     }
 
-    /// Waits until the guest has said STOPPED and switched itself off.
+    /// Waits until the guest has reported STOPPED and powered off.
     pub(crate) fn stopped(&mut self) {
         self.host.stopped(BOOT);
         self.world.vm.ended(BOOT);
@@ -144,7 +136,7 @@ impl World {
     }
 }
 
-/// The directory of a disk, made if it is not there.
+/// Returns the directory of a disk, which it builds if it does not exist.
 pub(crate) fn image(system: &str, release: &str) -> PathBuf {
     assert!(std::env::var_os("MOTE_DEB").is_some(), "MOTE_DEB: what 'scripts/package deb' printed");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -155,7 +147,7 @@ pub(crate) fn image(system: &str, release: &str) -> PathBuf {
     text(&made.stdout).trim().into()
 }
 
-/// The same with these files in its root, by the paths that they have below `add`: the initramfs copies them there.
+/// Returns a copy of the image whose initramfs copies these files into the root.
 fn with_files(image: &Path, files: &Path, directory: &Path) -> PathBuf {
     let new = directory.join("image");
     std::fs::create_dir_all(&new).expect("a directory");

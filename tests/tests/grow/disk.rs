@@ -1,4 +1,4 @@
-//! Disks in files, by the kernel of this machine (loop devices).
+//! Disks that are files, by loop devices of this machine.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -10,13 +10,12 @@ use std::process::{Command, Stdio};
 use mote_tests::{Private, Scratch, agent, in_private, skipped};
 
 pub(crate) const MIB: u64 = 1 << 20;
-/// Sizes of a disk, MiB: XFS and btrfs want some.
+/// Sizes of a disk, MiB. XFS and btrfs have a minimum.
 pub(crate) const OLD: u64 = 320;
 pub(crate) const NEW: u64 = 500;
-/// A table with one partition to the disk's end.
+/// A partition table whose one partition extends to the disk's end.
 pub(crate) const GPT: &str = "label: gpt\nstart=2048, type=linux\n";
 
-/// Runs a program; its exit code and what it printed.
 pub(crate) fn run(program: &str, arguments: &[&OsStr], input: &str) -> (Option<i32>, String) {
     let mut child = Command::new(program)
         .args(arguments)
@@ -25,14 +24,13 @@ pub(crate) fn run(program: &str, arguments: &[&OsStr], input: &str) -> (Option<i
         .stderr(Stdio::piped())
         .spawn()
         .expect(program);
-    // It may need none, and have ended.
+    // The program may have ended without reading its input.
     let _unread = child.stdin.take().expect("input").write_all(input.as_bytes());
     let out = child.wait_with_output().expect(program);
     let said = [out.stdout, out.stderr].concat();
     (out.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Runs a line of words, and one path.
 pub(crate) fn ok(line: &str, path: &Path) -> String {
     let mut words: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
     let program = words.remove(0).to_str().unwrap();
@@ -42,7 +40,8 @@ pub(crate) fn ok(line: &str, path: &Path) -> String {
     said
 }
 
-/// Whether disks can be made here, as the test of this name does once more where nobody else sees its mounts.
+/// Returns whether this machine can create disks, after it has run the test of this name in a
+/// private mount namespace.
 pub(crate) fn has_disks(test: &str) -> bool {
     if !in_private(Private::Mounts, test) {
         return false;
@@ -61,7 +60,8 @@ pub(crate) fn has_disks(test: &str) -> bool {
     can
 }
 
-/// The file systems that can be grown here. For ext4 a right is needed that some containers do not have.
+/// Returns the file systems that this machine can grow. ext4 needs a capability that some
+/// containers lack.
 pub(crate) fn kinds() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let rights = status.split("CapEff:").nth(1).unwrap().split_whitespace().next().unwrap();
@@ -73,10 +73,8 @@ pub(crate) fn kinds() -> Vec<&'static str> {
     vec!["xfs", "btrfs"]
 }
 
-/// A disk in a file.
 pub(crate) struct Disk {
     pub(crate) file: PathBuf,
-    /// As `loop0`.
     pub(crate) name: String,
     pub(crate) points: Vec<PathBuf>,
 }
@@ -91,7 +89,7 @@ impl Drop for Disk {
 }
 
 impl Disk {
-    /// With sectors of so many bytes, and what sfdisk makes of a script.
+    /// Creates a disk with this sector size and a partition table by an sfdisk script.
     pub(crate) fn new(directory: &Path, name: &str, sector: u64, script: &str) -> Self {
         let file = directory.join(name);
         File::create(&file).unwrap().set_len(OLD * MIB).unwrap();
@@ -124,7 +122,7 @@ impl Disk {
         Path::new("/dev").join(format!("{}p1", self.name))
     }
 
-    /// Tells the kernel of its partition, if it reads no tables.
+    /// Adds the partition if the kernel has not read the table.
     fn add_partition(&self, sector: u64) {
         let of_kernel = format!("/sys/block/{0}/{0}p1", self.name);
         if !Path::new(&of_kernel).exists() {
@@ -136,7 +134,6 @@ impl Disk {
         }
     }
 
-    /// Adds a partition in the kernel.
     pub(crate) fn tell(&self, words: &[&str]) {
         let device = self.device();
         let mut all = vec![device.as_os_str()];
@@ -144,7 +141,6 @@ impl Disk {
         assert_eq!(run("addpart", &all, "").0, Some(0));
     }
 
-    /// Makes a file system on it, and mounts that.
     pub(crate) fn mounted(mut self, device: &Path, kind: &str, point: &Path) -> Self {
         let force = if kind == "ext4" { "-F" } else { "-f" };
         ok(&format!("mkfs.{kind} -q {force}"), device);
@@ -155,13 +151,12 @@ impl Disk {
         self
     }
 
-    /// As a host does it.
     pub(crate) fn resize(&self, mib: u64) {
         OpenOptions::new().write(true).open(&self.file).unwrap().set_len(mib * MIB).unwrap();
         ok("losetup -c", &self.device());
     }
 
-    /// The sectors of its table, all but the partition.
+    /// Returns the table's sectors, without the partition.
     pub(crate) fn table(&self) -> Vec<u8> {
         let file = File::open(&self.file).unwrap();
         let length = file.metadata().unwrap().len();
@@ -172,7 +167,7 @@ impl Disk {
         all
     }
 
-    /// Bytes of the partition in the kernel.
+    /// Returns the partition's size in bytes, as the kernel knows it.
     pub(crate) fn length(&self) -> u64 {
         let path = format!("/sys/block/{0}/{0}p1/size", self.name);
         fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap() * 512
@@ -189,13 +184,12 @@ pub(crate) fn grow(arguments: &[&str]) -> (Option<i32>, String) {
     run(agent().to_str().unwrap(), &words, "")
 }
 
-/// MiB of a file system.
 pub(crate) fn size(point: &Path) -> u64 {
     let about = rustix::fs::statvfs(point).unwrap();
     about.f_blocks * about.f_frsize / MIB
 }
 
-/// A file system of others, smaller than its disk, in which mount points are.
+/// Creates a file system that is smaller than its disk and holds the attacker's mount points.
 pub(crate) fn victim(scratch: &Scratch) -> (Disk, PathBuf, u64) {
     let point = scratch.0.join("victim");
     let disk = Disk::new(&scratch.0, "victim.disk", 512, "");

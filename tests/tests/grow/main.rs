@@ -1,4 +1,4 @@
-//! `mote-agent grow` on disks that are files, and what is in its way.
+//! `mote-agent grow` on disks that are files, and its failures.
 #![allow(clippy::unwrap_used)] // in helpers too: all of this is a test
 
 mod disk;
@@ -58,10 +58,10 @@ fn each_file_system_grows_at_a_mount_point_of_any_name_and_what_has_that_name_es
     }
 }
 
-/// Swaps a directory for others, as its owner may, until it is enough.
+/// Repeatedly swaps a directory for others, as its owner can.
 fn swap(outside: &Path, by_link: bool, is_over: &AtomicBool) {
     let place = |name| outside.join(name);
-    // As long as the list of mounts is read, about.
+    // About the time that reading the list of mounts takes.
     let sleep = || std::thread::sleep(Duration::from_micros(100));
     while !is_over.load(Ordering::Relaxed) {
         fs::rename(place("u"), place("away")).unwrap();
@@ -95,7 +95,7 @@ fn a_swapped_parent_directory_leads_to_no_other_file_system() {
         let point = outside.join("u").join(kind);
         disks.push((disk.mounted(&partition, kind, &point), point));
     }
-    // So that there is time between the line of their mounts and the end of the list.
+    // More mounts, so that time passes between the line of these mounts and the end of the list.
     let many = scratch.0.join("many");
     let script = "mkdir $0; mount -t tmpfs none $0; cd $0; for i in $(seq 300); do mkdir $i; mount --bind $i $i; done";
     let words = ["-c".as_ref(), script.as_ref(), many.as_os_str()];
@@ -168,7 +168,7 @@ fn a_kernel_that_refuses_or_a_disk_that_fails_leaves_table_and_partition_as_they
     let scratch = Scratch::new();
     let point = scratch.0.join("point");
     for script in [GPT, "label: dos\nstart=2048, type=83\n"] {
-        // The kernel has another partition behind it, which the table does not have.
+        // The kernel knows another partition behind it, which the table lacks.
         let disk = Disk::new(&scratch.0, "disk", 512, script);
         let partition = disk.partition();
         let disk = disk.mounted(&partition, "ext4", &point);
@@ -270,7 +270,7 @@ fn a_disk_that_cannot_be_written_has_its_partition_as_before() {
         return;
     }
     let scratch = Scratch::new();
-    // Its file has no room for the copy of the table at the new end.
+    // The disk's file has no space for the backup table at the new end.
     let full = scratch.0.join("full");
     fs::create_dir(&full).unwrap();
     let words = ["-t", "tmpfs", "-o", "size=200m", "none"].map(OsStr::new);
@@ -296,7 +296,7 @@ fn a_disk_that_cannot_be_written_has_its_partition_as_before() {
         assert_eq!(code, Some(0), "{said}");
         assert!(size(&point) > NEW * 8 / 10);
     }
-    // A name as another program may give it.
+    // Other programs may choose such a name.
     let odd = OsStr::from_bytes(b"\xff");
     assert_eq!(run(agent().to_str().unwrap(), &["grow".as_ref(), odd], "").0, Some(2));
 }
@@ -309,7 +309,8 @@ fn a_file_system_that_cannot_be_reached_is_left_with_its_partition() {
     let scratch = Scratch::new();
     let (point, file) = (scratch.0.join("point"), scratch.0.join("file"));
     fs::write(&file, "").unwrap();
-    // Something lies over it, or above it; a file of it is all that is mounted; it is mounted for others alone; nowhere.
+    // Mounted over, mounted over its parent, mounted as a single file, mounted in another namespace
+    // only, not mounted.
     let hidden = [
         "mount -t tmpfs none $0",
         "mount -t tmpfs none $(dirname $0)",
@@ -332,7 +333,7 @@ fn a_file_system_that_cannot_be_reached_is_left_with_its_partition() {
         let words = ["-c", "umount -l $0 $(dirname $0) $1; true"].map(OsStr::new);
         run("sh", &[&words[..], &[point.as_os_str(), file.as_os_str()]].concat(), "");
     }
-    // A disk that only root's own switch protects.
+    // Only the read-only flag that root set protects this disk.
     let disk = Disk::new(&scratch.0, "disk", 512, GPT);
     let partition = disk.partition();
     let disk = disk.mounted(&partition, "xfs", &point);
@@ -340,7 +341,7 @@ fn a_file_system_that_cannot_be_reached_is_left_with_its_partition() {
     ok("blockdev --setro", &disk.device());
     let (table, length) = (disk.table(), disk.length());
     let (code, said) = disk.grow(&[]);
-    // The kernel remembers it for the next file.
+    // The kernel keeps the flag for the loop device's next file.
     ok("blockdev --setrw", &disk.device());
     assert_eq!(code, Some(1), "{said}");
     assert!(disk.table() == table && disk.length() == length);

@@ -1,4 +1,5 @@
-//! A home-made initramfs of busybox, and its `switch_root` into a disk: the example of docs/how-to/initramfs.md as it is written there.
+//! A home-made busybox initramfs and its `switch_root` to a disk: the example of
+//! docs/how-to/initramfs.md, as written there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use mote_tests::{Scratch, agent, put, tool, wait};
 
 use crate::world::{BOOT, World, append};
 
-/// Of the root on the disk, which has the directories that the page asks for.
+/// `/sbin/init` of the root on the disk, which has the directories that the page requires.
 const NEXT: &str = r#"#!/bin/busybox sh
 export PATH=/bin:/sbin
 mount -o remount,rw /
@@ -24,8 +25,8 @@ sleep 3
 poweroff -f
 "#;
 
-/// Makes the disk of a root, and appends the modules that its driver and file system need, with the rest of the image's.
-/// `$1` is the root, `$2` the disk, `$3` the tree.
+/// Creates the root's disk, and adds the modules for it to the initramfs. `$1` is the root, `$2`
+/// the disk, `$3` the tree.
 const DISK: &str = r#"
 . image/parts
 mkdir -p "$1/dev" "$1/proc" "$1/sys" "$1/run" "$1/bin" "$1/tmp" "$1/root"
@@ -38,7 +39,7 @@ modules_into "$3" "${XDG_CACHE_HOME:-$HOME/.cache}/mote/kernel" "$(image/initram
     $(grep -v '^#' image/modules) ext4 crc32c_generic
 "#;
 
-/// `/init` as docs/how-to/initramfs.md has it.
+/// Returns `/init` from docs/how-to/initramfs.md.
 fn init() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/how-to/initramfs.md");
     let page = fs::read_to_string(page).expect("the page");
@@ -53,7 +54,7 @@ fn program(path: std::path::PathBuf, text: &str) {
     fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
 }
 
-/// Boots it while the disk of the root is not there; this one has an agent or has none.
+/// Boots it without the root's disk.
 fn boot(has_agent: bool) -> World {
     let scratch = Scratch::new();
     let base = tool("MOTE_IMAGE", "target/image");
@@ -88,7 +89,6 @@ fn boot(has_agent: bool) -> World {
     world
 }
 
-/// The version of the test image's kernel.
 fn kernel() -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let said = Command::new("image/initramfs").arg("--kernel").current_dir(source).output();
@@ -99,10 +99,10 @@ fn come(world: &World) {
     world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
 }
 
-/// The agents' log, once an agent has become CONNECTED after this line.
+/// Waits for a CONNECTED after this line, and returns the agents' log.
 fn connected_after(world: &World, line: &str) -> String {
     let look = || {
-        // A host that never stops asking puts a new start off.
+        // The agent delays the re-exec while the host keeps asking.
         std::thread::sleep(Duration::from_secs(2));
         let log = world.host.sh("cat /run/mote-agent-initramfs.log").ok()?;
         let is = log.split_once(line).is_some_and(|(_, after)| after.contains(": CONNECTED "));
@@ -111,7 +111,6 @@ fn connected_after(world: &World, line: &str) -> String {
     wait(line, BOOT, look).0
 }
 
-/// What of the guest tells the roots apart.
 fn name(world: &World) -> String {
     world.sh("cat /etc/hostname").trim().to_owned()
 }
@@ -130,14 +129,14 @@ fn in_a_root_without_an_agent_the_first_goes_on() {
     let log = connected_after(&world, "restarting in place");
     assert!(log.contains("left the initramfs; continuing in the new root"), "{log}");
     assert_eq!(name(&world), "new");
-    // Files, mounts, the socket and the reports are the new root's.
+    // Files, mounts, the socket and the reports are those of the new root.
     world.push("/tmp/pushed");
     assert_eq!(
         world.sh("cat /tmp/pushed; ls /"),
         "pushedbin\ndev\netc\nlost+found\nproc\nroot\nrun\nsbin\nsys\ntmp\n"
     );
     assert!(world.sh("ls -l /dev/lxd/sock").starts_with('s'));
-    // Its program is gone from the file system, and runs all the same.
+    // Its program no longer exists in the file system, but continues to run.
     let pid = world.sh(PID);
     let pid = pid.trim();
     let look = format!("/proc/{pid}");
@@ -147,7 +146,7 @@ fn in_a_root_without_an_agent_the_first_goes_on() {
     assert!(open.contains("root -> /\n") && !open.contains("(unreachable)"), "{open}");
     let line = world.sh(&format!("tr '\\0' ' ' <{look}/cmdline"));
     assert_eq!(line, "mote-agent --left-initramfs ");
-    // The old root is gone: its files took memory.
+    // The files of the initramfs are deleted, which frees memory.
     let after = free(&world);
     println!("free before and after: {before} and {after} kB");
     assert!(after > before + 20_000, "{before} {after}");

@@ -1,5 +1,5 @@
-//! Debian 12 with initramfs-tools and with dracut, made by `image/hooks/disk`. The disk with the root comes when the
-//! initramfs already waits for it.
+//! Debian 12 with initramfs-tools and with dracut, made by `image/hooks/disk`. The root's disk
+//! appears while the initramfs waits for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ fn boot(image: &Path, disk: &str) -> World {
     let spec = Spec {
         image: image.to_owned(),
         memory: 512,
-        // Both tools would give up in seconds. initramfs-tools sleeps that long before it looks: `come` wakes it.
+        // Both tools would give up in seconds. initramfs-tools sleeps this long before it checks;
+        // `come` wakes it.
         words: "root=LABEL=mote-root rw rootdelay=1000 rd.retry=1000".into(),
         extra: vec!["-drive".into(), drive],
         ..Spec::default()
@@ -37,7 +38,7 @@ fn boot(image: &Path, disk: &str) -> World {
     World::boot(Scratch::new(), &spec)
 }
 
-/// A VM whose host has its agent in the initramfs, which cannot find its root: commands run there.
+/// Checks that commands run in an initramfs that cannot find its root.
 fn waits(world: &World) {
     assert_eq!(world.host.sh("[ -e /usr/bin/dpkg ] || echo none").as_deref(), Ok("none\n"));
     assert_eq!(world.sh("ls /dev/disk/by-label | grep mote-root || echo missing"), "missing\n");
@@ -46,7 +47,7 @@ fn waits(world: &World) {
     assert!(line.starts_with("@/usr/sbin/mote-agent --initramfs"), "{line}");
 }
 
-/// From the start of the agent whose pid is in the status file to CONNECTED, and its memory.
+/// Returns the time from the start of the agent to CONNECTED, and its memory.
 fn pss(world: &World) -> u64 {
     let text =
         world.sh(&format!("sed -n 's/^Pss: *\\([0-9]*\\) kB/\\1/p' /proc/$({PID})/smaps_rollup"));
@@ -71,11 +72,12 @@ fn taken_over(tool: &'static str) {
     let outage = outage.longest();
     let log = world.sh(&format!("cat {LOG}"));
     println!("{log}{tool}: {outage:?}");
-    // A handshake may take longer than the agent's 3 s, while systemd starts all else on one emulated CPU.
+    // A handshake may exceed the agent's limit of 3 s while systemd starts everything on one
+    // emulated CPU.
     assert!(!outage.failed.contains(&"connection refused".to_owned()), "{:?}", outage.failed);
     assert!(world.sh("mote-agent status").contains("Ready"));
     assert!(world.sh(&format!("cat {LOG}")).contains("another agent takes over"));
-    // Its shell has the same words, but not as they are.
+    // The pattern must not match the shell's own arguments.
     world.until("! grep -lsa -- '-[-]initramfs' /proc/[0-9]*/cmdline");
     world.assert_no_end();
     let _cut = world.host.sh("poweroff");
@@ -104,7 +106,7 @@ fn goes_on(tool: &'static str) {
         world.sh("cat /etc/hostname; [ ! -e /usr/sbin/mote-agent ] || echo agent"),
         "real\n"
     );
-    // Not in a unit that ends before the machine does.
+    // It runs outside of units that systemd stops before the shutdown.
     let pid = world.sh(PID);
     let pid = pid.trim();
     assert_eq!(world.sh(&format!("cat /proc/{pid}/cgroup")), "0::/init.scope\n");

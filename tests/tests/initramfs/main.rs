@@ -1,5 +1,5 @@
-//! An agent that an initramfs starts, watched by the host before, during and after switch_root: a root's own agent takes
-//! over, or the first goes on in a root that has none.
+//! Agents that an initramfs starts, checked by the host before, during and after switch_root: the
+//! root's own agent takes over, or the first one continues if the root has none.
 
 mod busybox;
 mod debian;

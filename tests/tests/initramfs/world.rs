@@ -1,4 +1,4 @@
-//! A VM that boots an initramfs of the test's, and its host.
+//! A VM that boots a test initramfs, and its host.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -12,10 +12,9 @@ use mote_tests::proc::started;
 use mote_tests::vm::{self, Spec};
 use mote_tests::{Scratch, put, wait, world};
 
-/// For what takes a boot, under software emulation on a busy machine.
+/// Limit for a boot with software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(400);
 
-/// With what only these tests ask of it.
 pub(crate) struct World(world::World);
 
 impl Deref for World {
@@ -31,13 +30,12 @@ impl World {
         Self(world::World::with(scratch, spec, "lxd", &["--config", "user.foo=bar"], |_| {}))
     }
 
-    /// Waits for CONNECTED; from power-on until then.
+    /// Waits for CONNECTED. Returns the time since power-on.
     pub(crate) fn connected(&self) -> Duration {
         self.host.connected(BOOT);
         self.begun.elapsed()
     }
 
-    /// How long the process that a script names has run, by the guest's clock.
     pub(crate) fn since_start(&self, pid: &str) -> Duration {
         let look = format!("cat /proc/$({pid})/stat; cat /proc/uptime");
         let text = self.sh(&look);
@@ -46,17 +44,15 @@ impl World {
         Duration::from_secs_f64(uptime.expect("an uptime")) - started(stat)
     }
 
-    /// Watches how long nobody answers the host.
+    /// Records how long no agent answers the host.
     pub(crate) fn outage(&self) -> Outage {
         Outage::watch(Client::new(Way::Device(vm::vsock(&self.scratch.0)), &self.host))
     }
 
-    /// Waits until a script in the guest succeeds.
     pub(crate) fn until(&self, script: &str) -> String {
         wait(script, BOOT, || self.host.sh(script).ok()).0
     }
 
-    /// Pushes a file with the text `pushed`, by the host.
     pub(crate) fn push(&self, to: &str) {
         let file = self.scratch.0.join("file");
         put(&file, "pushed");
@@ -72,14 +68,13 @@ impl World {
         assert!(!before.contains("STOPPED"), "{log}");
     }
 
-    /// That the host heard of the end.
+    /// Returns whether the host received STOPPED.
     pub(crate) fn stopped(&mut self) -> bool {
         self.0.vm.ended(BOOT);
         self.host.log().contains("STOPPED")
     }
 }
 
-/// Appends a directory's files to an initrd.
 pub(crate) fn append(tree: &Path, initrd: &Path) {
     let script =
         "cd \"$1\" && find . -mindepth 1 | cpio --quiet -R 0:0 -H newc -o | gzip -n -1 >>\"$2\"";

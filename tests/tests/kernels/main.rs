@@ -1,5 +1,5 @@
-//! What needs the kernel, with the one that `MOTE_KERNEL` names and `MOTE_IMAGE` has: `scripts/test kernels`. A row of
-//! `docs/results/kernels.md`.
+//! Features that depend on the kernel, with the kernel of `MOTE_KERNEL` and `MOTE_IMAGE`:
+//! `scripts/test kernels`. Writes a row of `docs/results/kernels.md`.
 
 use mote_tests::host::NAME;
 use mote_tests::pages::kernels::{Row, record};

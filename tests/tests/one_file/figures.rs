@@ -1,5 +1,6 @@
-//! Cost of such an image, compared with the same with a Go agent and busybox. A row of docs/results/boots.md each run; its table
-//! of three images, for which each is booted with ever less memory, only with `MOTE_WRITE_DOCS`.
+//! Cost of a one-file image, compared with the same image with a Go agent and busybox. Each run
+//! writes a row of docs/results/boots.md. `MOTE_WRITE_DOCS` also writes the table of three images,
+//! which boots each with less and less memory.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -17,16 +18,13 @@ use crate::world::{World, image};
 const PAGE: &str = "results/boots.md";
 const BEGIN: &str = "<!-- one-file:begin -->\n";
 const END: &str = "<!-- one-file:end -->";
-/// Between two looks: each takes the time of the emulated CPU.
+/// Polling interval; each poll costs time of the emulated CPU.
 const LOOK: Duration = Duration::from_millis(100);
-/// Memory of a VM in the search for the smallest, MiB: from, to, and what is exact enough.
+/// Search for the smallest memory of a VM, MiB: from, to, precision.
 const MEMORY: (u32, u32, u32) = (32, 160, 4);
-/// Memory where there is enough, MiB.
 const ROOMY: u32 = 256;
-/// Longest wait for the first result.
 const FIRST: Duration = Duration::from_secs(180);
 
-/// An image that is measured.
 struct Subject {
     title: &'static str,
     image: &'static str,
@@ -59,7 +57,7 @@ const SUBJECTS: [Subject; 3] = [
     },
 ];
 
-/// A VM, and the moment of its power-on.
+/// Starts a VM. Returns it with the time of its power-on.
 fn switch_on(column: Column, spec: &Spec) -> (World, Instant) {
     let world = world::World::boot(column, spec, &[]);
     let begun = world.begun;
@@ -67,8 +65,8 @@ fn switch_on(column: Column, spec: &Spec) -> (World, Instant) {
 }
 
 impl Subject {
-    /// From power-on to the result of the host's first command, and QEMU's time on the CPU until then; `None` if none
-    /// comes with so much memory.
+    /// Returns the time from power-on to the result of the host's first command, and QEMU's CPU
+    /// time; `None` if this memory is too small.
     fn boot(&self, memory: u32) -> Option<[Duration; 2]> {
         let (image, port) = (image(self.image), self.column.port());
         let spec = Spec { image, port, words: self.words.into(), memory, ..Spec::default() };
@@ -77,7 +75,7 @@ impl Subject {
             if world.exec(self.command).is_ok() {
                 return Some([begun.elapsed(), world.0.vm.busy()]);
             }
-            // With too little memory the kernel panics, or kills what wants some.
+            // With too little memory the kernel panics or kills processes.
             let is_short = world.0.vm.console().contains("Out of memory");
             if is_short || world.0.vm.has_ended() || begun.elapsed() > FIRST {
                 return None;
@@ -86,7 +84,6 @@ impl Subject {
         }
     }
 
-    /// The smallest memory with which it boots, MiB.
     fn smallest(&self) -> u32 {
         let (mut low, mut high, step) = MEMORY;
         while high - low > step {
@@ -98,7 +95,6 @@ impl Subject {
         high
     }
 
-    /// The shortest of each time.
     fn line(&self, times: &[[Duration; 2]]) -> String {
         let bytes = std::fs::metadata(image(self.image).join("initrd")).expect("its initrd").len();
         let least = |which: usize| {
@@ -123,7 +119,7 @@ fn the_table_of_images_is_written_if_it_is_asked_for() {
         "| image | power-on to the first `exec`'s result, s | QEMU on the CPU until then, s | smallest memory, MiB | \
          initramfs, KiB |\n| --- | --: | --: | --: | --: |\n"
             .to_owned();
-    // By turns: what else the machine does is the same for all.
+    // Alternates between the images, so that the machine's load affects all of them.
     let round = || SUBJECTS.map(|subject| subject.boot(ROOMY).expect("it boots"));
     let rounds = [round(), round(), round()];
     println!("{rounds:?}");

@@ -1,4 +1,4 @@
-//! How such a VM ends, and that it does not when it should not.
+//! Shutdown of a one-file VM, and attempts that must not shut it down.
 
 use mote_tests::wait;
 use mote_tests::world::BOOT;
@@ -24,7 +24,6 @@ fn ctrl_alt_del_reboots_in_order() {
     assert!(console.contains("reboot: Restarting system"), "{console}");
 }
 
-/// SIGTERM, and the names by which commands of the host ask for the same.
 #[test]
 fn a_signal_switches_off_and_a_program_that_does_not_want_to_is_killed() {
     let words = "mote.run=\"sh -c 'trap : TERM; echo deaf; while :; do sleep 1; done'\"";
@@ -50,7 +49,6 @@ fn commands_of_the_host_switch_off_and_reboot() {
     }
 }
 
-/// An agent built without the feature refuses to be init, and the kernel does not panic.
 #[test]
 fn a_build_without_init_says_so_as_process_1() {
     let mut world = World::boot("without", "");

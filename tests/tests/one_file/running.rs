@@ -1,15 +1,15 @@
-//! What runs in such a VM.
+//! Programs in a one-file VM.
 
 use mote_tests::wait;
 
 use crate::world::{END, World};
 
-/// The line of a program that was started, is not there, or ended: the console has it.
+/// The console shows when a program starts, does not exist or ends.
 #[test]
 fn starts_and_restarts_the_command_lines_programs() {
     let words = "mote.run=\"/init --version\" mote.run='/bin/nope' mote.rum=/x";
     let world = World::connected("plain", words);
-    // There is no shell; the one file is a program like any other.
+    // There is no shell, and the one file can be executed like any program.
     let version = world.exec(&["/init", "--version"]).unwrap();
     assert_eq!(world.exec(&["mote-agent", "--version"]).unwrap(), version);
     assert_eq!(world.exec(&["mote-agent", "get", "user.foo"]).unwrap(), "bar\n");
@@ -35,7 +35,7 @@ fn restarts_programs_with_growing_delays() {
 
 #[test]
 fn with_busybox_there_is_a_shell_and_nobody_stays_a_zombie() {
-    // With a controlling terminal: /dev/tty can be opened, and is the console.
+    // It has a controlling terminal: /dev/tty can be opened and is the console.
     let words = "mote.hostname=one mote.run=\"sh -c 'echo from $(tty) >/dev/tty; sleep 9999'\"";
     let world = World::connected("busybox", words);
     world.console("from /dev/console", 1);
@@ -47,14 +47,14 @@ fn with_busybox_there_is_a_shell_and_nobody_stays_a_zombie() {
         world.sh("echo a >/tmp/a; cat /dev/fd/3 3</tmp/a; pwd; uname -n"),
         "a\n/root\none\n"
     );
-    // Orphans, some of which end after their parent and some before.
+    // Orphans, some of which end after their parent.
     world.sh("for i in 1 2 3 4 5 6 7 8; do (sleep 0.$i; exit $i) & done");
     let zombies = "n=0; for s in /proc/[0-9]*/stat; do read -r a b c d <$s && [ \"$c\" = Z ] && n=$((n+1)); done 2>/dev/null; echo $n";
     wait("no zombie and no sleeper", END, || {
         (world.sh(zombies) == "0\n" && world.sh("pgrep -f 'sleep 0' | wc -l") == "0\n")
             .then_some(())
     });
-    // Its end causes no panic, and PID 1, its parent, starts it again.
+    // The agent's end causes no panic, and PID 1 restarts it.
     let agent = "for s in /proc/[0-9]*/cmdline; do [ \"$(tr '\\0' ' ' <$s)\" = 'mote-agent ' ] && echo ${s//[^0-9]/}; done 2>/dev/null; true";
     let pid = world.sh(agent);
     assert!(pid.trim().parse::<u32>().is_ok_and(|pid| pid > 1), "{pid}");
@@ -64,7 +64,7 @@ fn with_busybox_there_is_a_shell_and_nobody_stays_a_zombie() {
     let (now, took) = wait("exec", END, again);
     println!("agent killed: exec after {took:?}");
     assert!(now.trim().parse::<u32>().is_ok(), "{now}");
-    // A button that was gone for a while counts again.
+    // A power button that was removed and added again still works.
     world.sh("rmmod button && sleep 0.5 && modprobe button");
     wait("the button", END, || {
         world

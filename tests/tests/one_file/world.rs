@@ -1,4 +1,4 @@
-//! A VM with one of the images that `scripts/test one-file` makes.
+//! A VM with an image of `scripts/test one-file`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use mote_tests::vm::Spec;
 use mote_tests::world::BOOT;
 use mote_tests::{tool, wait, world};
 
-/// From the guest's being told to end to QEMU's end: programs have 5 s, killed ones 2 s.
+/// Limit from the shutdown request to QEMU's end: programs have 5 s, killed ones 2 s.
 pub(crate) const END: Duration = Duration::from_secs(40);
 
-/// Where an image is: `plain`, `busybox`, `without` (an agent that is not init), `go`.
+/// Returns the path of an image: `plain`, `busybox`, `without` (an agent without init), `go`.
 pub(crate) fn image(name: &str) -> PathBuf {
     tool("MOTE_ONE_FILE", "target/one-file").join(name)
 }
@@ -19,7 +19,6 @@ pub(crate) fn image(name: &str) -> PathBuf {
 pub(crate) struct World(pub(crate) world::World);
 
 impl World {
-    /// Switches on a VM with such an image and these words on the kernel's command line.
     pub(crate) fn boot(name: &str, words: &str) -> Self {
         Self::with(&Spec { image: image(name), words: words.into(), ..Spec::default() })
     }
@@ -34,23 +33,22 @@ impl World {
         world
     }
 
-    /// Runs a command in the guest as the host does.
     pub(crate) fn exec(&self, command: &[&str]) -> Result<String, String> {
         self.0.host.exec(command)
     }
 
-    /// The same by the guest's shell, which must succeed.
     pub(crate) fn sh(&self, script: &str) -> String {
         self.0.sh(script)
     }
 
-    /// Waits until the console has it that many times.
+    /// Waits until the console shows the text that many times.
     pub(crate) fn console(&self, mark: &str, times: usize) -> String {
         let look = || Some(self.0.vm.console()).filter(|text| text.matches(mark).count() >= times);
         wait(mark, END, look).0
     }
 
-    /// The host sees STOPPED, and then QEMU ends, without the kernel having panicked. Returns the console's text.
+    /// Waits until the host has received STOPPED and QEMU has ended without a kernel panic. Returns
+    /// the console's text.
     pub(crate) fn ends(mut self) -> String {
         self.0.host.stopped(END);
         self.0.vm.ended(END);

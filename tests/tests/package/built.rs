@@ -1,4 +1,4 @@
-//! Builds the packages, once for all tests of this program.
+//! Builds the packages once for all tests of this program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,17 +6,16 @@ use std::sync::LazyLock;
 
 use mote_tests::Scratch;
 
-/// A version above that of the tree.
+/// A version above the tree's.
 pub(crate) const NEWER: &str = "9.0.0";
 
-/// An architecture that is not this machine's.
 #[derive(Debug)]
 pub(crate) struct Other {
-    /// Rust's name, the tarball's and the .rpm's, and Debian's.
+    /// Name in Rust, in the tarball and .rpm, and in Debian.
     target: &'static str,
     pub(crate) name: &'static str,
     pub(crate) debian: &'static str,
-    /// ELF's number of it.
+    /// `e_machine` of its ELF files.
     pub(crate) machine: u8,
 }
 
@@ -30,25 +29,23 @@ pub(crate) const OTHERS: [Other; 2] = [
     },
 ];
 
-/// The packages, each as `scripts/package` names it.
+/// The packages; fields have the names that `scripts/package` uses.
 #[derive(Debug)]
 pub(crate) struct Packages {
     pub(crate) first: PathBuf,
-    /// Made again, elsewhere in time and place.
+    /// The same, built again in another directory at another time.
     pub(crate) second: PathBuf,
-    /// The agent's Debian package in version [`NEWER`].
     pub(crate) newer: PathBuf,
-    /// Those of [`OTHERS`]: as they are, and made again.
+    /// The packages of [`OTHERS`], each built twice.
     pub(crate) others: [[PathBuf; 2]; OTHERS.len()],
 }
 
-/// A shell's line that changes what a reproducible build must not depend on.
+/// Changes settings that must not affect a reproducible build.
 const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8; ";
 
-/// They stay in the build directory.
 pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
     let newer = format!("scripts/package --version {NEWER} deb");
-    // The first last: `target/package` has those of the tree.
+    // `target/package` contains the last build, which must be the tree's own.
     let others = OTHERS.map(|Other { target, name, .. }| {
         let script = format!("scripts/package --target {target}");
         let second = make(&format!("{name}-second"), &format!("{ELSEWHERE}{script}"));
@@ -75,8 +72,7 @@ fn make(name: &str, script: &str) -> PathBuf {
     to
 }
 
-/// A shell without the variables that cargo sets for a test: build scripts would see another environment and rebuild
-/// everything.
+/// Returns a shell without cargo's variables, which would make build scripts rebuild everything.
 fn shell() -> Command {
     let mut shell = Command::new("/bin/bash");
     let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
@@ -88,12 +84,10 @@ fn shell() -> Command {
     shell
 }
 
-/// The directory of the sources.
 pub(crate) fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("a path")
 }
 
-/// The one file with this ending.
 pub(crate) fn file(directory: &Path, begin: &str, end: &str) -> PathBuf {
     let files =
         std::fs::read_dir(directory).expect("packages").map(|entry| entry.expect("one").path());
@@ -115,19 +109,16 @@ pub(crate) fn newer() -> PathBuf {
     file(&PACKAGES.newer, "mote-agent_", ".deb")
 }
 
-/// Unpacks the tarball; the folder in it.
 pub(crate) fn tarball(into: &Scratch) -> PathBuf {
     unpacked(&PACKAGES.first, into)
 }
 
-/// Unpacks a directory's tarball; the folder in it.
 pub(crate) fn unpacked(directory: &Path, into: &Scratch) -> PathBuf {
     let tar = file(directory, "mote-agent-", ".tar.gz");
     run(Command::new("tar").arg("-xzf").arg(tar).arg("-C").arg(&into.0));
     file(&into.0, "mote-agent-", "")
 }
 
-/// Output of a command that has to succeed.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,4 @@
-//! What is in the packages.
+//! Contents of the packages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::built::{NEWER, OTHERS, Other, PACKAGES, deb, file, newer, run, tarball, unpacked};
 
-/// Files of the agent's Debian package with their modes.
 const AGENT: &[(&str, &str)] = &[
     ("/etc/init.d/mote-agent", "-rwxr-xr-x"),
     ("/etc/logrotate.d/mote-agent", "-rw-r--r--"),
@@ -40,7 +39,7 @@ const AGENT: &[(&str, &str)] = &[
     ("/usr/share/zsh/vendor-completions/_mote-agent", "-rw-r--r--"),
 ];
 
-/// Files of the .rpm: systemd's only, with the licences where .rpm has them.
+/// Files of the .rpm: only systemd's, and the licences in the usual place of an .rpm.
 const RPM: &[&str] = &[
     "/usr/lib/dracut/modules.d/90mote-agent/module-setup.sh",
     "/usr/lib/dracut/modules.d/90mote-agent/mote-agent-initramfs.service",
@@ -64,7 +63,7 @@ const RPM: &[&str] = &[
     "/usr/share/zsh/site-functions/_mote-agent",
 ];
 
-/// Path to mode and owner, by tar's list of a package: `MODE OWNER/GROUP SIZE DATE TIME PATH`.
+/// Returns mode and owner by path, from tar's list: `MODE OWNER/GROUP SIZE DATE TIME PATH`.
 fn listed(list: &str) -> BTreeMap<String, (String, String)> {
     let files = list.lines().filter(|line| !line.starts_with('d')).map(|line| {
         let mut words = line.split_whitespace();
@@ -96,7 +95,8 @@ fn the_debian_package_has_these_files_and_no_others() {
     has_these_files_and_no_others(&deb());
 }
 
-/// Maintainer scripts of a Debian package, and the fields of its control file but for its architecture and size.
+/// Returns the maintainer scripts of a Debian package and its control fields, without architecture
+/// and size.
 fn control(deb: &Path) -> BTreeMap<String, String> {
     let scratch = mote_tests::Scratch::new();
     run(Command::new("dpkg-deb").arg("-e").arg(deb).arg(&scratch.0));
@@ -138,7 +138,7 @@ fn are_those_of_x86_64_with_another_program(other: &Other, made: &Path) {
     let different =
         Command::new("diff").arg("-rq").args([&folder, &tarball(&second)]).output().expect("diff");
     let different = String::from_utf8_lossy(&different.stdout).into_owned();
-    // Their lists of crates differ, since assembler's need other ones.
+    // Their crates differ, because the assembler's build needs more of them.
     for line in different.lines() {
         let name = ["/mote-agent and ", "/copyright and ", "/third-party.gz and "];
         assert!(name.iter().any(|name| line.contains(name)), "{line}");
@@ -182,7 +182,7 @@ fn the_same_commit_gives_the_same_bytes() {
         ("mote-host_", ".deb"),
     ];
     let here = begins.map(|names| (&PACKAGES.first, &PACKAGES.second, names));
-    // There is no mote-host for them.
+    // mote-host is not built for other architectures.
     let there = PACKAGES
         .others
         .iter()

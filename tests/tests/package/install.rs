@@ -1,5 +1,5 @@
-//! The agent's packages in roots where no init system runs, as when an image is made: enabled, not started, and
-//! gone without a trace.
+//! The agent's packages in roots where no init system runs, as when an image is built: enabled, not
+//! started, and removed without a trace.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use mote_tests::Scratch;
 use crate::built::{NEWER, PACKAGES, deb, file, newer, run, tarball};
 use crate::root::{Root, SYSTEMS};
 
-/// What enables the service, by init system.
+/// Returns the link that enables the service, by init system.
 fn enabled(system: &str) -> &'static str {
     match system {
         "systemd" => "/etc/systemd/system/multi-user.target.wants/mote-agent.service",
@@ -18,7 +18,7 @@ fn enabled(system: &str) -> &'static str {
     }
 }
 
-/// The link that enables the service, if there is one, and that it leads to a file.
+/// Checks that the link that enables the service exists and leads to a file.
 fn is_enabled(root: &Root, link: &str) -> bool {
     let files = root.files();
     let mut links =
@@ -29,7 +29,6 @@ fn is_enabled(root: &Root, link: &str) -> bool {
     })
 }
 
-/// That `--check` works there, and that nothing was started.
 fn assert_idle(root: &Root) {
     let output = root.command(false, &["mote-agent", "--check"]).output().expect("the agent");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -53,7 +52,7 @@ fn lives_and_dies(system: &str) {
     root.run(&["dpkg", "-i", &package]);
     assert!(is_enabled(&root, enabled(system)), "{system}");
     assert_idle(&root);
-    // As process 1, which is not an init system, although it has this root.
+    // In this root process 1 is dpkg, not an init system.
     run(&mut root.command(true, &["dpkg", "-i", &above]));
     assert_eq!(version(&root), NEWER);
     assert!(is_enabled(&root, enabled(system)), "{system}");
@@ -91,8 +90,8 @@ fn the_debian_package_on_runit() {
     lives_and_dies("runit");
 }
 
-/// In a Debian root, where rpm knows none of the files' other owners: no distribution of .rpm can be had by a mirror of
-/// Debian's. Its scripts run, by systemd's own tools.
+/// Uses a Debian root with systemd's own tools, because Debian mirrors contain no .rpm
+/// distribution.
 #[test]
 fn the_rpm_on_systemd() {
     let root = Root::new("systemd");
@@ -163,7 +162,7 @@ fn the_tarball_finds_the_init_system() {
         assert!(said.contains(&format!("enabled for {system}")), "{said}");
         assert!(is_enabled(&root, enabled(system)), "{system}");
         assert_idle(&root);
-        // Once more is an upgrade.
+        // A second run is an upgrade.
         install("install");
         install("uninstall");
         let without_folders = |files: std::collections::BTreeSet<String>| -> Vec<String> {

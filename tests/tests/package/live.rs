@@ -1,5 +1,5 @@
-//! The package where an agent runs: a Debian root whose process 1 is called `init`, with sysvinit's scripts, and a
-//! host that calls the agent over unix sockets.
+//! The package in a Debian root where an agent runs: process 1 is called `init`, sysvinit's scripts
+//! start the agent, and a host calls it over unix sockets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -10,10 +10,9 @@ use mote_tests::{Process, wait};
 use crate::built::{deb, newer};
 use crate::root::Root;
 
-/// For what takes a moment, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Installs the package, copies what the test needs out of `/run`, and ends when the test says so.
+/// Installs the package, copies what the test needs from `/run`, and ends on request.
 const INIT: &str = r#"#!/bin/sh
 cd /srv
 dpkg -i "$1" >/srv/said 2>&1
@@ -24,7 +23,6 @@ while [ ! -e /srv/over ]; do
 done
 "#;
 
-/// An agent of the package with its host.
 struct Live {
     host: Host,
     init: Process,
@@ -37,7 +35,7 @@ impl Live {
         let package = root.take(&deb());
         let package = package.trim_start_matches("/srv/");
         root.program("srv/init", INIT);
-        // The real one looks for a boot.
+        // The real program needs a record of the boot.
         root.program("sbin/runlevel", "#!/bin/sh\necho N 2\n");
         let directory = root.0.0.join("srv");
         let mut host = Host::on_sockets(&directory, &directory.join("vs"), "lxd", &[]);
@@ -58,7 +56,6 @@ impl Live {
         live.connected(1);
         let log = std::fs::metadata(live.root.0.0.join("var/log/mote-agent.log")).expect("its log");
         assert_eq!(log.permissions().mode() & 0o777, 0o600, "the words of commands are in it");
-        // What other tests look for can be found.
         assert!(live.root.processes().iter().any(|line| line.contains("/usr/sbin/mote-agent")));
         live
     }
@@ -67,14 +64,15 @@ impl Live {
         std::fs::read_to_string(self.root.0.0.join(path)).ok()
     }
 
-    /// Waits until an agent has become CONNECTED so many times. The host has no status port here, so the log says it.
+    /// Waits for the given number of CONNECTED lines in the log, because this host has no status
+    /// port.
     fn connected(&self, times: usize) {
         let log = || self.text("var/log/mote-agent.log").unwrap_or_default();
         let enough = || (log().matches(": CONNECTED ").count() >= times).then_some(());
         wait("CONNECTED", LIMIT, enough);
     }
 
-    /// The agent's process, as it is numbered in the root.
+    /// Returns the agent's pid in the root's namespace.
     fn agent(&self) -> Option<String> {
         let status: serde_json::Value = serde_json::from_str(&self.text("srv/status")?).ok()?;
         Some(status["pid"].as_u64()?.to_string())
@@ -88,7 +86,6 @@ impl Live {
         wait("another agent", LIMIT, || self.agent().filter(|pid| pid != old)).1
     }
 
-    /// Runs a command in the guest, as the host.
     fn exec(&self, words: &[&str]) -> String {
         self.host.exec(words).expect("a command that succeeds")
     }
@@ -105,7 +102,7 @@ impl Drop for Live {
 fn an_agent_that_is_killed_is_back() {
     let live = Live::start();
     let first = live.some_agent();
-    // The command is lost with the agent.
+    // The agent's end also ends the command.
     let _cut = live.host.sh(&format!("kill -9 {first}"));
     live.another_than(&first);
     live.connected(2);
@@ -116,19 +113,18 @@ fn an_upgrade_by_a_command_of_the_host_is_not_cut_off() {
     let live = Live::start();
     let above = live.root.take(&newer());
     let first = live.some_agent();
-    // Long enough for an agent that would be restarted at once.
+    // The wait would reveal a restart after the upgrade.
     let upgrade = format!("dpkg -i {above} && sleep 5 && echo whole");
     let said = live.exec(&["sh", "-c", &upgrade]);
     assert!(said.ends_with("whole\n"), "{said}");
     let waits = "runs in this guest: the new program starts when it has ended\n";
     assert!(said.contains(waits), "{said}");
-    // The same process, by another program.
+    // Same process, new program.
     let program = || live.exec(&["readlink", &format!("/proc/{first}/exe")]);
     assert_eq!(program(), "/usr/sbin/mote-agent (deleted)\n", "the first agent, until then");
     live.connected(2);
     assert_eq!(live.some_agent(), first);
     assert_eq!(program(), "/usr/sbin/mote-agent\n");
-    // By the service.
     live.exec(&["/etc/init.d/mote-agent", "reload"]);
     live.connected(3);
     assert_eq!(live.some_agent(), first);
@@ -141,7 +137,7 @@ fn a_removal_by_a_command_of_the_host_is_not_cut_off() {
     assert!(said.ends_with("whole\n"), "{said}");
     wait("the agent's end", LIMIT, || live.agent().is_none().then_some(()));
     let processes = || live.root.processes();
-    // /proc has the roots of other process namespaces too.
+    // /proc also shows the roots of other process namespaces.
     wait("its processes' end", LIMIT, || {
         let left = processes();
         left.iter().all(|line| !line.contains("/mote-agent")).then_some(())

@@ -1,5 +1,6 @@
-//! The packages that `scripts/package` makes: what is in them, that they are the same each time, and what they do in
-//! Debian roots with systemd, sysvinit, OpenRC and runit. Needs root; `scripts/test package` installs the tools.
+//! The packages that `scripts/package` builds: contents, reproducibility, and installation in
+//! Debian roots with systemd, sysvinit, OpenRC and runit. Needs root; `scripts/test package`
+//! installs the tools.
 
 mod built;
 mod contents;

@@ -1,4 +1,5 @@
-//! The recipes of `image/recipes`: what they package is there, by the functions of theirs that a shell can run.
+//! The recipes of `image/recipes`: the files that they package exist, and their functions run in a
+//! shell.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,6 @@ use mote_tests::Scratch;
 
 use crate::built::{run, source, tarball};
 
-/// Where they put the program, and what else every one of them has.
 const FILES: [&str; 5] = [
     "usr/share/bash-completion/completions/mote-agent",
     "usr/share/fish/vendor_completions.d/mote-agent.fish",
@@ -21,7 +21,6 @@ fn recipes() -> PathBuf {
     source().join("image/recipes")
 }
 
-/// Each file of the folder, with its text.
 fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
     let entries =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("one").path());
@@ -60,13 +59,13 @@ fn each_says_whether_it_was_tested_and_has_the_version_of_the_tree() {
     assert!(versions >= 4, "{versions}");
 }
 
-/// The version that a text begins with, if it does.
 fn number(text: &str) -> &str {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     text[..end.unwrap_or(text.len())].trim_end_matches('.')
 }
 
-/// Runs the recipe's `package` as its tool does: in the unpacked tarball, with the variables of both tools.
+/// Runs the recipe's `package` as its tool does: in the unpacked tarball, with the variables of
+/// both tools.
 fn packaged(shell: &str, recipe: &str) -> Scratch {
     let (sources, made) = (Scratch::new(), Scratch::new());
     let folder = tarball(&sources);
@@ -85,7 +84,6 @@ fn files(root: &Path) -> BTreeSet<String> {
     list.lines().map(str::to_owned).collect()
 }
 
-/// That the files are there, programs and data, and the agent is that of the tarball.
 fn has(root: &Path, programs: &[&str], data: &[&str]) {
     let mode = |names: &[&str], mode: &str| {
         names.iter().map(|name| format!("{name} {mode}")).collect::<Vec<_>>()
@@ -98,7 +96,7 @@ fn has(root: &Path, programs: &[&str], data: &[&str]) {
 
 #[test]
 fn alpines_package_is_for_openrc() {
-    // `dash` has what busybox' shell has.
+    // `dash` supports no more than busybox' shell.
     let made = packaged("dash", "APKBUILD");
     let doc = [
         "usr/share/doc/mote-agent/mote-agent.yml",

@@ -12,9 +12,9 @@ use crate::built::{run, source};
 
 pub(crate) const SYSTEMS: [&str; 4] = ["systemd", "sysvinit", "openrc", "runit"];
 
-/// Mounts what programs need and runs the command there. All mounts are made in a mount namespace that ends with its
-/// processes: outside, the root has plain files only, so that removing it cannot touch anything else. `/dev` has some
-/// devices alone, since an agent makes its socket there.
+/// Mounts the file systems that programs need and runs the command. The mounts are in a mount
+/// namespace that ends with its processes. Outside, the root contains only plain files, so removing
+/// it is safe. `/dev` has only some devices, because an agent creates its socket there.
 const INSIDE: &str = r#"
 set -eu
 root="$1"; shift
@@ -31,12 +31,10 @@ mount -t tmpfs -o mode=755 run "$root/run"
 exec chroot "$root" /usr/bin/env -i "$@"
 "#;
 
-/// A root, gone when dropped.
 #[derive(Debug)]
 pub(crate) struct Root(pub(crate) Scratch);
 
 impl Root {
-    /// Unpacks a new one.
     pub(crate) fn new(system: &str) -> Self {
         let archive = run(Command::new("image/packages/root").arg(system).current_dir(source()));
         let scratch = Scratch::new();
@@ -45,8 +43,8 @@ impl Root {
         Self(scratch)
     }
 
-    /// A command in it. With `alone`, it is process 1 of its own process namespace, as the first program of a
-    /// container is.
+    /// Returns a command in the root. With `alone` it is process 1 of its own process namespace, as
+    /// in a container.
     pub(crate) fn command(&self, alone: bool, words: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private"]);
@@ -60,12 +58,11 @@ impl Root {
         command
     }
 
-    /// Output of a command in it that has to succeed.
     pub(crate) fn run(&self, words: &[&str]) -> String {
         run(&mut self.command(false, words))
     }
 
-    /// Copies a file to `/srv`, and gives its path in the root.
+    /// Copies a file to `/srv`. Returns its path in the root.
     pub(crate) fn take(&self, file: &Path) -> String {
         let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
         fs::copy(file, self.0.0.join("srv").join(name)).expect("a copy");
@@ -74,13 +71,13 @@ impl Root {
 
     pub(crate) fn program(&self, path: &str, text: &str) {
         let path = self.0.0.join(path);
-        // It may be a link out of the root.
+        // It may be a link that leads out of the root.
         let _old = fs::remove_file(&path);
         fs::write(&path, text).expect("a program");
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a mode");
     }
 
-    /// Each path in it but what dpkg and runit keep for themselves, with its kind, mode, and where links lead.
+    /// Lists each path except dpkg's and runit's own state, with type, mode and link target.
     pub(crate) fn files(&self) -> BTreeSet<String> {
         let mut find = Command::new("find");
         find.arg(&self.0.0).args(["-mindepth", "1", "-printf", "/%P %y %m %l\n"]);
@@ -89,12 +86,11 @@ impl Root {
         run(&mut find).lines().filter(own).map(str::to_owned).collect()
     }
 
-    /// Whether there is such a path, be it a link that leads nowhere.
     pub(crate) fn has(&self, path: &str) -> bool {
         fs::symlink_metadata(self.0.0.join(path.trim_start_matches('/'))).is_ok()
     }
 
-    /// The processes on this machine that have this root.
+    /// Returns the processes of this machine that have this root.
     pub(crate) fn processes(&self) -> Vec<String> {
         let entries = fs::read_dir("/proc").expect("/proc").flatten();
         let here =

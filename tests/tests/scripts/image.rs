@@ -1,4 +1,4 @@
-//! What the packages' and the initramfs' scripts put into an image, tried in made-up images.
+//! The packages' and the initramfs' scripts, run on artificial images.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -79,8 +79,8 @@ fn what_is_started_in_the_initramfs_has_these_options_and_a_log_of_roots() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// The installer with files to install, and an image whose links lead to what is in its own `outside`, not to this
-/// system's directory of that name.
+/// Returns an installer with files, and an image whose links lead into its own `outside`, not to
+/// this system's directory of that name.
 fn installer_and_image(scratch: &Scratch, outside: &Path) -> (PathBuf, PathBuf) {
     let (folder, image) = (scratch.0.join("folder"), scratch.0.join("image"));
     for file in ["init.d/x", "usr/lib/x"] {
@@ -103,7 +103,6 @@ fn installer_and_image(scratch: &Scratch, outside: &Path) -> (PathBuf, PathBuf) 
         ("etc", "/real/rc"),
         ("lib", "real/../real/lib"),
         ("usr", "/../../real"),
-        // Of the same name on this system.
         ("real/rc/init.d", &*format!("{outside_text}/init.d")),
         ("real/sbin", &*format!("{outside_text}/usr")),
         ("real/rc/rc0.d", "loop"),

@@ -1,5 +1,5 @@
-//! The scripts on machines that miss something or are busy, made of a PATH with little in it; and what
-//! a build is proved by.
+//! The build scripts on machines that are busy or lack tools, simulated by a minimal PATH, and the
+//! checks of built programs.
 
 mod image;
 mod snapshot;
@@ -12,14 +12,13 @@ use mote_tests::{Scratch, agent, put};
 
 const TOOLS: &str =
     "bash cat cut date dirname env grep head mktemp paste rm sed sleep sort tr true";
-/// An apt-get that says what it was asked, and does what the test wants of it.
+/// An apt-get that records its arguments and reacts as the test needs.
 const APT: &str = "#!/bin/bash\necho \"apt-get $*\" >>\"$HOME/asked\"\n[ \"$1\" != indextargets ] || echo http://mirror.example/debian\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A machine with those tools and with programs of the test's.
 struct Machine(Scratch);
 
 impl Machine {
@@ -46,13 +45,12 @@ impl Machine {
         (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
     }
 
-    /// What apt-get was asked for.
     fn asked(&self) -> String {
         std::fs::read_to_string(self.0.0.join("asked")).unwrap_or_default()
     }
 }
 
-/// The user's number, as `id -u` has it.
+/// Makes `id -u` report root.
 const ROOT: (&str, &str) = ("id", "#!/bin/bash\necho 0\n");
 const SOMEBODY: (&str, &str) = ("id", "#!/bin/bash\necho 1000\n");
 const SET_UP: &str = ". scripts/common; . scripts/setup build";
@@ -76,7 +74,7 @@ fn help_is_there_at_once_and_nothing_is_installed() {
     assert_eq!(machine.asked(), "");
 }
 
-/// The commit is that of the sources; a build by hand has none, and says so.
+/// A binary reports the commit of its sources, and a manual build reports that it has none.
 #[test]
 fn a_binary_tells_its_release_and_its_commit() {
     let output = Command::new(agent()).arg("--version").output().expect("the agent");
@@ -103,7 +101,7 @@ fn each_stage_of_the_tests_is_told_and_can_be_asked_for() {
     }
     let written = script.matches("\nstage_").count();
     assert_eq!(written, told.len() + 1, "all but quick");
-    // As the script finds what to run: one that it does not find would pass unrun.
+    // Uses the script's own PATH search: a script that it does not find would pass unnoticed.
     let (_, found) = machine.sh(
         "eval \"$(sed -n '/^stages=/,/^\"$/p; /^names()/p' scripts/test)\"; names <<<\"$stages\"",
     );
@@ -113,7 +111,7 @@ fn each_stage_of_the_tests_is_told_and_can_be_asked_for() {
     assert_eq!(machine.asked(), "");
 }
 
-/// The lines of the scripts that build something without `--locked`: with versions that nobody has tested.
+/// Returns the lines that build without `--locked`, which would use untested versions.
 fn unlocked(script: &str) -> impl Iterator<Item = &str> {
     let builds = |line: &str| {
         let mut words = line.split_whitespace().skip_while(|word| !word.ends_with("cargo")).skip(1);
@@ -129,7 +127,7 @@ fn each_script_builds_with_the_versions_of_the_lock_file() {
     let mut builds = 0;
     for folder in [".ci", "image", "scripts", "tests/clients"] {
         for entry in root().join(folder).read_dir().expect("a folder").flatten() {
-            // Folders hold no scripts of cargo's.
+            // Directories contain no build scripts.
             let Ok(script) = std::fs::read_to_string(entry.path()) else { continue };
             let found: Vec<_> = unlocked(&script).collect();
             assert!(found.is_empty(), "{}: {found:?}", entry.path().display());
@@ -160,7 +158,7 @@ fn another_package_manager_is_waited_for_at_each_of_its_locks() {
     assert_eq!(text.matches(told).count(), 2, "{text}");
     assert!(!text.contains("E: "), "{text}");
     assert_eq!(machine.asked().matches(" update").count(), 2, "{}", machine.asked());
-    // Once more for the toolchain.
+    // The third call is for the toolchain.
     assert_eq!(machine.asked().matches(" -y ").count(), 3, "{}", machine.asked());
 }
 
@@ -216,7 +214,7 @@ fn a_cargo_that_is_too_old_is_said_to_be() {
     assert!(text.contains("cargo is 1.63.0, and mote needs 1."), "{text}");
 }
 
-/// Its main archive has one from before, and only its security archive the one that mote needs.
+/// The main archive has an older version, and only the security archive has the required one.
 #[test]
 fn a_debian_12_without_its_security_archive_is_told_of_it_before_anything_is_installed() {
     let cache = |version: &str| {
@@ -250,7 +248,6 @@ fn prove(binary: &Path, limit: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A program of the C compiler's.
 fn compiled(scratch: &Scratch, options: &[&str]) -> PathBuf {
     let (source, program) = (scratch.0.join("main.c"), scratch.0.join("program"));
     put(&source, "int main(void) { return 0; }\n");
@@ -288,7 +285,6 @@ fn a_build_over_its_limit_is_no_build() {
     let program = compiled(&scratch, &["-s", "-static-pie"]);
     let bytes = program.metadata().expect("it").len();
     assert_eq!(prove(&program, "limit"), (true, String::new()));
-    // Bytes behind the sections are bytes of the file.
     let file = std::fs::File::options().append(true).open(&program).expect("it");
     file.set_len(2_000_000).expect("more of it");
     let (proved, text) = prove(&program, "limit");
@@ -298,7 +294,8 @@ fn a_build_over_its_limit_is_no_build() {
     assert!(!proved && text.contains("no line 'no such limit'"), "{text}");
 }
 
-/// One that had a number of its own was forgotten when rustup's moved.
+/// A limit for Debian's toolchain was once a separate number and became outdated when rustup's
+/// changed.
 #[test]
 fn a_limit_of_debians_toolchain_moves_with_rustups() {
     let budget = std::fs::read_to_string(root().join("tests/budgets/size")).expect("the budget");

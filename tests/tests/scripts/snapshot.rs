@@ -1,8 +1,9 @@
-//! `mote-snapshot` with a script instead of the server's command, which records its calls and fails on demand.
+//! `mote-snapshot` with a script instead of the server's command, which records its calls and fails
+//! on demand.
 
 use crate::Machine;
 
-/// A client. `fail` has the words of what is to fail, `code` how.
+/// A client that fails with `code` on the words in `fail`.
 const CLIENT: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\ncode=$(cat \"$HOME/code\" 2>/dev/null || echo 1)\n[ ! -e \"$HOME/fail\" ] || while read -r words; do case \"$*\" in *\"$words\"*) exit \"$code\" ;; esac; done <\"$HOME/fail\"\n";
 const BOTH: [(&str, &str); 2] = [("incus", CLIENT), ("lxc", CLIENT)];
 
@@ -53,7 +54,7 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
     for wrong in ["", "--for", "--volume a vm1", "--what vm1", "vm1 s1 more"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
     }
-    // What is killed meanwhile thaws.
+    // A killed script still thaws.
     let slow = CLIENT.replace("\n[ !", "\n[ \"$1\" != snapshot ] || sleep 1\n[ !");
     let machine = Machine::new(&[("incus", slow.as_str())]);
     let (code, _) =
@@ -62,8 +63,8 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
     assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
 }
 
-/// The server's commands: they read stdin unless it is a terminal, pass on the guest's output, and fail if it cannot
-/// be written.
+/// A client that behaves like the servers' commands: it reads stdin unless that is a terminal,
+/// passes on the guest's output, and fails if it cannot write it.
 const SPEAKS: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\nread -r word && echo \"read $word\" >>\"$HOME/asked\"\n[ \"$1\" != exec ] || echo said || exit 1\n[[ ! -e $HOME/lost || $* != *freeze* ]] || exit 1\n";
 
 #[test]
@@ -91,13 +92,14 @@ fn a_project_is_that_of_what_is_frozen_too() {
                  incus --project=p storage volume snapshot create default a s1\n\
                  incus --project=p exec vm1 -- mote-agent thaw\n";
     assert_eq!((code, text.as_str()), (Some(0), order));
-    // The instance of that name in another project would be frozen in its place.
+    // Otherwise it would freeze the instance with that name in another project.
     for wrong in ["vm1 s1 -- --project p", "vm1 s1 -- --no-expiry --project=p", "--project"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
     }
 }
 
-/// A client of a guest that steers terminals, and says more than anybody reads, to both outputs.
+/// A client of a hostile guest: it prints terminal control sequences and unlimited text to both
+/// outputs.
 const HOSTILE: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[ \"$1\" = exec ] || exit 0\nsaid='a\\033]0;x\\007\\302\\233b\\r'\nprintf \"$said\"\nprintf \"$said\" >&2\n[ -e \"$HOME/floods\" ] || exit 0\nwhile :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy >&2; echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done\n";
 
 #[test]
@@ -110,7 +112,6 @@ fn guest_output_is_bounded_and_cannot_control_a_terminal() {
         let (code, said) = machine.sh("/bin/sh image/packages/mote-snapshot vm1");
         let is_plain = |byte: u8| byte == b'\n' || (b' '..=b'~').contains(&byte);
         assert!(said.bytes().all(is_plain) && said.contains("a?]0;x???b?"), "{code:?}");
-        // Both outputs of each of two calls.
         assert!(said.len() < 5 << 16, "{}", said.len());
         assert_eq!(code, Some(i32::from(floods)));
     }
@@ -120,7 +121,7 @@ fn guest_output_is_bounded_and_cannot_control_a_terminal() {
 fn gives_up_a_guest_that_does_not_answer() {
     let hangs =
         "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[[ $* != *thaw* ]] || sleep 1000\n";
-    // It records the limit, but the test waits only 1 s.
+    // The script records the limit, but the test waits only 1 s.
     let timeout = "#!/bin/bash\necho \"limit $*\" >>\"$HOME/asked\"\n[[ $1 != --* ]] || shift\n[ \"$1\" != -k ] || shift 2\nshift\nexec /usr/bin/timeout 1 \"$@\"\n";
     let machine = Machine::new(&[("incus", hangs), ("timeout", timeout)]);
     let (code, said) = machine.sh("/bin/sh image/packages/mote-snapshot --for 5m vm1");

@@ -1,4 +1,4 @@
-//! No change without a line in the log, however many there are.
+//! Each change writes a line to the log, however many there are.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use mote_tests::sftp::{Int, Session, Text, kind, open};
 use mote_tests::{Scratch, agent, is_root, wait};
 
-/// A server whose log is a file.
 fn logged(scratch: &Scratch, arguments: &[&Path]) -> Session {
     let root = scratch.0.join("root");
     fs::create_dir_all(root.join("run/mote")).unwrap();
@@ -39,7 +38,7 @@ fn each_change_has_a_line_and_is_slowed_down_to_what_can_be_logged() {
     wait("a line for each", Duration::from_secs(5), || {
         (lines(&scratch, " mkdir \"d") == 5_400).then_some(())
     });
-    // 5,000 at once, then 200 a second.
+    // A burst of 5,000 lines, then 200 per second.
     assert!(took >= Duration::from_millis(1_900), "{took:?}");
 }
 

@@ -1,4 +1,4 @@
-//! What is open: how much of it there may be, and directories that are opened as if they were files.
+//! Open handles: their limit, and directories that are opened like files.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,6 @@ use mote_tests::{Scratch, agent};
 
 use super::{FAILURE, session};
 
-/// A server that may have so many descriptors: at first, and at most.
 fn limited(soft: usize, hard: usize) -> (Scratch, Session) {
     let scratch = Scratch::new();
     let script = format!("ulimit -Sn {soft}; ulimit -Hn {hard}; exec \"$0\" sftp-server -d \"$1\"");
@@ -18,7 +17,7 @@ fn limited(soft: usize, hard: usize) -> (Scratch, Session) {
     (scratch, session)
 }
 
-/// How many handles there may be, as `limits@openssh.com` says.
+/// Returns the limit of handles that `limits@openssh.com` reports.
 fn told(session: &mut Session) -> usize {
     let limits = session.ask(kind::EXTENDED, &[Text(b"limits@openssh.com")]);
     let Reply::Numbers(limits) = limits else { panic!("{limits:?}") };
@@ -52,7 +51,7 @@ fn a_thousand_files_and_directories_are_open_at_once() {
             assert!(matches!(names, Reply::Names(names) if names.len() == 3));
         }
     }
-    // 16 bytes each, and as much again while the table grows.
+    // 16 bytes for each handle, doubled while the table grows.
     let after = session.memory("VmRSS");
     assert!(after <= before + 200, "{before} kB grew to {after} kB");
     for handle in &handles {
@@ -72,7 +71,7 @@ fn at_the_limit_a_request_fails_and_the_session_goes_on() {
         assert_eq!(session.ask(kind::OPEN, &[Text(b"new"), Int(create), Int(0)]), FAILURE);
         assert!(!scratch.0.join("new").exists(), "made although there was no handle for it");
         assert_eq!(session.ask(kind::OPENDIR, &[Text(b".")]), FAILURE);
-        // What opens something only for a moment still can.
+        // Requests that open a file only temporarily still work.
         session.done(kind::SETSTAT, &[Text(b"f"), Int(1), Long(3)]);
         for handle in &handles {
             let read = session.ask(kind::READ, &[Text(handle), Long(0), Int(100)]);
@@ -114,7 +113,6 @@ fn rejects_a_closed_handle() {
         assert_eq!(session.ask(kind::CLOSE, &[Text(bad)]), FAILURE, "{bad:?}");
         assert_eq!(session.ask(kind::FSTAT, &[Text(bad)]), FAILURE, "{bad:?}");
     }
-    // Neither kind of handle is the other.
     assert_eq!(session.ask(kind::READDIR, &[Text(&new)]), FAILURE);
     assert_eq!(session.ask(kind::READ, &[Text(&directory), Long(0), Int(1)]), FAILURE);
     for handle in handles.iter().chain([&directory, &new]) {

@@ -1,4 +1,4 @@
-//! What a client may do to break the server, or what a guest's files may.
+//! Attacks on the SFTP server by a client, or by files of the guest.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,6 @@ use super::{FAILURE, UNSUPPORTED, session};
 
 const BAD_MESSAGE: Reply = Reply::Status(5);
 
-/// How the server ends by itself.
 fn end(mut session: Session) -> Option<i32> {
     let limit = Duration::from_secs(5);
     let (status, _) = wait("the server's end", limit, || session.server.0.try_wait().unwrap());
@@ -26,7 +25,7 @@ fn does_not_open_irregular_files() {
     let fifo = scratch.0.join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(scratch.0.join("sock")).unwrap();
-    // Its own input and output among them: nobody else would answer.
+    // The server's own input and output are among them; they must stay open.
     let own = ["/proc/self/fd/0", "/proc/thread-self/fd/1", "/dev/stdin"].map(str::as_bytes);
     for path in [bytes(&fifo), b"sock", b"/dev/null", b"/dev/tty"].into_iter().chain(own) {
         for flags in [open::READ, open::WRITE, open::READ | open::WRITE | open::CREATE] {
@@ -38,7 +37,7 @@ fn does_not_open_irregular_files() {
     let opened = session.ask(kind::OPENDIR, &[Text(b"fifo")]);
     assert!(matches!(opened, Reply::Status(_)));
     assert_eq!(session.stat(kind::STAT, b"fifo").mode.unwrap() & 0o170_000, 0o010_000);
-    // Regular files that are the server itself: each request has its answer.
+    // Regular files that are the server itself: each request gets an answer.
     for path in [&b"/proc/self/mem"[..], b"/proc/self/root/proc/self/exe"] {
         if let Reply::Handle(handle) =
             session.ask(kind::OPEN, &[Text(path), Int(open::READ), Int(0)])
@@ -60,7 +59,7 @@ fn rejects_a_malformed_request_and_serves_the_next() {
     for unknown in [0, 2, 21, 99, 101, 105, 201, 255] {
         assert_eq!(session.ask(unknown, &[Text(b"x")]), UNSUPPORTED, "{unknown}");
     }
-    // Longer than any path, and longer than the reply may be.
+    // Longer than any path, and longer than a reply.
     let long = vec![b'x'; 200_000];
     assert_eq!(session.ask(kind::STAT, &[Text(&long)]), FAILURE);
     assert_eq!(session.ask(kind::REALPATH, &[Text(&long)]), FAILURE);
@@ -96,7 +95,7 @@ fn the_end_of_the_input_is_an_end_without_an_error() {
         session.socket.shutdown(Shutdown::Write).unwrap();
         assert_eq!(end(session), Some(0), "after {begun:?}");
     }
-    // Also of one who does not wait for its replies.
+    // A client may send without waiting for replies.
     let (_scratch, mut session) = session();
     for _ in 0..100 {
         session.send(kind::READDIR, &[Text(b"none")]);
@@ -108,7 +107,7 @@ fn the_end_of_the_input_is_an_end_without_an_error() {
 #[test]
 fn any_packets_of_a_right_length_are_each_answered_once() {
     let (_scratch, mut session) = session();
-    // SplitMix64: one seed gives one run.
+    // SplitMix64, so that each seed repeats.
     let mut state = 0_u64;
     let mut below = |end: u64| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -120,7 +119,7 @@ fn any_packets_of_a_right_length_are_each_answered_once() {
         let mut expected = Vec::new();
         let mut all = Vec::new();
         for _ in 0..50 {
-            // Not INIT, whose reply has no id.
+            // Excludes INIT, whose reply has no id.
             let kind = [3, 4, 5, 6, 8, 9, 10, 12, 16, 17, 19, 200, 77]
                 [usize::try_from(below(13)).unwrap()];
             let id = u32::try_from(below(1 << 32)).unwrap();
@@ -148,7 +147,7 @@ fn memory_stays_the_same_whatever_is_asked() {
     }
     let handle = session.open(b"big", open::READ | open::WRITE | open::CREATE);
     let block = vec![7; 255 * 1024];
-    // Once each, so that both buffers have been filled.
+    // Fills both buffers.
     session.done(kind::WRITE, &[Text(&handle), Long(0), Text(&block)]);
     session.ask(kind::READ, &[Text(&handle), Long(0), Int(u32::MAX)]);
     session.list(b".");
@@ -164,7 +163,6 @@ fn memory_stays_the_same_whatever_is_asked() {
     for _ in 0..5 {
         assert_eq!(session.list(b".").len(), 3001);
     }
-    // Many small ones at once.
     for _ in 0..20 {
         for _ in 0..500 {
             session.send(kind::STAT, &[Text(b"big")]);

@@ -1,4 +1,4 @@
-//! A session that the guest's policy limits: to reading, or to some directories.
+//! Sessions that the guest's policy limits to reading or to some directories.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,6 @@ pub(crate) const DENIED: Reply = Reply::Status(3);
 pub(crate) const NO_SUCH_FILE: Reply = Reply::Status(2);
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// A server with these arguments, and a root whose `/run/mote` is there.
 pub(crate) fn limited(scratch: &Scratch, arguments: &[&Path]) -> Session {
     let root = scratch.0.join("root");
     fs::create_dir_all(root.join("run/mote")).unwrap();
@@ -63,7 +62,6 @@ fn a_session_for_reading_changes_nothing() {
     assert_eq!((after.mode(), after.nlink(), after.len()), (before.mode(), 1, 1));
 }
 
-/// A tree of which `shown` is shown.
 fn tree() -> Scratch {
     let scratch = Scratch::new();
     fs::create_dir_all(scratch.0.join("shown/sub")).unwrap();
@@ -86,7 +84,7 @@ fn nothing_leads_out_of_the_directories_that_are_shown() {
     symlink(shown.join("file"), shown.join("within")).unwrap();
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
     let path = |name: &str| shown.join(name).as_os_str().as_bytes().to_owned();
-    // Paths are what they are outside.
+    // Paths are the same as outside.
     assert_eq!(session.path(kind::REALPATH, b"."), b"/");
     assert_eq!(session.stat(kind::STAT, &path("file")).size, Some(5));
     assert_eq!(session.stat(kind::STAT, &path("within")).size, Some(5));
@@ -97,7 +95,7 @@ fn nothing_leads_out_of_the_directories_that_are_shown() {
         for request in [
             (kind::STAT, &[Text(name)][..]),
             (kind::OPEN, &[Text(name), Int(open::READ), Int(0)]),
-            // What Landlock would not stop.
+            // Requests that Landlock would not deny.
             (kind::SETSTAT, &[Text(name), Int(4), Int(0o4777)]),
             (kind::SETSTAT, &[Text(name), Int(2), Int(1), Int(1)]),
             (kind::SETSTAT, &[Text(name), Int(8), Int(1), Int(1)]),
@@ -109,7 +107,7 @@ fn nothing_leads_out_of_the_directories_that_are_shown() {
     for name in ["magic/etc/passwd", "../../../../../../../../etc/passwd"] {
         assert_eq!(session.ask(kind::STAT, &[Text(&path(name))]), NO_SUCH_FILE, "{name}");
     }
-    // Nothing else is there, nor can it be made or moved there.
+    // Nothing else is visible, and nothing can be created or moved elsewhere.
     let names: Vec<_> = session.list(b"/").into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names.len(), 1);
     assert_ne!(session.ask(kind::MKDIR, &[Text(b"/new"), Int(0)]), Reply::Status(0));
@@ -119,10 +117,9 @@ fn nothing_leads_out_of_the_directories_that_are_shown() {
     assert!(shown.join("made").is_dir());
     assert_eq!(fs::read_to_string(&hidden).unwrap(), "hidden");
     assert_eq!(fs::metadata(&hidden).unwrap().permissions().mode() & 0o7777, 0o644);
-    // A directory that is moved away while it is open does not lead out either.
+    // An open directory that is moved away gives no access to the outside.
     fs::rename(shown.join("sub"), scratch.0.join("moved")).unwrap();
     assert_eq!(session.ask(kind::STAT, &[Text(&path("sub/../../hidden"))]), NO_SUCH_FILE);
-    // Outside nothing is mounted.
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains("root/run/mote"), "{mounts}");
 }
@@ -136,7 +133,7 @@ fn what_cannot_be_limited_is_closed() {
     chown(&shown, Some(NOBODY), None).ok();
     symlink("/etc", shown.join("users")).unwrap();
     std::os::unix::fs::lchown(shown.join("users"), Some(NOBODY), None).ok();
-    // One that is not there, and a link that its user can change.
+    // A missing path, and a link that its user can change.
     for bad in ["none", "shown/users"] {
         let mut session =
             limited(&scratch, &["-b".as_ref(), &shown, "-b".as_ref(), &scratch.0.join(bad)]);

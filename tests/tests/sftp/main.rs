@@ -1,4 +1,4 @@
-//! The SFTP server: driven by OpenSSH's own client, and by packets that no client would send.
+//! The SFTP server, driven by OpenSSH's client and by packets that no client sends.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
 
@@ -19,7 +19,6 @@ use mote_tests::sftp::{Reply, Session};
 pub(crate) const FAILURE: Reply = Reply::Status(4);
 pub(crate) const UNSUPPORTED: Reply = Reply::Status(8);
 
-/// A server in a directory of its own.
 fn session() -> (Scratch, Session) {
     let scratch = Scratch::new();
     let session = Session::start(&scratch.0);

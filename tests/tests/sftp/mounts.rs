@@ -1,4 +1,4 @@
-//! A directory that a session is limited to, and what is mounted on it or below it.
+//! Mounts on or below a directory that a session is limited to.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +11,9 @@ use mote_tests::{Scratch, agent, by_root, put, wait};
 
 use crate::limits::{DENIED, NO_SUCH_FILE};
 
-/// A server that shows this directory, in a mount namespace where this script was run before, as root does it in a
-/// guest: what is mounted there reaches other namespaces. Then `later` is run whenever the test makes a file `go`.
+/// Starts a server that shows this directory, in a mount namespace where `script` ran before. As in
+/// a guest, mounts propagate to other namespaces. `later` runs whenever the test creates the file
+/// `go`.
 fn shows(scratch: &Scratch, directory: &Path, script: &str, later: &str) -> Session {
     let place = scratch.0.display();
     let root = scratch.0.join("root");
@@ -62,7 +63,6 @@ fn what_is_mounted_below_a_directory_is_not_shown_whenever_that_is_done() {
             go(&scratch);
         }
     }
-    // It is written to all the same.
     let handle = session.open(&path("new"), open::WRITE | open::CREATE);
     session.done(kind::WRITE, &[Text(&handle), Long(0), Text(b"x")]);
     assert!(shown.join("new").exists());

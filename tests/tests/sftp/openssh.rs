@@ -1,4 +1,4 @@
-//! With OpenSSH's `sftp` in batch mode.
+//! OpenSSH's `sftp` in batch mode.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use mote_tests::{Scratch, agent};
 
-/// Runs a batch in `here` with a server; what the client printed.
 pub(crate) fn batch(here: &Path, server: &str, options: &[&str], lines: &str) -> String {
     let mut client = Command::new("sftp");
     client
@@ -26,13 +25,12 @@ pub(crate) fn batch(here: &Path, server: &str, options: &[&str], lines: &str) ->
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}{errors}");
-    // What was done is in the server's log.
+    // The server's log has audit lines.
     let errors: Vec<_> = errors.lines().filter(|line| !line.contains("info: audit: ")).collect();
     assert!(errors.is_empty(), "{printed}{errors:?}");
     printed
 }
 
-/// Two directories: the client's and the server's.
 struct Sides(Scratch);
 
 impl Sides {
@@ -65,7 +63,7 @@ impl Sides {
     }
 }
 
-/// A file with a hole between any two short pieces, each of which says where it belongs.
+/// Creates a sparse file with short pieces that contain their own offset.
 pub(crate) fn big_file(path: &Path, size: u64) {
     let file = File::create(path).unwrap();
     file.set_len(size).unwrap();
@@ -117,7 +115,7 @@ fn files_of_every_length_around_the_limits_come_and_go_whole() {
     for length in lengths {
         fs::write(sides.here().join(format!("f{length}")), &data[..length]).unwrap();
     }
-    // The limits that we tell, and two buffer sizes that clients are known for.
+    // The limits that the server reports, and buffer sizes that clients use.
     for options in [&[][..], &["-B", "32768"], &["-B", "8192", "-R", "1"]] {
         let (here, there) = (sides.here(), sides.there());
         fs::create_dir(here.join("back")).unwrap();
@@ -131,7 +129,6 @@ fn files_of_every_length_around_the_limits_come_and_go_whole() {
     }
 }
 
-/// Every path below, with its contents.
 fn tree(at: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     fn walk(root: &Path, at: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) {
         for entry in fs::read_dir(at).unwrap() {
@@ -155,7 +152,7 @@ fn a_tree_of_ten_thousand_files_comes_and_goes_whole() {
     let sides = Sides::new();
     let root = sides.here().join("tree");
     for outer in 0..10 {
-        // One directory is long: it takes several READDIRs.
+        // This directory needs several READDIRs.
         let files = if outer == 0 { 5500 } else { 500 };
         let directory = root.join(format!("d{outer}"));
         fs::create_dir_all(&directory).unwrap();

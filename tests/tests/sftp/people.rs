@@ -1,5 +1,5 @@
-//! `mote-host file` as people use it: both ways to name a file, errors that say where, names that mean
-//! harm.
+//! `mote-host file` as users call it: both ways to name a file, errors that name their place, and
+//! hostile names.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,6 @@ use std::os::unix::ffi::OsStrExt;
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
 
-/// An agent whose guest is this machine, and a directory in which both sides meet.
 fn start() -> (Pair, String) {
     let pair = Pair::start("lxd", &[]);
     let directory = pair.scratch.0.join("files");

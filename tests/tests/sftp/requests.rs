@@ -1,4 +1,4 @@
-//! What each request does, at its edges.
+//! Edge cases of each request.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,7 +23,7 @@ fn names_need_not_be_utf_8() {
     let names = session.list(b".");
     assert_eq!(names.len(), 1);
     assert_eq!(names[0].0, name);
-    // The long name is for people: no control character steers their terminal.
+    // The long name is for display, so it must not contain control characters.
     assert!(names[0].1.ends_with(b"na\xefve \xff??"), "{:?}", names[0].1);
     assert!(scratch.0.join(OsStr::from_bytes(name)).exists());
     let real = session.path(kind::REALPATH, name);
@@ -48,7 +48,7 @@ fn rename_replaces_files_and_posix_rename_empty_directories_too() {
     assert_eq!(fs::read(scratch.0.join("dangling")).unwrap(), b"a");
     assert!(!scratch.0.join("nowhere").exists());
     assert_eq!(session.ask(kind::RENAME, &[Text(b"none"), Text(b"c")]), NO_SUCH_FILE);
-    // As Go: never onto a directory, not even an empty one or itself.
+    // As Go's server: a rename never replaces a directory, not even an empty one or itself.
     for (from, to) in [(&b"c"[..], &b"d"[..]), (b"e", b"d"), (b"d", b"e"), (b"d", b"d")] {
         assert_eq!(session.ask(kind::RENAME, &[Text(from), Text(to)]), FAILURE, "{from:?}");
     }
@@ -107,7 +107,7 @@ fn contents_may_have_holes_beyond_4_gib() {
     let Reply::Attrs(attrs) = session.ask(kind::FSTAT, &[Text(&handle)]) else { panic!() };
     assert_eq!(attrs.size, Some(far + 8));
     assert!(fs::metadata(scratch.0.join("f")).unwrap().blocks() < 1000);
-    // All that was asked for is there, but one reply holds no more than we said.
+    // The file has enough data, but a reply never exceeds the reported limit.
     let Reply::Data(data) = session.ask(kind::READ, &read(0, u32::MAX)) else { panic!() };
     assert_eq!(data.len(), 255 * 1024);
 }
@@ -182,7 +182,7 @@ fn setstat_sets_what_is_given_and_nothing_else() {
     session.done(kind::SETSTAT, &[Text(b"l"), Int(8), Int(7), Int(1_000_000_000)]);
     session.done(kind::SETSTAT, &[Text(b"l"), Int(1), Long(3)]);
     assert!(is().4 > 1_000_000_000, "a new size is a new time");
-    // Owner and set-user-id at once, in whichever order the system wants them.
+    // Owner and set-user-id together, in whichever order the system needs.
     let all = [Int(15), Long(4), Int(12), Int(34), Int(0o104_755), Int(7), Int(1_000_000_001)];
     let all = [Text(b"l")].into_iter().chain(all).collect::<Vec<_>>();
     session.done(kind::SETSTAT, &all);
@@ -222,7 +222,7 @@ fn the_extensions_are_announced_and_answer() {
     let (Reply::Numbers(by_path), Reply::Numbers(by_handle)) = (by_path, by_handle) else {
         panic!("no numbers")
     };
-    // Block size, fragment size, blocks; inodes; name length. What is free may change.
+    // Block size, fragment size, blocks, inodes, name length. The free space may change.
     for same in [0, 1, 2, 5, 8, 9, 10] {
         assert_eq!(by_path[same], by_handle[same]);
     }

@@ -1,5 +1,5 @@
-//! Limited sessions: they create nothing by which another user could become root, and as a user other than root they
-//! do only what that user may do.
+//! Limited sessions: they create nothing that lets another user become root, and for users other
+//! than root they do only what that user may do.
 
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -15,18 +15,14 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::limits::{DENIED, NOBODY, limited};
 use crate::{FAILURE, UNSUPPORTED};
 
-/// Attributes with a mode, in a packet.
 const MODE: u32 = 4;
-/// Attributes with an owner.
 const OWNER: u32 = 2;
-/// Attributes with a size.
 const SIZE: u32 = 1;
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-/// A directory to be shown, with a setuid program of root's.
 fn tree() -> Scratch {
     let scratch = Scratch::new();
     fs::set_permissions(&scratch.0, Permissions::from_mode(0o755)).unwrap();
@@ -39,7 +35,6 @@ fn set_id(path: &Path) {
     fs::set_permissions(path, Permissions::from_mode(0o6755)).unwrap();
 }
 
-/// All requests that set modes, with bits beyond the ordinary ones.
 fn set_modes(session: &mut Session, directory: &Path) {
     let path = |name: &str| directory.join(name).as_os_str().as_bytes().to_owned();
     let lsetstat = Text(b"lsetstat@openssh.com");
@@ -55,7 +50,7 @@ fn set_modes(session: &mut Session, directory: &Path) {
     assert_eq!(mode(&directory.join("a")), 0o777);
     session.done(kind::MKDIR, &[Text(&path("d")), Int(MODE), Int(0o7755)]);
     assert_eq!(mode(&directory.join("d")), 0o755);
-    // Nor by an attribute of another kind, such as a file's capabilities.
+    // Nor can another kind of attribute, such as file capabilities.
     let capability = Text(b"security.capability");
     let bytes = Text(&[1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let extended = [Text(&handle), Int(0x8000_0000), Int(1), capability, bytes];
@@ -90,7 +85,7 @@ fn no_mode_beyond_the_ordinary_bits_is_set_below_a_directory() {
     let shown = scratch.0.join("shown");
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
     set_modes(&mut session, &shown);
-    // A file of root's that is set-user-id already is not so any longer once it has other bytes, nor by another name.
+    // A write through any name removes set-user-id from root's file.
     for name in ["written", "emptied", "cut", "linked"] {
         set_id(&shown.join(name));
     }
@@ -159,7 +154,6 @@ fn a_device_is_not_opened_either_if_it_takes_a_files_place_meanwhile() {
     let over = std::sync::atomic::AtomicBool::new(false);
     let load = || over.load(std::sync::atomic::Ordering::Relaxed);
     std::thread::scope(|scope| {
-        // Another session of the host's does that by renaming.
         scope.spawn(|| {
             let next = shown.join("next");
             for target in ["full", "plain"].iter().cycle() {
@@ -205,7 +199,6 @@ fn a_session_as_a_user_has_the_rights_of_that_user() {
         set_modes(&mut session, &shown.join("his"));
         let about = fs::metadata(shown.join("his/a")).unwrap();
         assert_eq!((about.uid(), about.gid()), (NOBODY, NOBODY - 1));
-        // Setting the same owner again is allowed.
         let same = [Text(&path("his/a")), Int(OWNER), Int(NOBODY), Int(NOBODY - 1)];
         session.done(kind::SETSTAT, &same);
         for (what, fields) in [
@@ -223,7 +216,7 @@ fn a_session_as_a_user_has_the_rights_of_that_user() {
         let status = fs::read_to_string(format!("/proc/{}/status", session.server.0.id())).unwrap();
         assert!(status.contains("Groups:\t\n") || status.contains("Groups:\t \n"), "{status}");
     }
-    // Who cannot become that user serves nothing.
+    // The server exits if it cannot become that user.
     let scratch = tree();
     fs::set_permissions(&scratch.0, Permissions::from_mode(0o777)).unwrap();
     let mut command = Command::new("setpriv");

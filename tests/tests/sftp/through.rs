@@ -1,4 +1,4 @@
-//! Through the agent: OpenSSH's client at the host's end of TLS, a server for each session.
+//! SFTP through the agent: OpenSSH's client at the host's end of TLS, one server per session.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,6 @@ use rustix::process::Signal;
 
 use crate::openssh::{assert_same, batch, big_file};
 
-/// A host and an agent that has had a session.
 fn known(flavour: &str) -> Pair {
     let pair = Pair::start(flavour, &[]);
     pair.host.ok(&["file", "stat", NAME, "/"]);
@@ -23,27 +22,25 @@ fn known(flavour: &str) -> Pair {
     pair
 }
 
-/// How `sftp` reaches the agent.
+/// Returns the command by which `sftp` reaches the agent.
 fn by_host(pair: &Pair) -> String {
     let host = tool("MOTE_HOST", "target/debug/mote-host");
     format!("{} --dir {} sftp {NAME}", host.display(), pair.host.directory.display())
 }
 
-/// The servers that the agent has started.
 fn servers(pair: &Pair) -> Vec<u32> {
     let agent = pair.agent.0.id();
     let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).unwrap();
     children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// A session whose input stays open: it waits for requests.
 fn session(pair: &Pair) -> Process {
     let mut command = pair.host.command(&["sftp", NAME]);
     Process::bounded(command.stdin(Stdio::piped()).stdout(Stdio::null()))
 }
 
-/// Stops the server that is there besides these, as on a mount whose own server is gone: from there it
-/// can only be killed.
+/// Stops the one server that is not in `others`, like a server on a hanging mount: only SIGKILL
+/// ends it.
 fn hung(pair: &Pair, others: &[u32]) -> u32 {
     let (server, _) = wait("a server", Duration::from_secs(10), || {
         let server = servers(pair).into_iter().find(|server| !others.contains(server))?;
@@ -58,7 +55,7 @@ fn gone(pair: &Pair) {
     wait("the servers' end", Duration::from_secs(10), || servers(pair).is_empty().then_some(()));
 }
 
-/// Limit for the page faults of an upload: its buffers are mapped again after each pause of the sender.
+/// Limit for an upload's page faults: buffers are mapped again after each pause of the sender.
 const FAULTS: u64 = 4000;
 
 #[test]
@@ -83,7 +80,8 @@ fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
     let after = pair.memory("VmHWM");
     println!("128 MiB through TLS: put {put:.0} MiB/s, get {get:.0} MiB/s; {before} to {after} kB");
     assert!(after < before + 1024, "{before} kB grew to {after} kB");
-    // 128 MiB are 8,192 TLS records. A buffer that is mapped again for each costs two system calls and its five pages.
+    // 128 MiB are 8,192 TLS records. Mapping a buffer again for each of them would cost two system
+    // calls and five pages.
     assert!(faults < FAULTS, "{faults} page faults: buffers are mapped again for each record");
     gone(&pair);
     pair.assert_alive();
@@ -107,7 +105,7 @@ fn kills_a_hanging_session_when_its_client_disconnects() {
 fn an_upload_into_a_server_that_hangs_keeps_its_place_not_long_after_its_client_has_gone() {
     const PLACES: usize = 64;
     let pair = known("lxd");
-    // All places but one are taken by sessions that only wait.
+    // Idle sessions take all places except one.
     let waiting: Vec<_> = (1..PLACES).map(|_| session(&pair)).collect();
     let limit = Duration::from_secs(60);
     let all = || Some(servers(&pair)).filter(|servers| servers.len() == waiting.len());
@@ -120,12 +118,12 @@ fn an_upload_into_a_server_that_hangs_keeps_its_place_not_long_after_its_client_
             while input.write_all(&[0; 4096]).is_ok() && sender.send(()).is_ok() {}
         },
     );
-    // All that is on the way to the server is full.
+    // All buffers on the way to the server are full.
     while sent.recv_timeout(Duration::from_secs(2)).is_ok() {}
     let ask = || pair.host.try_run(&["file", "stat", NAME, "/"]);
     assert!(ask().is_err_and(|why| why.contains("Too many SFTP sessions")));
     upload.kill();
-    // Ten seconds until the agent looks, two for a farewell, five for the server.
+    // 10 s until the agent checks, 2 s for SIGTERM, 5 s for the server.
     let (_, took) = wait("a free place", Duration::from_secs(25), || ask().ok());
     println!("the place of a hanging upload was free after {:.1} s", took.as_secs_f64());
     assert!(!servers(&pair).contains(&server));

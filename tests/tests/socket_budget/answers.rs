@@ -1,4 +1,4 @@
-//! Clients in the guest that ask for much and do not read it.
+//! Guest clients that request long answers and do not read them.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -8,14 +8,13 @@ use mote_tests::host::NAME;
 
 use super::{LIMIT, Victim, at_once};
 
-/// As many as could once be answered at a time.
+/// A former limit of simultaneous answers.
 const MANY: usize = 128;
-/// The long value, bytes.
 const LONG: usize = 4_000_000;
-/// A long value that is passed on, bytes; with its escapes 1.9 MB.
+/// Size of a long value, bytes; 1.9 MB with its escapes.
 const PASSED: usize = 1_400_000;
 
-/// Gives the instance long values, more than a command line takes.
+/// Sets long values, which no command line could take.
 fn give_values(victim: &mut Victim) {
     let host = &mut victim.pair.host;
     host.kill();
@@ -26,7 +25,7 @@ fn give_values(victim: &mut Victim) {
     instance["config"]["user.lines"] = "\u{e4}\n".repeat(PASSED / 3).into();
     std::fs::write(&path, instance.to_string()).unwrap();
     host.start();
-    // Its address may be another now.
+    // The host's address may have changed.
     let told = victim.host.host_info().unwrap().to_string();
     assert_eq!(victim.host.ask("PUT", "/1.0", &told).unwrap().status, 200);
     let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
@@ -48,8 +47,7 @@ fn long_answers_to_clients_that_do_not_read_are_held_one_at_a_time() {
     let deaf: Vec<_> = (0..MANY)
         .map(|number| ask(&victim, if number % 8 == 0 { "user.long" } else { "user.lines" }))
         .collect();
-    // A newcomer's short answer waits for the host to have begun those, which takes it a while, but not for them
-    // to be read.
+    // A new client waits until the host has begun those answers, but not until they are read.
     let begun = Instant::now();
     let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
     mote_tests::wait("a short answer", LIMIT, || (asked() == "bar").then_some(()));
@@ -57,7 +55,6 @@ fn long_answers_to_clients_that_do_not_read_are_held_one_at_a_time() {
     std::thread::sleep(Duration::from_secs(5));
     victim.survived("128 deaf clients of answers of 2 and 4 MB");
     drop(deaf);
-    // Those who read get them whole, also beside each other.
     let answers = at_once(4, 4, |_| victim.pair.ask("GET", "/1.0/config/user.lines"));
     let whole = "\u{e4}\n".repeat(PASSED / 3);
     let got: Vec<_> = answers.iter().map(|answer| (answer.0, answer.1.len())).collect();
@@ -65,7 +62,6 @@ fn long_answers_to_clients_that_do_not_read_are_held_one_at_a_time() {
     let (status, text) = victim.pair.ask("GET", "/1.0/config/user.long");
     assert_eq!(status, 500);
     assert!(text.contains("answer is too long"), "{text}");
-    // The agent must not consider the host lost.
     assert!(!victim.pair.log().contains("answer is too long"), "{}", victim.pair.log());
     victim.survived("and four that read");
 }

@@ -1,4 +1,4 @@
-//! Long commands, lists of them, and requests that are begun by the hundred.
+//! Long commands, lists of operations, and hundreds of incomplete requests.
 
 use std::time::Duration;
 
@@ -8,16 +8,15 @@ use serde_json::json;
 
 use super::{LIMIT, MEGABYTE, Victim, at_once};
 
-/// As many long commands as were once taken at a time.
+/// A former limit of simultaneous long commands.
 const MANY: usize = 196;
 
-/// Posts a command; how it was answered.
 fn post(victim: &Victim, body: &str) -> u16 {
     let answer = victim
         .host
         .connect()
         .and_then(|mut wire| wire.within(LIMIT).ask("POST", "/1.0/exec", "", body.as_bytes()));
-    // One that is refused while it sends may be cut before it has read why.
+    // The agent may close a refused connection before the client has read the reason.
     answer.map_or(0, |answer| answer.status)
 }
 
@@ -47,12 +46,13 @@ fn two_hundred_commands_of_0_9_mb_and_a_list_of_them() {
 #[test]
 fn many_commands_and_many_lists_of_them_that_nobody_reads() {
     let mut victim = Victim::start();
-    // As much as is shown of each: 64 KiB of metadata.
+    // The agent shows at most 64 KiB of metadata for each.
     let words = vec!["x".repeat(1000); 40];
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let body = plain(&words).to_string();
-    // By two at a time: a connection that sends a long command takes 60 kB more while it lasts, and those are
-    // bounded by count alone (docs/explanation/security.md). Eight at once, which linger when the machine is busy, took 0.4 MB.
+    // Two at a time: a connection that sends a long command takes 60 kB more, and only the number
+    // of connections limits that (docs/explanation/security.md). Eight at once took 0.4 MB on a
+    // busy machine.
     let done = at_once(2, 100, |_| post(&victim, &body));
     assert!(done.contains(&202), "{done:?}");
     let lists: Vec<_> = (0..12)
@@ -68,7 +68,6 @@ fn many_commands_and_many_lists_of_them_that_nobody_reads() {
     drop(lists);
 }
 
-/// Begins a request by the host and sends half of its body.
 fn half(victim: &Victim, target: &str, length: usize) -> Wire {
     let mut wire = victim.host.connect().unwrap();
     let head = format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
@@ -80,11 +79,11 @@ fn half(victim: &Victim, target: &str, length: usize) -> Wire {
 #[test]
 fn requests_by_the_host_that_are_never_finished() {
     let mut victim = Victim::start();
-    // Each is a TLS connection, with a record that was received.
+    // Each is a TLS connection with a received record.
     let events = at_once(8, 8, |_| half(&victim, "/1.0/events", MEGABYTE));
     let commands = at_once(8, 8, |_| half(&victim, "/1.0/exec", 2 * MEGABYTE));
     let short = at_once(8, 8, |_| half(&victim, "/1.0/events", 60_000));
-    // Until those of them that wait are refused.
+    // Then the agent has refused those that wait.
     std::thread::sleep(Duration::from_secs(12));
     victim.survived("24 half-sent requests of 2 MB, 1 MB and 60 kB");
     drop((events, commands, short));

@@ -10,10 +10,9 @@ use mote_tests::conform::ws::{Message, Ws};
 
 use super::{LIMIT, MEGABYTE, Victim, at_once};
 
-/// As many as there may once have been.
+/// A former limit of listeners.
 const MANY: usize = 1024;
 
-/// A listener in the guest, or how it was refused.
 fn guest_listener(pair: &Pair) -> Result<UnixStream, String> {
     let mut stream = pair.connect();
     stream.write_all(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -23,7 +22,6 @@ fn guest_listener(pair: &Pair) -> Result<UnixStream, String> {
     if answer.starts_with("HTTP/1.1 200") { Ok(stream) } else { Err(answer) }
 }
 
-/// A listener of the host's on a stream of lines.
 fn host_listener(client: &Client) -> Result<Wire, String> {
     let mut wire = client.connect()?;
     wire.send(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n")?;
@@ -36,7 +34,6 @@ fn event(number: usize) -> String {
     format!(r#"{{"type":"config","metadata":{{"key":"user.{number}","value":"{value}"}}}}"#)
 }
 
-/// Posts so many events of 1 MB.
 fn post(victim: &Victim, count: usize) {
     let mut wire = victim.host.connect().unwrap();
     for number in 0..count {
@@ -100,7 +97,7 @@ fn a_hundred_deaf_listeners_of_the_host_get_one_copy_of_an_event() {
     victim.survived(&format!("{} deaf listeners of the host and 5 events of 1 MB", deaf.len()));
 }
 
-/// Those that were taken; all others were refused with 503.
+/// Returns the accepted ones; the agent must have refused all others with 503.
 fn taken<T>(all: Vec<Result<T, String>>) -> Vec<T> {
     let mut taken = Vec::new();
     for one in all {

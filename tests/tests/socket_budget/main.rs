@@ -1,5 +1,5 @@
-//! What peers can make the agent hold is bounded in bytes: each attack on its memory, in a memory cgroup of 8 MiB
-//! where this machine lets us make one.
+//! The memory that peers can make the agent use is limited: attacks in a memory cgroup of 8 MiB, if
+//! this machine allows one.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod answers;
@@ -16,14 +16,12 @@ use mote_tests::attack::more_descriptors;
 use mote_tests::conform::client::Client;
 use mote_tests::conform::exec::{plain, run};
 
-/// Most memory of the agent under any attack, kB: 6 MiB.
 const PEAK: u64 = 6 * 1024;
-/// 1 MB, nearly: as much as an event may have.
+/// Just below the limit of an event.
 const MEGABYTE: usize = 1_000_000;
-/// For a step on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An agent under attack. Fields are dropped in their order: the cgroup when it is empty.
+/// An agent under attack. The fields' order matters: the cgroup must be empty when it is dropped.
 struct Victim {
     pair: Pair,
     host: Client,
@@ -43,12 +41,12 @@ impl Victim {
         Self { pair, host, cgroup, idle }
     }
 
-    /// `VmHWM` counts from now.
+    /// Resets `VmHWM`.
     fn forget_peak(pair: &Pair) {
         fs::write(format!("/proc/{}/clear_refs", pair.agent.0.id()), "5").unwrap();
     }
 
-    /// It is alive, serves both sides, and its peak was within the limit.
+    /// Checks that the agent runs, serves both sides and stayed within the limit.
     fn survived(&mut self, attack: &str) {
         if let Ok(Some(end)) = self.pair.agent.0.try_wait() {
             panic!("{attack}: the agent died: {end}; {}", self.pair.log());
@@ -57,7 +55,7 @@ impl Victim {
         assert_eq!(run(&self.host, &plain(&["echo", "hi"]), b"").unwrap().out, "hi\n", "{attack}");
         assert_eq!(self.pair.ask("GET", "/1.0/config/user.foo").1, "bar", "{attack}");
         self.pair.assert_alive();
-        // Only now: what was sent may be read after it was sent.
+        // The agent may read data after the attack has ended, so measure last.
         let (idle, peak) = (self.idle, self.pair.memory("VmHWM"));
         let charged = self.cgroup.peak();
         println!("{attack}: {idle} kB idle, {peak} kB at its peak; charged: {charged}");
@@ -65,7 +63,6 @@ impl Victim {
     }
 }
 
-/// So many, by some threads at once; the results.
 fn at_once<T: Send>(threads_of: usize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let (next, work) = (AtomicU32::new(0), &work);
     let next = &next;

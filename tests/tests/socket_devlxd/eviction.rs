@@ -1,4 +1,5 @@
-//! Eviction of idle connections: a new client is answered immediately, however many there are.
+//! Eviction of idle connections: the agent answers a new client immediately, however many others
+//! there are.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,13 +15,12 @@ use rustix::io::ioctl_fionread;
 
 use super::answered;
 
-/// More than there may be connections, and as many as the kernel keeps for us.
+/// More than the limit of connections, and as many as fit in the kernel's queue.
 const MANY: usize = 4000;
-/// As many as there were places for all, once.
+/// A former limit of connections.
 const FEW: usize = 128;
-/// What a newcomer may wait, besides for the CPU: less than any time after which the agent closes others.
+/// Limit for a new client, CPU time excluded: less than any of the agent's time-outs.
 const SOON: Duration = Duration::from_millis(100);
-/// For what the agent does by itself.
 const LIMIT: Duration = Duration::from_secs(10);
 
 const GET: &[u8] = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -31,7 +31,7 @@ fn pair() -> Pair {
     Pair::start("lxd", &["user.foo=bar", &big])
 }
 
-/// How long a new client takes to connect, ask the host for something and get it.
+/// Returns the time that a new client takes to connect and to get an answer from the host.
 fn newcomer(pair: &Pair) -> Duration {
     let begun = Instant::now();
     let (status, value) = pair.ask("GET", "/1.0/config/user.foo");
@@ -39,13 +39,13 @@ fn newcomer(pair: &Pair) -> Duration {
     begun.elapsed()
 }
 
-/// Newcomers beside as many clients as are made, compared with newcomers who are alone. The machine has others to run: the
-/// fastest of some counts.
+/// Compares new clients next to these clients with new clients alone. The fastest counts, because
+/// the machine may be busy.
 fn beside(pair: &Pair, count: usize, make: impl Fn(&Pair) -> UnixStream) {
     let fastest = || (0..9).map(|_| newcomer(pair)).min().expect("some");
     let alone = fastest();
     let clients: Vec<_> = (0..count).map(|_| make(pair)).collect();
-    // The first is behind all of them in the kernel's queue.
+    // The first is behind all others in the kernel's queue.
     let first = newcomer(pair);
     let took = fastest();
     println!("beside {count}: {first:?}, then {took:?}; alone: {alone:?}");
@@ -53,14 +53,13 @@ fn beside(pair: &Pair, count: usize, make: impl Fn(&Pair) -> UnixStream) {
     drop(clients);
 }
 
-/// One that has said this.
 fn said(pair: &Pair, bytes: &[u8]) -> UnixStream {
     let mut stream = pair.connect();
     stream.write_all(bytes).expect("room for it");
     stream
 }
 
-/// Waits until it gets no more: before that it is being answered.
+/// Waits until the stream stops: before that the agent is still answering.
 fn stalled(stream: UnixStream) -> UnixStream {
     let mut came = 0;
     while came == 0 || ioctl_fionread(&stream).expect("a socket") > came {
@@ -90,7 +89,8 @@ fn newcomers_are_answered_beside_readers_of_long_answers_that_do_not_read() {
     beside(&pair, 150, |pair| stalled(said(pair, &request)));
 }
 
-/// Asks in two pieces; whether it was answered or, on a kept connection, let go before that.
+/// Sends a request in two pieces. Returns whether it was answered; a kept connection may be closed
+/// before that.
 fn asked(stream: &mut UnixStream, asked_before: u32) -> bool {
     let (first, second) = GET.split_at(20);
     let sent = stream.write_all(first).and_then(|()| stream.write_all(second));
@@ -113,8 +113,8 @@ fn active_clients_lose_nothing_next_to_idle_ones() {
         let mut answers = 0;
         while !done.load(Ordering::Relaxed) {
             let mut stream = pair.connect();
-            // As every client it has to live with the end of a connection that it keeps: one that was
-            // not scheduled for 50 ms has been resting.
+            // A client must expect that a kept connection is closed: one that was not scheduled for
+            // 50 ms was idle.
             answers += (0..3).take_while(|before| asked(&mut stream, *before)).count();
         }
         answers
@@ -158,7 +158,7 @@ fn evicts_the_connection_that_is_idle_longest() {
         !matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     };
     assert!(!ended(&idle) && !ended(&head) && !silent.iter().any(ended));
-    // Each newcomer stays, and takes the room of one.
+    // Each new client stays and evicts one of the others.
     let _first = pair.connect();
     wait("the idle one to be closed", LIMIT, || ended(&idle).then_some(()));
     assert!(!ended(&head) && !silent.iter().any(ended));
@@ -188,7 +188,7 @@ fn a_client_that_does_not_leave_is_closed() {
     let pair = pair();
     let mut stream = said(&pair, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(stream.read(&mut [0; 512]).unwrap() > 0);
-    // Closed in both directions, not only shut down.
+    // Closed, not only shut down.
     let mut look = [PollFd::new(&stream, PollFlags::empty())];
     let _closed = poll(&mut look, Some(&Timespec { tv_sec: 60, tv_nsec: 0 }));
     assert!(look[0].revents().contains(PollFlags::HUP));
@@ -196,7 +196,7 @@ fn a_client_that_does_not_leave_is_closed() {
 
 #[test]
 fn waits_for_operations_leave_room_for_others() {
-    // 16 requests at once, and 8 that take long, all of which root may have.
+    // The limits of root: 16 simultaneous requests, 8 of them long.
     let by = ["prlimit", "--nofile=128:128"];
     let pair = Pair::start_by(
         &by,
@@ -211,7 +211,7 @@ fn waits_for_operations_leave_room_for_others() {
     assert_eq!(refused, (503, "Too many requests that take long\n".into()));
     pair.host.ok(&["fault", NAME, "none"]);
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
-    // An image is one of them.
+    // An image takes one of the long requests.
     let image = "GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     assert_eq!(split(&pair.talk(image.as_bytes())).0, 503);
     drop(waiting);
@@ -221,7 +221,7 @@ fn waits_for_operations_leave_room_for_others() {
         head.starts_with("HTTP/1.1 200").then_some(())
     };
     wait("a permit to be given back", limit, image);
-    // A reader of an image that does not read gives way to another.
+    // A client that does not read its image is evicted.
     let stalled: Vec<_> = (0..8)
         .map(|_| said(&pair, b"GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\n\r\n"))
         .collect();

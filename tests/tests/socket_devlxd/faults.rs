@@ -1,4 +1,4 @@
-//! What guests, the host and strangers do wrong.
+//! Faults of guests, of the host and of unauthenticated peers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Command;
@@ -95,7 +95,7 @@ fn frees_the_quota_of_a_client_that_stops_waiting() {
     for stream in &mut waiting {
         stream.write_all(b"GET /1.0/operations/x/wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     }
-    // Who has said all still waits for the answer.
+    // A client that has shut down its side still waits for the answer.
     waiting[0].shutdown(std::net::Shutdown::Write).unwrap();
     let limit = Duration::from_secs(10);
     wait("ten calls", limit, || (files() == before + 20).then_some(()));
@@ -130,7 +130,6 @@ fn reports_missing_descriptors_and_keeps_its_host() {
     assert_eq!(ask(), (200, "bar".into()));
     let entered = || pair.log().matches(": STARTED").count();
     let before = entered();
-    // No number below the limit is free.
     let is_open = |fd: &usize| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
     limit((0..).find(|fd| !is_open(fd)).unwrap());
     for _ in 0..3 {
@@ -143,6 +142,6 @@ fn reports_missing_descriptors_and_keeps_its_host() {
     let log = pair.log();
     assert!(!log.contains("lost host"), "{log}");
     assert_eq!(entered(), before, "{log}");
-    // Once in ten seconds.
+    // The agent logs this at most once in ten seconds.
     assert!(log.matches("cannot call the host now").count() <= 2, "{log}");
 }

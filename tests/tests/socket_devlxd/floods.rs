@@ -1,7 +1,8 @@
-//! Attacks on the socket by clients that reconnect whenever they are closed, while the agent has 8 MiB including the
-//! kernel's memory for it. Other clients, also of root, are answered soon, and the agent survives.
+//! Attacks on the socket by clients that reconnect when they are closed. The agent has 8 MiB,
+//! including the kernel's memory for it. It survives, and answers other clients soon, also those of
+//! root.
 //!
-//! `MOTE_SAMPLES=100` shows more exact figures, those of docs/explanation/security.md.
+//! `MOTE_SAMPLES=100` prints the figures of docs/explanation/security.md.
 
 use std::fs::{Permissions, set_permissions};
 use std::io::{Read, Write};
@@ -17,27 +18,25 @@ use mote_tests::host::NAME;
 use mote_tests::wait;
 use rustix::process::getuid;
 
-/// Connections of an attack that all fit, nearly, and of one that fills the kernel's queue.
+/// Connections of an attack that leaves a few free, and of one that fills the kernel's queue.
 const FEW: usize = 500;
 const MANY: usize = 4000;
-/// What newcomers wait at most beside these, on a machine that does something else too; docs/explanation/security.md has the goals,
-/// which are a fifth and an eighth of it, and what was measured. A newcomer may be behind all others in the kernel's queue.
+/// Limits for a new client next to these attacks, on a busy machine. The goals in
+/// docs/explanation/security.md are a fifth and an eighth of them. A new client may be behind all
+/// others in the kernel's queue.
 const SOON: [(usize, Duration); 2] =
     [(FEW, Duration::from_millis(500)), (MANY, Duration::from_secs(2))];
-/// How often a round may be spoilt by what else the machine does.
+/// Rounds, of which all but one may fail because of the machine's load.
 const ROUNDS: usize = 3;
-/// Most of the agent's own memory, kB: 4.1 MB were seen, with all attacks at once. The cgroup has 8.
+/// Limit of the agent's own memory, kB. All attacks at once take 4.1 MB; the cgroup has 8.
 const PEAK: u64 = 5 * 1024;
-/// The first of the users that attack.
 const OTHER: u32 = 4711;
-/// The answer to `GET /`.
 const INDEX: &str = "[\"/1.0\"]";
-/// For an attack to be under way.
 const BEGUN: Duration = Duration::from_secs(60);
 
-/// An agent in its cgroup whose socket every user may use.
+/// An agent in its cgroup with a socket that every user may use.
 struct Victim {
-    // Dropped in this order: the cgroup when it is empty.
+    // Dropped in this order: the cgroup must be empty.
     pair: Pair,
     cgroup: Cgroup,
 }
@@ -56,14 +55,13 @@ impl Victim {
         Self { pair, cgroup }
     }
 
-    /// So many connections of users, until dropped; once all were made.
+    /// Attacks with so many connections, once all are made, until dropped.
     fn attacked(&self, kind: Kind, connections: usize, user: u32) -> Attack {
         let attack = Attack::start(&self.pair.socket(), kind, connections, user);
         wait("the attack", BEGUN, || (attack.opened() >= connections).then_some(()));
         attack
     }
 
-    /// It is alive, answers, and its memory was bounded.
     fn survived(mut self, attack: &str) {
         if let Ok(Some(end)) = self.pair.agent.0.try_wait() {
             panic!("{attack}: the agent died: {end}; {}", self.pair.log());
@@ -75,16 +73,15 @@ impl Victim {
     }
 }
 
-/// How long this process or thread was ready to run and waited for a CPU: what else the machine does, and what
-/// an attacker's own loops take, which no agent can change.
+/// Returns how long this process or thread waited for a CPU, which no agent can change.
 fn waited(process: &str) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
     let nanoseconds = text.split(' ').nth(1).and_then(|number| number.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// How long a newcomer takes to connect, ask and get the answer; with and without what both waited for a CPU. `None`
-/// if it was closed.
+/// Returns how long a new client takes to get the answer, and the same without CPU waits; `None` if
+/// the agent closed it.
 fn newcomer(pair: &Pair, target: &str, expected: &str) -> Option<[Duration; 2]> {
     let agent = pair.agent.0.id().to_string();
     let waits = || [waited(&agent), waited("thread-self")];
@@ -95,18 +92,18 @@ fn newcomer(pair: &Pair, target: &str, expected: &str) -> Option<[Duration; 2]> 
         return None;
     }
     assert_eq!((answer.0, answer.1.trim_end()), (200, expected));
-    // One of them may have waited while the other did.
+    // One may have waited while the other did, so only the longer wait counts.
     let waits = waits().into_iter().zip(before).map(|(after, before)| after - before).max();
     Some([took, took.saturating_sub(waits.unwrap_or_default())])
 }
 
-/// So many newcomers for figures, by root's attacks too; a few if it is not said.
+/// Number of new clients for figures, which include attacks by root; `None` for a short run.
 fn samples() -> Option<usize> {
     std::env::var("MOTE_SAMPLES").ok()?.parse().ok()
 }
 
-/// A round of newcomers of one user: how many were closed without an answer, and the time that all but one of a
-/// hundred of the others took, without what was waited for a CPU.
+/// Runs new clients of one user. Returns how many were closed without an answer, and the 99th
+/// percentile of the other times, without CPU waits.
 fn round(pair: &Pair, user: u32, target: &str, expected: &str) -> (usize, Duration) {
     let samples = samples().unwrap_or(10);
     become_user(user);
@@ -127,8 +124,8 @@ fn round(pair: &Pair, user: u32, target: &str, expected: &str) -> (usize, Durati
 }
 
 impl Victim {
-    /// Newcomers of this user beside those of others, or of its own, are all answered, and within the time for so
-    /// many connections, in one of some rounds. Root is answered in each, whatever others do.
+    /// Checks that in one of some rounds new clients of `user` next to an attack are all answered
+    /// within the limit for so many connections. Root must be answered in every round.
     fn answers(
         &self,
         soon: (usize, Duration),
@@ -155,13 +152,13 @@ impl Victim {
         panic!("GET {target} of {user}: {rounds:?}, not within {limit:?}");
     }
 
-    /// The index, which needs no host.
+    /// Requests the index, which needs no host.
     fn answers_soon(&self, soon: (usize, Duration), user: u32, attacker: u32) {
         self.answers(soon, user, attacker, "/", INDEX);
     }
 }
 
-/// Newcomers beside an attack by another user, who can where root opened the socket; for figures by root too.
+/// Checks an attack by another user, or for figures by root.
 fn withstands(kind: Kind) {
     let users = if getuid().is_root() { vec![OTHER, 0] } else { vec![getuid().as_raw()] };
     let attackers = if samples().is_some() { users.len() } else { 1 };
@@ -180,7 +177,7 @@ fn withstands(kind: Kind) {
             }
         }
         if attacker != 0 && kind != Kind::Waits && getuid().is_root() {
-            // Its calls wait for nobody else's.
+            // Root's calls do not wait for those of other users.
             victim.answers(SOON[1], 0, attacker, "/1.0/config/user.foo", "bar");
         }
         drop(attacks);
@@ -217,7 +214,6 @@ each_kind! {
     newcomers_are_answered_beside_changes: Patch,
 }
 
-/// All attacks at once, by so many users.
 fn survives_all(users: u32) {
     let victim = Victim::start();
     let kinds = if users == 1 { Kind::ALL.len() } else { 1 };

@@ -1,4 +1,4 @@
-//! The agent's life: how it starts, is killed, ends, and what it needs for that.
+//! Start, kill and end of the agent, and its requirements.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{answered, lxd};
 
-/// The host sends no other PUT: the agent's own verification makes it CONNECTED before.
+/// The agent's own verification makes it CONNECTED earlier, so the host sends no other PUT.
 #[test]
 fn devlxd_opens_though_the_hosts_put_could_not_be_verified() {
     let pair = lxd();
@@ -52,7 +52,7 @@ fn unusable_files_are_named_and_a_second_agent_is_refused() {
         for name in ["agent.crt", "agent.key", "server.crt"] {
             std::fs::copy(pair.host.share.join(name), share.join(name)).unwrap();
         }
-        // As root the mode does not matter; the copy is ours anyway.
+        // The copy is ours. Its mode would not stop root.
         std::fs::remove_file(share.join(file)).unwrap();
         std::fs::write(share.join(file), content).unwrap();
         let log = || std::fs::read_to_string(scratch.0.join("agent.log")).unwrap_or_default();
@@ -61,7 +61,7 @@ fn unusable_files_are_named_and_a_second_agent_is_refused() {
         let end = wait("the agent", Duration::from_secs(5), || agent.0.try_wait().unwrap()).0;
         assert_eq!(end.code(), Some(1), "{}", log());
         assert!(log().contains(expected), "{}", log());
-        // They may be mended, or be copied just now: by default that is waited for.
+        // The files may be repaired or still be copied, so by default the agent waits.
         let mut agent = launch(&scratch.0, "lxd", &share);
         let waiting =
             || log().lines().any(|line| line.contains("waiting") && line.contains(expected));
@@ -88,7 +88,7 @@ fn the_service_manager_hears_ready_watchdog_and_stopping() {
         String::from_utf8_lossy(&buffer[..count]).into_owned()
     };
     assert_eq!([hear(), hear(), hear()], ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
-    // By then it listens: a program that waits for READY may call.
+    // The agent listens before READY, so that a waiting program may call it.
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
     kill(Signal::TERM, pair.agent.0.id());
     let mut last = hear();
@@ -109,7 +109,7 @@ fn an_agent_that_is_killed_and_started_again_still_knows_ready() {
     pair.agent.kill();
     pair.host.kill();
     pair.host.start();
-    // Nobody has called it yet: to this host nothing runs.
+    // The agent has not called this host yet, so the instance counts as stopped.
     assert_eq!(pair.host.state()["status"], "Stopped");
     pair.agent = launch(&pair.scratch.0, "lxd", &pair.host.share);
     wait("Ready", Duration::from_secs(5), || {
@@ -135,7 +135,8 @@ fn logs_an_invalid_agent_conf_and_accepts_the_host() {
         });
     }
     pair.host.ok(&["query", NAME, "PUT", "/1.0", &good]);
-    // The file of the killed agent is still there; what counts is that the agent listens.
+    // The killed agent's socket file still exists, so only a connection proves that the agent
+    // listens.
     let connect = || std::os::unix::net::UnixStream::connect(pair.socket()).ok();
     wait("devlxd", Duration::from_secs(5), connect);
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
@@ -143,7 +144,6 @@ fn logs_an_invalid_agent_conf_and_accepts_the_host() {
 
 #[test]
 fn closed_listeners_free_their_quota() {
-    // As many as there may be.
     const LISTENERS: usize = 64;
     let pair = lxd();
     let listen = || {

@@ -1,4 +1,4 @@
-//! The agent on real sockets: what guests ask, what they get wrong, what the host gets wrong.
+//! devlxd on real sockets: requests of guests, invalid requests, and faults of the host.
 
 mod eviction;
 mod faults;
@@ -31,7 +31,7 @@ fn lxd() -> Pair {
     )
 }
 
-/// The head of an answer, and what follows it.
+/// Returns the head of an answer and a reader for the rest.
 fn answered(stream: UnixStream) -> (String, BufReader<UnixStream>) {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
@@ -41,11 +41,11 @@ fn answered(stream: UnixStream) -> (String, BufReader<UnixStream>) {
     (head, reader)
 }
 
-/// What is beyond the conformance suite, which asks every endpoint.
+/// Requests beyond the conformance suite, which covers every endpoint.
 #[test]
 fn odd_requests_are_answered_or_refused() {
     let pair = lxd();
-    // A field that the client names as its connection's own is not passed on.
+    // The agent does not forward a field that the client names in `Connection`.
     let own = "Connection: keep-alive, authorization\r\nAuthorization: Bearer secret\r\n";
     let (status, untrusted) = pair.ask_with("GET", "/1.0", own, "");
     assert!(status == 200 && !untrusted.contains("environment"), "{untrusted}");
@@ -69,7 +69,7 @@ fn storage_instances_and_operations_need_a_token_and_pass_through() {
     assert_eq!(pair.ask_with("GET", volumes, token, ""), (200, "[]\n".into()));
     let (status, operation) = pair.ask_with("POST", volumes, token, "{\"name\":\"v\"}");
     assert!(status == 200 && operation.contains("status_code"), "{operation}");
-    // The type came from the path.
+    // The path decides the type.
     let volume = format!("{volumes}/v");
     let (_, shown) = pair.ask_with("GET", &volume, token, "");
     assert_eq!(shown, "{\"name\":\"v\",\"type\":\"custom\"}\n");
@@ -161,7 +161,7 @@ fn config_prints_all_keys_whatever_they_are_called() {
 #[test]
 fn a_second_call_costs_no_signature() {
     let pair = lxd();
-    // The agent's own check was the first call, and made the first ticket.
+    // The agent's own verification was the first call and got the first ticket.
     for _ in 0..20 {
         assert_eq!(pair.ask("GET", "/1.0/config/user.foo").0, 200);
     }

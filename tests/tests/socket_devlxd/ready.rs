@@ -1,4 +1,4 @@
-//! Ready, said again to a host that was restarted.
+//! Ready, repeated to a restarted host.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use mote_tests::{Process, wait};
 use super::lxd;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// A host's delay: longer than a call takes, shorter than a verification may.
+/// A host's delay: longer than a call, shorter than the limit of a verification.
 const SLOW: [&str; 2] = ["slow", "1500"];
 
 fn say(pair: &Pair, state: &str) {
@@ -24,24 +24,24 @@ fn status(pair: &Pair) -> String {
     pair.host.state()["status"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Restarts the host, which has forgotten its guest's state, and has it call the agent; the thread ends with the agent's
-/// answer.
+/// Restarts the host, which forgets its guest's state, and has it call the agent. The thread ends
+/// with the agent's answer.
 fn restart_host(pair: &mut Pair, fault: &[&str]) -> JoinHandle<()> {
     pair.host.kill();
     pair.host.start();
     pair.host.ok(&[&["fault", NAME], fault].concat());
     let client = pair.client();
     let told = client.host_info().expect("what the host tells").to_string();
-    // Its answer comes once the agent has called back.
+    // The answer comes after the agent has called back.
     spawn(move || drop(client.ask("PUT", "/1.0", &told)))
 }
 
-/// Counts the states that the restarted host got: the agent's own, if it repeats one after it has answered, and the
-/// application's that follows.
+/// Counts the states that the restarted host received: the agent's repetition, if any, and the
+/// application's.
 fn states_told(pair: &Pair, call: JoinHandle<()>) -> usize {
     call.join().expect("no panic");
     say(pair, "Started");
-    // Of the host before, the log may lack the last line.
+    // The previous host's log may lack its last line.
     let log = || pair.host.log().rsplit("listening").next().unwrap_or_default().to_owned();
     let count = || Some(log().matches("PATCH /1.0 200").count()).filter(|count| *count > 0);
     wait("the host's log", LIMIT, count).0
@@ -52,17 +52,16 @@ fn a_repeated_ready_never_overtakes_a_newer_started() {
     let mut pair = lxd();
     say(&pair, "Ready");
     let _call = restart_host(&mut pair, &SLOW);
-    // On its way, and slow: what comes after it is not.
+    // The repetition is in progress and slow; the next state must wait for it.
     let replayed = || (pair.host.state()["last_request"] == "PATCH /1.0").then_some(());
     wait("Ready said again", LIMIT, replayed);
     pair.host.ok(&["fault", NAME, "none"]);
     say(&pair, "Started");
-    // Of the host before, the log may lack the last line.
     let log = || pair.host.log().rsplit("listening").next().unwrap_or_default().to_owned();
     let both = || (log().matches("PATCH /1.0 200").count() == 2).then_some(());
     wait("both at the host", LIMIT, both);
     assert_eq!(status(&pair), "Running", "{}", pair.host.log());
-    // Nor is it said again later.
+    // The agent does not repeat it later.
     let call = restart_host(&mut pair, &["none", "0"]);
     assert_eq!(states_told(&pair, call), 1, "{}", pair.host.log());
 }

@@ -1,5 +1,5 @@
-//! Which verification of a host counts: the newest one, if the host answered with the certificate that was named. Lines on
-//! the port ask for each here, as a host's CONNECT does.
+//! The newest verification of a host counts, if the host answered with the announced certificate.
+//! Lines on the port request each verification, as a host's CONNECT does.
 
 use std::io::copy;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,10 +17,10 @@ use mote_tests::{Process, wait};
 use super::lxd;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// Shorter than a verification may take.
+/// Shorter than the limit of a verification.
 const DELAY: Duration = Duration::from_millis(1500);
 
-/// A pair whose agent has a port, and the host's address.
+/// Returns a pair whose agent has a port, and the host's address.
 fn with_port() -> (Pair, Terminal, String) {
     let mut pair = lxd();
     pair.agent.kill();
@@ -39,8 +39,8 @@ fn socket(pair: &Pair, address: &str) -> PathBuf {
     pair.scratch.0.join(format!("vs_{port}"))
 }
 
-/// Another address of the host, on which each connection begins after [`DELAY`]. Returns how many have been made there, and
-/// of how many all was answered.
+/// Creates another address of the host, where each connection is delayed by [`DELAY`]. Returns the
+/// number of connections, and of those that were answered completely.
 fn slow_way(pair: &Pair, slow: &str, host: &str) -> [Arc<AtomicU32>; 2] {
     let listener = UnixListener::bind(socket(pair, slow)).expect("a listener");
     let (to, counts) = (socket(pair, host), [(); 2].map(|()| Arc::new(AtomicU32::new(0))));
@@ -64,7 +64,6 @@ fn slow_way(pair: &Pair, slow: &str, host: &str) -> [Arc<AtomicU32>; 2] {
     counts
 }
 
-/// Has the agent verify that address, and waits until the host has answered.
 fn verified(pair: &Pair, port: &Terminal, host: &str) {
     let asked = || pair.log().matches(" GET /1.0 (").count();
     let before = asked();
@@ -80,7 +79,7 @@ fn a_host_that_is_not_there_is_not_connected() {
         pair.log().contains("host address 2:9 (from CONNECT)").then_some(())
     });
     wait("its end", LIMIT, || pair.log().contains("cannot reach host 2:9").then_some(()));
-    // One after the other: what would have come of the first comes before this.
+    // In sequence, so any effect of the first would be visible by now.
     verified(&pair, &port, &host);
     // The host's own port may begin with 9.
     let log = pair.log();
@@ -94,7 +93,7 @@ fn an_answer_to_an_older_verification_does_not_count() {
     port.say("CONNECT 2:9\n");
     wait("the slow way", LIMIT, || (made.load(Ordering::SeqCst) > 0).then_some(()));
     verified(&pair, &port, &host);
-    // Now the older one has its answer, too.
+    // The older verification also has its answer.
     wait("the older one's end", LIMIT, || (over.load(Ordering::SeqCst) > 0).then_some(()));
     std::fs::remove_file(socket(&pair, "2:9")).expect("the slow way");
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()), "{}", pair.log());
@@ -106,7 +105,7 @@ fn a_host_with_another_certificate_than_the_line_names_is_not_connected() {
     let before = pair.log().len();
     port.say(&format!("CONNECT {host} {}\n", "0".repeat(64)));
     wait("a refusal", LIMIT, || pair.log()[before..].contains("TLS with the host").then_some(()));
-    // Afterwards it goes back to the host that it knows.
+    // Then it returns to the known host.
     let log = pair.log();
     let refused = log[before..].split("TLS with the host").next().unwrap_or_default();
     assert!(!refused.contains(" CONNECTED"), "{log}");

@@ -1,4 +1,4 @@
-//! HTTP and websockets as other people's clients speak them, also where they are wrong.
+//! HTTP and websockets as third-party clients use them, including invalid frames.
 
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use mote_tests::agent::Pair;
 
 use super::{answered, lxd};
 
-/// A websocket for events, behind its first ping.
+/// Opens an event websocket and reads its first ping.
 fn websocket(pair: &Pair) -> (UnixStream, BufReader<UnixStream>) {
     let mut stream = pair.connect();
     let request = "GET /1.0/events HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\
@@ -22,7 +22,7 @@ fn websocket(pair: &Pair) -> (UnixStream, BufReader<UnixStream>) {
     (stream, frames)
 }
 
-/// All that is said to these bytes, up to the end.
+/// Returns everything that the agent sends after these bytes.
 fn said_to(pair: &Pair, bytes: &[u8]) -> Vec<u8> {
     let (mut stream, mut frames) = websocket(pair);
     stream.write_all(bytes).expect("an agent");
@@ -34,7 +34,6 @@ fn said_to(pair: &Pair, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn answers_a_close_frame_and_sends_nothing_after_it() {
     let pair = lxd();
-    // Masked with zeros.
     let close = |payload: &[u8]| {
         let length = u8::try_from(payload.len()).unwrap();
         said_to(&pair, &[&[0x88, 0x80 | length, 0, 0, 0, 0], payload].concat())
@@ -48,7 +47,7 @@ fn answers_a_close_frame_and_sends_nothing_after_it() {
 fn reports_an_invalid_frame_and_closes() {
     let pair = lxd();
     let told = |code: u16| [&[0x88, 2][..], &code.to_be_bytes()].concat();
-    // Not masked, and not UTF-8: the core's tests have each violation and its code.
+    // Not masked, and not UTF-8. The core's tests cover each violation and its code.
     assert_eq!(said_to(&pair, &[0x81, 1, b'x']), told(1002));
     assert_eq!(said_to(&pair, &[0x81, 0x81, 0, 0, 0, 0, 0xff]), told(1007));
 }

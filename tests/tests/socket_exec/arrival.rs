@@ -1,4 +1,4 @@
-//! Sockets that come late, twice, or too late.
+//! Sockets that connect late or twice.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use rustix::process::Signal;
 
 use super::start;
 
-/// How long the agent waits for the next socket.
 const EACH: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(9);
 const NO_LONGER: &str = "500 Only running operations can be connected";
 
-/// How a socket is refused.
+/// Returns the reason for which the agent refuses a socket.
 fn refusal(agent: &Client, target: &str) -> String {
     Ws::try_open(agent, target).unwrap().expect_err("a refusal").short()
 }
 
-/// Has the host connect its sockets one after the other; returns the longest time between two of them and the exit code.
+/// Connects the sockets one after the other. Returns the longest time between two of them and the
+/// exit code.
 fn one_by_one(agent: &Client, pause: Duration) -> (Duration, Result<i64, String>) {
     let exec = Exec::ask(agent, &plain(&["true"])).unwrap();
     let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
@@ -41,7 +41,8 @@ fn one_by_one(agent: &Client, pause: Duration) -> (Duration, Result<i64, String>
 fn a_host_that_is_slow_to_connect_one_socket_after_the_other_is_waited_for() {
     let pair = start();
     let agent = pair.client();
-    // 6 s for all of them; each has 5 s, which a busy machine may take as well: then another one is asked for.
+    // 6 s for all sockets, while each has 5 s. On a busy machine one may exceed 5 s; then the test
+    // repeats the command.
     let mut all = std::iter::repeat_with(|| one_by_one(&agent, Duration::from_millis(1500)));
     let in_time = all.by_ref().take(10).find(|(longest, _)| *longest < EACH);
     assert_eq!(in_time.expect("one of ten in time").1, Ok(0));
@@ -60,7 +61,7 @@ fn a_pause_of_the_guest_does_not_count_against_the_host() {
         sleep(EACH + Duration::from_secs(2));
         let begun = Instant::now();
         kill(Signal::CONT, pair.agent.0.id());
-        // It has had its turn since.
+        // This request gives the agent time to act.
         let _operations = agent.get("/1.0/operations").unwrap();
         let _others = ["0", "1", "2"].map(|name| exec.socket(&agent, name));
         let ran = stopped + begun.elapsed();
@@ -104,7 +105,7 @@ fn after_its_end_a_command_takes_no_sockets_whether_they_were_there_or_not() {
         for target in &targets {
             assert_eq!(refusal(&agent, target), NO_LONGER);
         }
-        // Once it is forgotten, as for any other question.
+        // A forgotten operation is reported like any unknown one.
         sleep(Duration::from_secs(6));
         let unknown = agent.ask("GET", &operation, "").unwrap().short();
         assert!(unknown.starts_with("500 Operation "), "{unknown}");

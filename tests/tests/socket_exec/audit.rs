@@ -1,4 +1,4 @@
-//! What the guest's log says of the host's acts, and what it never says.
+//! Audit lines about the host's actions, and data that they never contain.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -12,7 +12,6 @@ use mote_tests::{Process, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// The audit's lines, without their prefix.
 fn lines(pair: &Pair) -> Vec<String> {
     let log = pair.log();
     let lines = log.lines().filter_map(|line| line.strip_prefix("mote: info: audit: "));
@@ -43,7 +42,7 @@ fn a_command_has_two_lines_and_its_secrets_have_none() {
     let op = who.strip_prefix("exec uid=0 gid=0 op=").unwrap();
     assert_eq!((op.len(), op.matches('-').count()), (36, 4), "{op}");
     find(&pair, &[&format!("exec op={op} exit=3")]);
-    // One that is not there, and one that is long.
+    // A missing command, and a long one.
     let missing =
         pair.host.exec_with(&["-T"], &["nonesuch"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));

@@ -1,5 +1,5 @@
-//! Commands of the host when the agent is stopped. The servers' Go client expects an event for the end of an
-//! operation, and treats an earlier end of the event stream as a failure (P§4.1).
+//! Commands that run when the agent is stopped. The servers' Go client expects an event for the end
+//! of an operation, and treats an earlier end of the event stream as a failure (P§4.1).
 
 use std::io::Read;
 use std::process::Stdio;
@@ -16,14 +16,14 @@ use super::{holdings, start};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Told to end; its exit code and how long it took.
+/// Stops the agent. Returns its exit code and the time.
 fn ends(pair: &mut Pair) -> (Option<i32>, Duration) {
     let begun = Instant::now();
     let (status, _) = wait("the agent's end", LIMIT, || pair.agent.0.try_wait().unwrap());
     (status.code(), begun.elapsed())
 }
 
-/// Reads events until that operation is over, as the Go client does.
+/// Reads events until the operation ends, as the Go client does.
 fn over(events: &mut Ws, running: &Running) -> Value {
     loop {
         let Message::Text(line) = events.message().unwrap() else { panic!("no event") };
@@ -45,16 +45,16 @@ fn the_host_last_sees_the_terminal_of_a_command_hang_up() {
         let mut running = Running::start(&agent, &request).unwrap();
         let mut seen = running.out.as_mut().unwrap_or(&mut running.stdin).until("begun").unwrap();
         kill(Signal::TERM, pair.agent.0.id());
-        // A host that asks only now is answered, by the same agent.
+        // A host that asks only now gets an answer from the same agent.
         let operation = over(&mut events, &running);
         assert_eq!(operation["metadata"]["return"], 129, "{operation}");
         assert_eq!((&operation["status"], &operation["err"]), (&"Success".into(), &"".into()));
         assert_eq!(running.exec.code(&agent, LIMIT), Ok(129));
-        // All that it wrote has come, with the barrier.
+        // The barrier proves that all output has arrived.
         let out = running.out.as_mut().unwrap_or(&mut running.stdin);
         seen += str::from_utf8(&out.output().unwrap()).unwrap();
         assert_eq!(seen.trim_end(), "begun");
-        // It waits for nobody else, and not for the command.
+        // The agent waits for the host, not for the command.
         assert_eq!(pair.agent.0.try_wait().unwrap(), None);
         events.drop_line();
         assert_eq!(ends(&mut pair).0, Some(0), "{}", pair.log());
@@ -123,7 +123,8 @@ fn mote_host_ends_with_129() {
     assert_eq!(status.code(), Some(129));
 }
 
-/// One with a command waits for this host for 3 s: the fastest of some ends says that this one did not.
+/// An agent with a command waits 3 s for this host. The fastest of several ends proves that this
+/// agent does not.
 #[test]
 fn an_agent_without_commands_ends_immediately() {
     let took = std::iter::repeat_with(|| {

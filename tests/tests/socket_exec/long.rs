@@ -1,4 +1,4 @@
-//! Commands with as many arguments as the system takes, and more.
+//! Commands with the largest possible arguments, and beyond.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -10,10 +10,8 @@ use serde_json::{Value, json};
 
 use super::start;
 
-/// For an answer to 2 MB, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Writes its arguments one after the other.
 fn words(words: &[String]) -> Value {
     let script = "for word; do printf %s \"$word\"; done";
     let head = ["sh", "-c", script, "sh"].map(str::to_owned);
@@ -21,7 +19,7 @@ fn words(words: &[String]) -> Value {
     plain(&command)
 }
 
-/// 1.9 MiB in words as long as the system takes them.
+/// Returns 1.9 MiB of arguments of maximum length.
 fn two_megabytes(piece: &str) -> Vec<String> {
     const WORD: usize = 128 * 1024 - 1;
     vec![piece.repeat(WORD / piece.len()); 1_900 * 1024 / WORD]
@@ -32,7 +30,6 @@ fn post(pair: &Pair, body: &str) -> Answer {
     wire.within(LIMIT).ask("POST", "/1.0/exec", "", body.as_bytes()).unwrap()
 }
 
-/// What a command writes that must succeed.
 fn output(pair: &Pair, request: &Value) -> Vec<u8> {
     let agent = pair.client();
     let answer = post(pair, &request.to_string());
@@ -62,7 +59,7 @@ fn arguments_of_1_9_mib_arrive_as_they_were_and_leave_nothing_behind() {
     let peak = pair.memory("VmHWM");
     println!("long commands: {before} kB before, {after} kB after, {peak} kB at their peak");
     assert!(after <= before + 256, "{before} kB grew to {after} kB");
-    // The request and what it stands for; not more copies of it.
+    // The agent holds the request and its parsed form, but no further copy.
     assert!(peak < before + 4608, "{peak} kB");
     pair.assert_alive();
 }
@@ -71,7 +68,7 @@ fn arguments_of_1_9_mib_arrive_as_they_were_and_leave_nothing_behind() {
 fn reports_the_systems_error_for_too_long_arguments() {
     let pair = start();
     let agent = pair.client();
-    // More strings than it has memory for, and more bytes than the system takes.
+    // First more strings than the agent has memory for, then more bytes than the kernel accepts.
     let short = vec!["x".to_owned(); 200_000];
     let long = vec!["x".repeat(1024); 2_048];
     for (many, words_of_it) in [(short, "Out of memory"), (long, "Argument list too long")] {
@@ -88,7 +85,7 @@ fn reports_the_systems_error_for_too_long_arguments() {
         let why = failed["err"].as_str().unwrap();
         assert!(why.contains(words_of_it), "{why}");
     }
-    // A name as long as all of them is not shown whole.
+    // A long name is abbreviated.
     let running = Running::start(&agent, &plain(&[&"n".repeat(100_000)])).unwrap();
     let failed = running.exec.ended(&agent, LIMIT).unwrap();
     assert_eq!(failed["metadata"]["return"], 127);
@@ -104,7 +101,7 @@ fn wait_for(pair: &Pair, operation: &str) -> Value {
 #[test]
 fn only_exec_takes_more_than_a_mebibyte_and_not_without_end() {
     let mut pair = start();
-    // White space, so that it is the length that is wrong.
+    // White space, so that only the length is invalid.
     let long = |length: usize| {
         let mut text = " ".repeat(length);
         text.push_str("{}");
@@ -115,7 +112,7 @@ fn only_exec_takes_more_than_a_mebibyte_and_not_without_end() {
         let mut wire = pair.client().connect().unwrap();
         let head = format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
         wire.send(head.as_bytes()).unwrap();
-        // It may be refused before all of it was sent.
+        // The agent may refuse it before everything is sent.
         for piece in long(length).as_bytes().chunks(1 << 16) {
             if wire.send(piece).is_err() {
                 break;
@@ -124,7 +121,7 @@ fn only_exec_takes_more_than_a_mebibyte_and_not_without_end() {
         wire.within(LIMIT).answer().map(|answer| answer.short())
     };
     for (target, length) in [("/1.0/events", (1 << 20) + 1), ("/1.0/exec", (3 << 20) + 1)] {
-        // Who is still sending may be cut off before he has read why.
+        // The agent may close the connection before the client has read the reason.
         if let Ok(answer) = declared(target, length) {
             assert_eq!(answer, "413 Request body too long", "{target}");
         }
@@ -132,7 +129,6 @@ fn only_exec_takes_more_than_a_mebibyte_and_not_without_end() {
     pair.assert_alive();
 }
 
-/// A caller who has sent half of a long request.
 fn half(pair: &Pair, body: &[u8]) -> Wire {
     let mut wire = pair.client().connect().unwrap();
     let length = body.len();
@@ -140,7 +136,7 @@ fn half(pair: &Pair, body: &[u8]) -> Wire {
     wire.send(head.as_bytes()).unwrap();
     wire.within(LIMIT);
     for piece in body[..length / 2].chunks(1 << 16) {
-        // One whose turn does not come is not read.
+        // The agent does not read a request that waits for memory.
         if wire.within(Duration::from_secs(1)).send(piece).is_err() {
             break;
         }
@@ -159,14 +155,14 @@ fn many_long_ones_at_once_share_a_bounded_memory() {
     let head =
         format!("POST /1.0/exec HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
     third.send(head.as_bytes()).unwrap();
-    // It is asked for when it turns out to be long.
+    // The agent waits for memory once the request turns out to be long.
     third.send(&body.as_bytes()[..70_000]).unwrap();
     let answer = third.within(LIMIT).answer().unwrap().short();
     assert_eq!(answer, "503 Too many long requests at once");
     assert!(begun.elapsed() > Duration::from_secs(2), "it did not wait for its turn");
     let peak = pair.memory("VmHWM");
     assert!(peak < before + 4608, "{before} kB grew to {peak} kB");
-    // A short one is not kept waiting.
+    // A short request does not wait.
     assert_eq!(output(&pair, &plain(&["echo", "hi"])), b"hi\n");
     drop(two);
     std::thread::sleep(Duration::from_millis(500));
@@ -178,7 +174,7 @@ fn many_long_ones_at_once_share_a_bounded_memory() {
 fn commands_that_wait_to_be_started_share_a_bounded_memory() {
     let mut pair = start();
     let before = pair.memory("VmRSS");
-    // 1.9 MiB each, and nobody connects their sockets.
+    // 1.9 MiB each, with sockets that never connect.
     let body = words(&two_megabytes("plain ")).to_string();
     let answers: Vec<_> = (0..12).map(|_| post(&pair, &body).short()).collect();
     let taken = answers.iter().filter(|answer| answer.starts_with("202")).count();
@@ -189,7 +185,7 @@ fn commands_that_wait_to_be_started_share_a_bounded_memory() {
     assert!(listed.body.len() < 12 * 40_000, "{} bytes", listed.body.len());
     let peak = pair.memory("VmHWM");
     assert!(peak < before + 4608, "{before} kB grew to {peak} kB");
-    // They time out, and are forgotten.
+    // Then the operations have timed out and are forgotten.
     std::thread::sleep(Duration::from_secs(11));
     let after = pair.memory("VmRSS");
     println!("waiting commands: {before} kB before, {peak} kB at their peak, {after} kB after");

@@ -1,5 +1,5 @@
-//! Commands in numbers and sizes: the real agent and the real host command over sockets. What each
-//! command does by itself is the conformance suite's.
+//! Many and large commands, with the real agent and the real host command over sockets. The
+//! conformance suite covers single commands.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod arrival;
@@ -15,7 +15,6 @@ use mote_tests::agent::Pair;
 use mote_tests::conform::exec::{Exec, plain};
 use mote_tests::{Noise, Private, Process, private, skipped, wait};
 
-/// An agent that has run a command.
 fn start() -> Pair {
     tried(Pair::start("lxd", &[]))
 }
@@ -28,7 +27,7 @@ fn tried(pair: Pair) -> Pair {
     pair
 }
 
-/// Descriptors and children of the agent.
+/// Returns the descriptors and children of the agent.
 fn holdings(pair: &Pair) -> (usize, String) {
     let proc = format!("/proc/{}", pair.agent.0.id());
     let descriptors = std::fs::read_dir(format!("{proc}/fd")).unwrap().count();
@@ -126,8 +125,8 @@ fn two_hundred_at_once_each_get_their_own_output_and_exit_code() {
     };
     let children = || holdings(&pair).1.split_whitespace().count();
     let mut all = Vec::new();
-    // They wait for their input, so in the end all of them run. A few at a time: the host has 5 s to
-    // connect, and two hundred processes of it on two cores take longer.
+    // They wait for input, so finally all of them run. A few start at a time: the host has 5 s to
+    // connect, and two hundred of its processes on two cores take longer.
     for number in 0..200 {
         all.push(run(number));
         if all.len() % 10 == 0 {
@@ -147,7 +146,7 @@ fn two_hundred_at_once_each_get_their_own_output_and_exit_code() {
     pair.assert_alive();
 }
 
-/// 5,000 if `MOTE_LONG` is set.
+/// 5,000 with `MOTE_LONG`.
 #[test]
 fn many_in_a_row_leave_nothing_behind() {
     let mut pair = start();
@@ -158,7 +157,6 @@ fn many_in_a_row_leave_nothing_behind() {
     };
     let rest = |descriptors: Option<usize>| {
         let look = || {
-            // Ended operations are kept for 5 s.
             std::thread::sleep(Duration::from_secs(6));
             let ((open, children), memory) = (holdings(&pair), pair.memory("VmRSS"));
             let operations = pair.client().get("/1.0/operations").unwrap();
@@ -174,7 +172,7 @@ fn many_in_a_row_leave_nothing_behind() {
     let run = |from: usize| {
         (from..from + count / 2).for_each(one);
         rest(Some(before));
-        // What was kept for the next call, up to 70 kB, is given back when one comes after a rest.
+        // The agent keeps up to 70 kB for the next call, and frees it after a pause.
         one(from + count / 2);
         rest(Some(before)).1
     };
@@ -192,7 +190,7 @@ fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
     let mut yes = mote_tests::bounded(yes.stdout(Stdio::null())).unwrap();
     wait("yes", Duration::from_secs(20), || (!holdings(&pair).1.is_empty()).then_some(()));
     let child = holdings(&pair).1.trim().to_owned();
-    // What it may write before it waits: the buffers between it and the host.
+    // The buffers between the command and the host limit what it can write.
     let written = || {
         let io = std::fs::read_to_string(format!("/proc/{child}/io")).unwrap();
         let line = io.lines().find(|line| line.starts_with("wchar")).unwrap().to_owned();
@@ -207,10 +205,9 @@ fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
     assert!(last < 8 << 20, "{last} bytes");
     let peak = pair.memory("VmHWM");
     assert!(peak < before + 1024, "{before} then {peak} kB");
-    // Longer than any deadline of a connection: it is still wanted.
+    // Longer than any time-out of a connection, because the host still wants the output.
     std::thread::sleep(Duration::from_secs(12));
     assert_eq!(holdings(&pair).1.trim(), child);
-    // No reader is left.
     yes.kill().unwrap();
     yes.wait().unwrap();
     wait("its end", Duration::from_secs(10), || holdings(&pair).1.is_empty().then_some(()));

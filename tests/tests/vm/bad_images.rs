@@ -1,5 +1,5 @@
-//! Images that lack something, or have something broken: each says so on its console, and gets the service that is
-//! possible. Drivers that come later are in `early`, a second agent of mote's there too, a Go agent in `distros`.
+//! Images that lack something or have something broken: each reports it on its console and offers
+//! the possible service. `early` covers late drivers and a second mote agent, `distros` a Go agent.
 
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use mote_tests::world::{MOTE_BOOT, World};
 
 const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
 
-/// A VM in which nobody has started an agent.
 fn without_agent(flavour: &str, spec: &Spec, modules: bool) -> (World, Guest) {
     let words = if modules { "mote.agent=later" } else { "mote.agent=later mote.modules=no" };
     let mut world = World::of(flavour, &Spec { words: words.into(), ..spec.clone() }, &[]);
@@ -19,13 +18,12 @@ fn without_agent(flavour: &str, spec: &Spec, modules: bool) -> (World, Guest) {
     (world, guest)
 }
 
-/// Waits for a line on the console.
 fn said(world: &World, line: &str) {
     let look = || world.vm.console().contains(line).then_some(());
     wait(&format!("{line:?} on the console"), MOTE_BOOT, look);
 }
 
-/// The host says that the config share was not read, and why.
+/// Checks that the host reports why the config share was not read.
 fn unread(world: &World, told: &str) {
     let is_told = || {
         let why = &world.host.state()["why"];
@@ -35,7 +33,7 @@ fn unread(world: &World, told: &str) {
     wait("why nothing is heard", MOTE_BOOT, is_told);
 }
 
-/// The kernel as one without a driver: its file is gone. `None` where it is a part of the kernel.
+/// Removes a driver's file, as in a kernel without it; `None` if the kernel contains the driver.
 fn without(guest: &mut Guest, module: &str) -> Option<()> {
     guest.ok(&format!("rm -f $(find /lib/modules -name '{module}.ko*')"));
     (guest.sh(&format!("test -e /sys/module/{module}/initstate")).0 != 0
@@ -55,7 +53,7 @@ fn without_the_ports_driver_the_guest_has_its_api_all_the_same() {
         &world,
         "waiting for the status port: a virtio-serial device has no driver (virtio_console)",
     );
-    // The host has not called: where it is was in the config share.
+    // The host has not called; its address was in the config share.
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     assert_eq!(world.host.state()["started"], false);
     let (code, text) = guest.sh("mote-agent --check");
@@ -73,7 +71,7 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
         guest.ok(START);
         said(&world, "warn: a vsock device has no driver (vmw_vsock_virtio_transport)");
         said(&world, "warn: cannot reach host 2:");
-        // Seen by the host all the same, which cannot call it.
+        // The host sees the agent but cannot call it.
         wait("STARTED", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
         let why = "the host cannot call this agent";
         let (code, text) = guest.sh("mote-agent status");
@@ -121,7 +119,7 @@ fn a_read_only_root_changes_nothing() {
 #[test]
 fn an_agent_without_dev_waits_for_it_and_says_so() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
-    // The shell itself needs /dev/null for each line.
+    // The shell itself needs /dev/null.
     let log = guest.ok(
         "umount -l /dev/pts; umount -l /dev; mote-agent >>/run/agent.log 2>&1 3>&- & echo $! >/run/agent.pid; sleep 6; \
          cat /run/agent.log; mount -t devtmpfs dev /dev; mkdir -p /dev/pts; mount -t devpts dev /dev/pts",
@@ -141,7 +139,7 @@ fn a_config_share_that_comes_after_two_minutes_is_used_at_once() {
     said(&world, "info: waiting for the config share: ");
     std::thread::sleep(Duration::from_secs(120));
     let waits = world.vm.console().matches("info: waiting for the config share: ").count();
-    // One a minute.
+    // One per minute.
     assert!((2..=4).contains(&waits), "{waits}: {}", world.vm.console());
     let status = guest.ok("mote-agent status");
     assert!(status.contains("state: waiting for the config share\n"), "{status}");

@@ -1,4 +1,4 @@
-//! Agents that are there before their devices, drivers and files, as an initramfs starts them.
+//! Agents that start before their devices, drivers and files, as in an initramfs.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use mote_tests::vm::{Late, Spec};
 use mote_tests::world::{BACK, MOTE_BOOT, World};
 use mote_tests::{patient, slowdown, wait};
 
-/// From a device's being plugged in until what depends on it is done: the guest's PCI hot-plug takes
-/// most of it, in software emulation on a busy machine.
+/// Limit from plugging a device to its effect: mostly the guest's PCI hot-plug, with software
+/// emulation on a busy machine.
 const PLUGGED: Duration = Duration::from_secs(40);
 
-/// From a disk's appearance to its mount, seconds of the guest's time: a quarter was seen in software emulation
-/// with seven times as much to do as the machine has CPUs, once 3.3.
+/// Limit from a disk's appearance to its mount, seconds of the guest's time. It takes 0.25 s in
+/// software emulation at seven times the machine's load, and took 3.3 s once.
 const REACTION: f64 = 2.0;
 
-/// The port's driver, loaded, or a part of the kernel as in Debian 13's.
+/// The port's driver, loaded or built in as in Debian 13.
 const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_console";
 
 fn logged(guest: &mut Guest, line: &str, limit: Duration) -> Duration {
@@ -32,7 +32,7 @@ fn logged(guest: &mut Guest, line: &str, limit: Duration) -> Duration {
     begun.elapsed()
 }
 
-/// When the kernel's log has it, seconds since the guest's power-on.
+/// Returns the time of a line in the kernel's log, seconds since power-on.
 fn when(guest: &mut Guest, line: &str) -> f64 {
     let text = guest.ok(&format!("dmesg | grep -F '{line}' | head -n 1"));
     let time = text.trim_start_matches('[').split(']').next().unwrap_or_default();
@@ -59,7 +59,7 @@ fn an_agent_started_before_run_survives_a_second_one() {
     let pid = guest.ok("cat /run/agent.pid").trim().to_owned();
     let status = guest.ok("mote-agent status");
     let vport = status.lines().find_map(|line| line.strip_prefix("port: ")).unwrap().to_owned();
-    // Held, so that it does not notice meanwhile.
+    // A stopped agent does not notice the mount.
     guest.ok(&format!("kill -STOP {pid} && mount -t tmpfs run /run"));
     let hidden =
         format!("process {pid} runs, but /run/mote was mounted over or removed after its start");
@@ -67,7 +67,8 @@ fn an_agent_started_before_run_survives_a_second_one() {
     assert!(check.contains(&hidden) && !check.contains("end process"), "{check}");
     let (code, text) = guest.sh("mote-agent 2>&1");
     assert!(code == 1 && text.contains(&format!("is running: {hidden}")), "{code} {text}");
-    // One that cannot see the first has its lock, and must not take its vsock port for no vsock.
+    // An agent that cannot see the first one gets its lock. It must report the busy vsock port, not
+    // a missing vsock.
     guest.ok("mkdir -p /srv/other /srv/files && ln -s /dev /proc /srv/other && \
          mount -t iso9660 -o ro /dev/vda /srv/files");
     let other = "mote-agent --root /srv/other --config-dir /srv/files --flavour incus --no-wait";
@@ -77,7 +78,7 @@ fn an_agent_started_before_run_survives_a_second_one() {
     guest.ok(&format!("kill -CONT {pid}"));
     let begun = Instant::now();
     while !guest.sh("mote-agent status").1.contains("state: CONNECTED\n") {
-        // At its next line to the host.
+        // It reacts at its next line to the host.
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", guest.sh("mote-agent status").1);
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -91,7 +92,7 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
         ("com.canonical.lxd", "lxd", [Late::Disk, Late::Vsock, Late::Port]),
         ("org.linuxcontainers.incus", "incus", [Late::Port, Late::Disk, Late::Vsock]),
     ] {
-        // Its lines among the kernel's have the guest's own time.
+        // The lines in the kernel's log have the guest's own time.
         let words = "mote.modules=no mote.log=kernel".into();
         let spec = Spec { port, words, late: order.to_vec(), ..Spec::default() };
         let mut world = World::of(flavour, &spec, &[]);
@@ -103,25 +104,23 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
         let check = guest.sh("mote-agent --check");
         assert_eq!(check.0, 1, "{}", check.1);
         assert!(check.1.contains("agent: running, waiting for the config share"), "{}", check.1);
-        // A while in which nothing comes.
         std::thread::sleep(Duration::from_secs(3));
         for device in order {
             world.vm.plug_late(device);
             let (what, begun) = match device {
                 Late::Disk => ("files from disk", Instant::now()),
                 Late::Port => ("port /dev/vport", Instant::now()),
-                // LXD's agent listens before there is a device.
+                // LXD's agent listens before the device exists.
                 Late::Vsock if flavour == "lxd" => continue,
                 Late::Vsock => ("vsock is available", Instant::now()),
             };
             if device == Late::Port && order[0] == Late::Port {
-                // Nobody looks for it until there are files.
+                // Without files the agent does not look for it.
                 continue;
             }
             let _took = logged(&mut guest, what, PLUGGED);
             println!("{flavour}: {device:?} plugged in: \"{what}\" after {:?}", begun.elapsed());
             if device == Late::Disk {
-                // The kernel's line about a disk, and the one about what we mount.
                 let lines =
                     ["virtio_blk virtio", "ISO 9660 Extensions", "mote: info: files from disk"];
                 let [came, mounted, used] = lines.map(|line| when(&mut guest, line));
@@ -140,7 +139,7 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
     }
 }
 
-/// In the guest's own time: how long after the drivers' files are there.
+/// Measured in the guest's time, from the appearance of the drivers' files.
 #[test]
 fn drivers_that_come_later_are_used_at_once() {
     let spec = Spec { words: "mote.modules=no mote.agent=later".into(), ..Spec::default() };
@@ -149,7 +148,7 @@ fn drivers_that_come_later_are_used_at_once() {
     guest.ok("mv /lib/modules /lib/away; start-stop-daemon -S -b -x /run/agent.start");
     let _at_once = logged(&mut guest, "waiting for the config share: ", PLUGGED);
     let check = guest.sh("mote-agent --check");
-    // The first thing that is missing: a kernel may have the port's driver built in. vsock's is a module in all.
+    // The first missing driver: the kernel may contain the port's. vsock's is always a module.
     let line = if guest.sh(&format!("test -e {DRIVER}")).0 == 0 {
         "module vmw_vsock_virtio_transport is missing: put it into the image (/lib/modules/"
     } else {
@@ -172,7 +171,6 @@ fn reports_who_has_the_port_open_and_takes_it_when_free() {
     let mut world = World::of("lxd", &Spec::default(), &[]);
     let mut guest = world.shell();
     guest.ok("kill -9 $(cat /run/agent.pid)");
-    // The one who has it.
     guest.ok("p=$(ls /dev/vport*p1); start-stop-daemon -S -b -m -p /run/holder -x /bin/sh -- -c \"exec sleep 999 <>$p\"");
     wait("the holder", BACK, || {
         (guest.sh("ls -l /proc/$(cat /run/holder)/fd | grep -q vport").0 == 0).then_some(())

@@ -1,4 +1,5 @@
-//! File systems frozen for a snapshot: whatever is killed, they are thawed in time; what is copied meanwhile fits together.
+//! File systems frozen for a snapshot: they are thawed in time, whatever is killed, and a copy made
+//! meanwhile is consistent.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,15 +11,13 @@ use mote_tests::vm::Spec;
 use mote_tests::world::{MOTE_BOOT, World};
 use mote_tests::{Scratch, patient, wait};
 
-/// Volumes of the guest, and where it has them.
 const VOLUMES: [(&str, &str); 2] = [("journal", "/dev/vdb"), ("data", "/dev/vdc")];
 const SIZE: u64 = 16 << 20;
-/// Snapshots of each kind.
 const SNAPSHOTS: usize = 20;
-/// What the log has not said at once comes with the next line to the host.
+/// A log line that is not sent immediately is sent with the next status line.
 const LATER: Duration = Duration::from_secs(40);
 
-/// A VM with two volumes, mounted. Dropped in this order.
+/// A VM with two mounted volumes. Dropped in this order.
 struct Machine {
     world: World,
     guest: Guest,
@@ -49,7 +48,7 @@ impl Machine {
         Self { world, guest, disks }
     }
 
-    /// Starts a write that has to wait while its volume is frozen; [`Self::written`] says when it was done.
+    /// Starts a write that blocks while its volume is frozen; [`Self::written`] returns its time.
     fn write_later(&mut self) {
         let write = "(echo x >/data/waits; cut -d. -f1 /proc/uptime >/run/written)";
         self.guest.ok(&format!("rm -f /run/written; {write} >/dev/null 2>&1 &"));
@@ -77,7 +76,7 @@ const FROZEN: &str = "frozen for 6 s: /data /journal\n";
 #[test]
 fn thaws_in_time_whatever_is_killed() {
     let mut vm = Machine::boot("");
-    // The agent, by whose command it was frozen.
+    // The agent is killed, whose command froze the volumes.
     let begun = vm.uptime();
     assert_eq!(vm.by_host("mote-agent freeze --for 6s").as_deref(), Ok(FROZEN));
     vm.write_later();
@@ -95,7 +94,7 @@ fn thaws_in_time_whatever_is_killed() {
     assert!(code == 1 && late == words, "{code} {late}");
     vm.guest.ok("dmesg | grep -q 'mote-agent: file systems thawed: the time limit expired'");
 
-    // The host's daemon.
+    // The host's daemon is killed.
     vm.guest.ok("start-stop-daemon -S -b -x /run/agent.start");
     wait("another agent", MOTE_BOOT, || vm.by_host("/bin/busybox true").ok());
     assert_eq!(vm.by_host("mote-agent freeze --for 6s").as_deref(), Ok(FROZEN));
@@ -107,7 +106,7 @@ fn thaws_in_time_whatever_is_killed() {
     vm.world.host.start();
     vm.world.host.connected(MOTE_BOOT);
 
-    // The caller, while a hook runs: it can no longer make a snapshot.
+    // The caller is killed while a hook runs, so it cannot make a snapshot.
     let hook = "mkdir -p /etc/mote/freeze.d; f=/etc/mote/freeze.d/slow; printf '#!/bin/sh\\necho $1 >>/run/hook\\nsleep 2\\n' >$f; chmod 755 $f";
     vm.guest.ok(hook);
     vm.guest.ok("mote-agent freeze --for 60s >/run/caller 2>&1 & sleep 1; kill -9 $!");
@@ -119,11 +118,12 @@ fn thaws_in_time_whatever_is_killed() {
     });
     vm.write_later();
     vm.written(Duration::from_secs(5));
-    // Who is not told that all is frozen makes no snapshot.
+    // A caller that does not learn that all is frozen makes no snapshot.
     let (code, said) = vm.guest.sh("rm /etc/mote/freeze.d/slow; mote-agent freeze 2>&1 >/dev/full");
     assert!(code == 1 && said.contains("No space left"), "{code} {said}");
     assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");
-    // The guard itself, by hand: what it left is thawed by hand too, also what lies in a file of another.
+    // The guard itself is killed. `mote-agent thaw` thaws the rest, including a file system inside
+    // another.
     vm.guest.ok("modprobe loop; mkdir -p /inner; dd if=/dev/zero of=/data/inner bs=1M count=8");
     vm.guest.ok("mke2fs -F /data/inner && mount -o loop -t ext4 /data/inner /inner");
     assert!(vm.guest.ok("mote-agent freeze").contains(" /inner /data /journal"));
@@ -156,10 +156,8 @@ fn a_hook_that_fails_leaves_nothing_frozen_and_all_hooks_undone() {
     assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");
     vm.write_later();
     vm.written(Duration::from_secs(5));
-    // Without a failure, each hook runs for the freeze and for the thaw.
     vm.guest.ok("rm /run/hooks /etc/qemu/fsfreeze-hook.d/b; mote-agent freeze && mote-agent thaw");
     assert_eq!(vm.guest.ok("cat /run/hooks"), "a freeze\nc freeze\nc thaw\na thaw\n");
-    // mote leaves a file system that another program froze, and reports one that it thawed.
     vm.guest.ok("fsfreeze --freeze /data");
     assert_eq!(vm.guest.ok("mote-agent freeze"), "frozen for 60 s: /journal\nskipped: /data\n");
     vm.guest.ok("mote-agent thaw");
@@ -184,7 +182,7 @@ fn commands_and_status_go_on_while_the_agents_own_log_is_frozen() {
     assert_eq!(vm.guest.ok("mote-agent get user.foo"), "bar\n");
     let before = vm.guest.ok("grep -c 'argv=.*there' /data/agent.log || true");
     assert_eq!(before, "0\n");
-    // A host that calls from another address, which is not kept now.
+    // The host calls from a new address, which cannot be stored now.
     let kept = vm.guest.ok("md5sum </data/kept/agent.conf");
     vm.world.host.kill();
     vm.world.host.start();
@@ -196,7 +194,7 @@ fn commands_and_status_go_on_while_the_agents_own_log_is_frozen() {
         (guest.sh("grep -c 'argv=.*there' /data/agent.log").1 == "3\n").then_some(())
     });
     assert_eq!(guest.sh("grep -c lost /data/agent.log").1, "0\n");
-    // It has told it while nothing could be kept; now it tells another one.
+    // The agent knows the new address, but could not store it. Then another address replaces it.
     vm.world.host.kill();
     vm.world.host.start();
     wait("the address", patient(LATER), || {
@@ -205,11 +203,10 @@ fn commands_and_status_go_on_while_the_agents_own_log_is_frozen() {
     vm.world.power_off(&mut vm.guest);
 }
 
-/// Copies a volume, and says what number its file has. What the kernel had not written is taken from the journal of the file
-/// system, as after a power cut.
+/// Copies a volume. Returns its file's number after the journal's replay, as after a power cut.
 fn copied(disks: &Path, name: &str) -> u64 {
     let copy: PathBuf = disks.join(format!("{name}.copy"));
-    // Nobody writes to it: neither has errors that were not there.
+    // Nobody writes to it, so the check must find no errors.
     let checked = Command::new("e2fsck").args(["-f", "-y"]).arg(&copy).output().expect("e2fsck");
     assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
     let read = Command::new("debugfs").args(["-R", "cat /number"]).arg(&copy).output();
@@ -217,7 +214,7 @@ fn copied(disks: &Path, name: &str) -> u64 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// Makes snapshots of one volume after the other; counts those in which the data has what the journal does not know.
+/// Copies one volume after the other. Counts the copies whose data is newer than their journal.
 fn bad_snapshots(vm: &Machine, is_frozen: bool) -> usize {
     let disks = &vm.disks.0;
     let mut bad = 0;
@@ -229,7 +226,7 @@ fn bad_snapshots(vm: &Machine, is_frozen: bool) -> usize {
             vm.world.vm.standing(|| {
                 std::fs::copy(disks.join(name), disks.join(format!("{name}.copy"))).expect("a copy")
             });
-            // As long as a server needs between two volumes.
+            // The time that a server needs between two volumes.
             std::thread::sleep(Duration::from_millis(300));
         }
         if is_frozen {

@@ -1,4 +1,4 @@
-//! Commands of pages, run as they are written there: docs/how-to/initramfs.md builds and boots an initramfs,
+//! Runs commands of pages as written: docs/how-to/initramfs.md builds and boots an initramfs,
 //! docs/tutorial.md boots an image.
 
 use std::path::Path;
@@ -9,10 +9,10 @@ use mote_tests::vm::Spec;
 
 use crate::recipe::{Group, path_with_tools};
 
-/// The commands of the example from this one on: those before it fetch and build what is here already.
+/// The example's first command here; the earlier ones fetch and build what already exists.
 const FIRST: &str = "cp \"kernel/boot/vmlinuz-$version\" vmlinuz\n";
 
-/// The commands of a page from one heading on, in order, and before the next one.
+/// Returns the commands of a page between two headings.
 fn commands(page: &str, from: &str, before: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
     let page = std::fs::read_to_string(page).expect("the page");
@@ -22,7 +22,7 @@ fn commands(page: &str, from: &str, before: &str) -> String {
     blocks.collect()
 }
 
-/// The unpacked kernel package, of which the test image is made too.
+/// Returns the unpacked kernel package that the test image also uses.
 fn kernel() -> (String, String) {
     let cache = std::env::var("XDG_CACHE_HOME")
         .unwrap_or_else(|_| format!("{}/.cache", std::env::var("HOME").expect("a home")));
@@ -65,7 +65,7 @@ fn the_tutorial_works_as_it_is_written() {
     for name in ["vmlinuz", "initrd"] {
         std::os::unix::fs::symlink(image.join(name), scratch.0.join(name)).expect("a link");
     }
-    // The tests' image has a shell on a second port unless told otherwise, and ignores the power button.
+    // By default the test image has a shell on a second port and ignores the power button.
     let mut all = commands("tutorial.md", "\n## Boot\n", "\n## Next\n");
     for (of_page, of_test) in [
         ("--initrd initrd", "--initrd initrd --append mote.shell=console"),

@@ -1,5 +1,5 @@
-//! What ring answers on the CPU of the VM, which has fewer instructions than this machine's (no AES, no ADX), or is of
-//! another architecture: other functions of it run there.
+//! Known-answer tests of ring on the VM's CPU, which has fewer instructions than this machine's (no
+//! AES, no ADX) or another architecture, and so runs other functions.
 
 use mote_tests::vm::is_pc;
 use mote_tests::vm::run::{output, run};
@@ -9,7 +9,7 @@ use mote_tests::{Scratch, tool};
 fn ring_as_it_is_linked_gives_the_known_answers() {
     let scratch = Scratch::new();
     let pushed = format!("{}:/run/vectors", tool("MOTE_VECTORS", "target/vectors").display());
-    // With SSE4.1, as `max` has it, ring's ChaCha20 is not linked; without, the agent prefers it.
+    // With SSE4.1, as in `max`, ring's ChaCha20 is not linked; without it, the agent prefers it.
     let models: &[(&str, usize)] =
         if is_pc() { &[("max", 13), ("qemu64", 14)] } else { &[("", 14)] };
     for (model, sets) in models {

@@ -1,11 +1,11 @@
-//! What the guest's policy limits to some directories.
+//! Directories that the guest's policy limits the host to.
 
 use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
 use mote_tests::world::{MOTE_BOOT, World};
 
-/// In an initramfs, whose root directory cannot be exchanged by `pivot_root`; each session has a mount namespace of
-/// its own, and leaves nothing.
+/// Runs in an initramfs, where `pivot_root` cannot replace the root directory. Each session has its
+/// own mount namespace, which ends with it.
 #[test]
 fn files_below_a_directory_are_all_that_the_host_sees() {
     let spec = Spec { words: "mote.agent=no".into(), ..Spec::default() };

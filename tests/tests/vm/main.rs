@@ -1,4 +1,4 @@
-//! The booted VM: everything that touches serial port, vsock, mounts and processes.
+//! The booted VM: everything that uses serial port, vsock, mounts and processes.
 
 mod bad_images;
 mod early;
@@ -41,11 +41,11 @@ fn each_port_name_is_found_and_tells_the_flavour() {
         assert!(status.contains("state: CONNECTED\n"), "{status}");
         guest.ok(&format!("test -S {socket}"));
         assert_eq!(guest.ok(&format!("stat -c %a {socket}")), "600\n");
-        // The kernel spares the agent when memory is short, not the host's commands.
+        // The OOM killer spares the agent, not the host's commands.
         assert_eq!(guest.ok("cat /proc/$(cat /run/agent.pid)/oom_score_adj"), "-900\n");
         let command = world.host.run(&["exec", NAME, "--", "cat", "/proc/self/oom_score_adj"]);
         assert_eq!(command, "0\n");
-        // The config disk was only needed to read it.
+        // The agent unmounts the config disk after reading it.
         assert_eq!(guest.sh("grep -c iso9660 /proc/mounts").1, "0\n");
         world.power_off(&mut guest);
     }
@@ -53,7 +53,8 @@ fn each_port_name_is_found_and_tells_the_flavour() {
 
 #[test]
 fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
-    // Before the PUT: the host has read STARTED and does not call, and no file tells where it is.
+    // Before the PUT: the host has read STARTED but does not call, and no file contains its
+    // address.
     let mut world = World::prepare("lxd", &Spec::default(), &[], |host| {
         host.ok(&["fault", NAME, "deny-put"]);
         std::fs::remove_file(host.share.join("agent.conf")).unwrap();
@@ -64,18 +65,18 @@ fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
     world.restart("before PUT");
     let mut guest = world.shell();
     guest.ok("mote-agent ready");
-    // While CONNECTED; Ready comes back too.
+    // While CONNECTED. Ready is repeated too.
     let took = world.restart("connected");
     println!("killed while CONNECTED: back after {took:?}");
     wait("Ready", BACK, || (world.host.state()["status"] == "Ready").then_some(()));
-    // During verification: the host has called, is slow to be called back, and dies meanwhile.
+    // During verification: the host has called, delays the call back, and is killed meanwhile.
     world.host.ok(&["fault", NAME, "slow", "5000"]);
     let mut put = world.host.launch(&["set", NAME, "security.devlxd=false"]);
     let mut state = || guest.sh("mote-agent status | grep state:").1;
     wait("the verification", BACK, || (state() == "state: CONNECT\n").then_some(()));
     world.restart("during verification");
     put.kill();
-    // During a call: it fails at once, and the next one works.
+    // During a call: it fails immediately, and the next one works.
     world.host.ok(&["fault", NAME, "slow", "30000"]);
     guest.send("mote-agent get user.foo");
     std::thread::sleep(Duration::from_millis(700));
@@ -83,7 +84,7 @@ fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
     // It did not wait for the 30 s.
     let (_, output) = guest.reply(Duration::from_secs(5));
     assert!(output.contains("Failed connecting to devLXD"), "{output}");
-    // During an event stream: it lives on, and carries events of the new daemon.
+    // During an event stream: it continues with events of the new daemon.
     guest.ok("(mote-agent events >/tmp/events 2>&1 &) ; sleep 0.3");
     world.restart("during an event stream");
     world.host.ok(&["set", NAME, "user.foo=new"]);
@@ -122,7 +123,7 @@ fn the_config_share_may_be_virtiofs() {
     wait("the log", BACK, || (reads(&world) == 1).then_some(()));
     assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
-    // Nor does `--check` leave anything, also where no agent has been.
+    // `--check` leaves no files, even where no agent has run.
     guest.ok("mkdir /run/elsewhere && ln -s /dev /sys /proc /lib /run/elsewhere");
     let check = guest.sh("cd / && mote-agent --root /run/elsewhere --check").1;
     assert!(check.contains("ok       files: virtiofs share \"config\"\n"), "{check}");
@@ -151,13 +152,13 @@ fn it_is_small_and_stays_small_and_boots_in_little_memory() {
     println!("PSS idle {idle} kB, after 100 calls {after} kB, threads {threads}");
     assert_eq!(threads, "1");
     let bytes = agent().metadata().expect("the agent").len();
-    // Debian's toolchain makes a larger one, of which README says nothing; `scripts/size --check` holds the other's bytes.
+    // Debian's toolchain makes a larger program. `scripts/size --check` limits its size.
     if front_page::agrees("binary, bytes", bytes) {
         front_page::holds("memory (PSS) 2 s after CONNECTED, kB", idle);
     }
     let program = bytes / 1024;
-    // The program's own bytes, all in use, which differ by toolchain and have a limit of their own; 181 kB more were
-    // seen, and 12 after the calls.
+    // Without the program's own bytes, which depend on the toolchain and have their own limit: 181
+    // kB at idle, 193 after the calls.
     assert!(idle < program + 205, "{idle} kB, of them {program} the program's");
     assert!(after < idle + 48, "{idle} then {after} kB");
     let check = guest.sh("mote-agent --check");
@@ -175,11 +176,9 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     let (state, _) =
         wait("the state", MOTE_BOOT, || Some(state()).filter(|state| !state.is_null()));
     assert!(state["processes"].as_u64() > Some(1), "{state}");
-    // A large kernel leaves 62 of 128 MiB.
     assert!(state["memory"]["total"].as_u64() > Some(48 << 20), "{state}");
     let mut guest = world.vm.guest();
     assert!(guest.ok("cat /run/agent.log").contains("only through the status port"));
-    // devlxd is absent, and commands report why.
     guest.ok("test ! -e /dev/incus/sock");
     let (code, status) = guest.sh("mote-agent status");
     assert!(code == 4 && status.contains("last_error: no vsock: "), "{status}");

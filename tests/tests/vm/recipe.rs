@@ -1,5 +1,5 @@
-//! How a VM is booted, as `mote-host init` prints it: pasted into a shell as it is, it gives a VM whose
-//! agent is CONNECTED.
+//! The QEMU command that `mote-host init` prints: pasted into a shell, it boots a VM whose agent
+//! becomes CONNECTED.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -17,18 +17,17 @@ use mote_tests::world::MOTE_BOOT;
 use mote_tests::{Process, Scratch, patient, tool, wait};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// A shell and all that it started; ended when dropped.
+/// A shell and its children, killed when dropped.
 pub(crate) struct Group(Process);
 
 impl Group {
-    /// Starts it, with its output in a file.
     fn start(mut bash: Command, output: &Path) -> Self {
         let output = File::create(output).expect("a file");
         bash.stdin(Stdio::piped()).stdout(output.try_clone().expect("a copy")).stderr(output);
         Self(Process::start(bash.process_group(0)))
     }
 
-    /// Waits for its end; what it printed, and its exit code.
+    /// Waits for its end. Returns its output and exit code.
     pub(crate) fn run(bash: Command, output: &Path) -> (String, Option<i32>) {
         let mut group = Self::start(bash, output);
         let (status, _) = wait("its end", 6 * MOTE_BOOT, || group.0.0.try_wait().expect("a child"));
@@ -42,7 +41,7 @@ impl Drop for Group {
     }
 }
 
-/// Where shells find `mote-host` and `vhost-device-vsock`.
+/// Returns a PATH with `mote-host` and `vhost-device-vsock`.
 pub(crate) fn path_with_tools() -> String {
     let tools =
         [("MOTE_HOST", "target/debug/mote-host"), ("MOTE_VSOCK", "target/vhost-device-vsock")];
@@ -52,7 +51,7 @@ pub(crate) fn path_with_tools() -> String {
     format!("{}:{}", directories.join(":"), std::env::var("PATH").expect("a path"))
 }
 
-/// Pastes the text; kernel and initrd are where it expects them.
+/// Pastes the text in a directory with the kernel and initrd that it expects.
 fn paste(directory: &Path, text: &str) -> Group {
     let image = Spec::default().image;
     for name in ["vmlinuz", "initrd"] {
@@ -71,19 +70,18 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
         let mut host = Host::new(directory, &["--flavour", flavour]);
         host.start();
         let text = host.run(&["qemu", NAME, "--memory", "128"]);
-        // The test image has its shell on a second port, unless the command line says that there is none.
+        // By default the test image has its shell on a second port.
         let text = text.replace("panic=-1'", "panic=-1 mote.shell=console'");
         let vm = paste(directory, &text);
         let limit = patient(MOTE_BOOT).as_secs().to_string();
         let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();
         let waited = host.try_run(&["wait", NAME, "--for", "CONNECTED", "--timeout", &limit]);
         assert!(waited.is_ok(), "{waited:?}\n{}\n{text}", console());
-        // The log is shown there once a second.
+        // `mote-host` prints the log once a second.
         let found = format!("vport0p1 {seen}");
         wait("the port's line", MOTE_BOOT, || console().contains(&found).then_some(()));
         is_the_servers(&host, flavour);
         if flavour == "lxd-5.0" {
-            // It had no Ready yet.
             let error = host.try_run(&["wait", NAME, "--for", "Ready", "--timeout", "0"]);
             assert!(error.unwrap_err().contains("before 5.20 has no Ready"));
         } else {
@@ -94,7 +92,7 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
         the_power_button_is_pressed(&host);
         quit(&host);
         host.stopped(Duration::from_secs(10));
-        // What carried its vsock has ended with it, though its shell has not.
+        // The vsock device ends with QEMU, although the shell still runs.
         wait("its vsock's end", Duration::from_secs(10), || {
             carriers(&host).is_empty().then_some(())
         });
@@ -103,7 +101,7 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
     }
 }
 
-/// SMBIOS, disks and devices are as the server gives them.
+/// Checks SMBIOS, disks and devices against the server's.
 fn is_the_servers(host: &Host, flavour: &str) {
     let read = |path: &str| host.exec(&["cat", path]).expect("a file");
     let board = if flavour == "incus" { "Incus\n" } else { "LXD\n" };
@@ -112,13 +110,13 @@ fn is_the_servers(host: &Host, flavour: &str) {
     assert_eq!(read("/sys/class/dmi/id/product_uuid").to_lowercase(), uuid);
     let devices =
         host.run(&["exec", "-n", NAME, "--", "sh", "-c", "cat /sys/bus/virtio/devices/*/device"]);
-    // Block, serial, random numbers, balloon, vsock: virtio's numbers.
+    // Device IDs of virtio: block, serial, random numbers, balloon, vsock.
     for number in ["0x0002", "0x0003", "0x0004", "0x0005", "0x0013"] {
         assert!(devices.lines().any(|line| line == number), "{number} in {devices}");
     }
 }
 
-/// Orders something on the monitor that is not mote-host's; gives what it says up to the answer.
+/// Sends a command to the user's own QEMU monitor. Returns everything up to its answer.
 fn order(host: &Host, order: &str) -> String {
     let path = host.directory.join(format!("instances/{NAME}/qmp.yours"));
     let mut monitor = UnixStream::connect(path).expect("the other monitor");
@@ -138,12 +136,12 @@ fn order(host: &Host, order: &str) -> String {
     said
 }
 
-/// As a tester of an image would, while mote-host has its own monitor.
+/// Uses the user's monitor, as a tester of an image would; mote-host has its own.
 fn the_power_button_is_pressed(host: &Host) {
     let said = order(host, "system_powerdown");
     assert!(said.contains("\"return\": {}"), "{said}");
     assert!(host.is_connected(), "{}", host.state());
-    // The same by mote-host; nothing in this image listens.
+    // mote-host does the same; this image ignores the button.
     let stopped = host.try_run(&["stop", NAME, "--timeout", "0.5"]);
     let error = stopped.expect_err("it is off");
     assert!(error.contains("listen to the power button"), "{error}");
@@ -163,7 +161,6 @@ fn quit(host: &Host) {
     assert!(said.contains("\"return\": {}") || said.contains("SHUTDOWN"), "{said}");
 }
 
-/// The processes that carry the instance's vsock.
 fn carriers(host: &Host) -> Vec<u32> {
     let way = format!("uds-path={}/", host.directory.display());
     let is_one = |line: &str| line.starts_with("vhost-device-vsock") && line.contains(&way);
@@ -215,7 +212,7 @@ fn qemu_takes_every_option_of_the_recipe_for_disks_and_incus_strings() {
     std::fs::write(seed.join("user-data"), "#cloud-config\n").expect("a file");
     let (disk, seed) = (disk.display().to_string(), seed.display().to_string());
     let recipe = host.run(&["qemu", NAME, "--disk", &disk, "--seed", &seed]);
-    // Not one instruction of it is run.
+    // -S: the VM executes no instruction.
     let recipe = recipe.replace("-serial stdio", "-serial null -S");
     let vm = paste(directory, &recipe);
     let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A VM that was paused, and two that go on from one state.
+//! A paused VM, and two clones of one state.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,15 +7,14 @@ use mote_tests::vm::{Late, Spec, Vm, is_pc};
 use mote_tests::world::{MOTE_BOOT, World};
 use mote_tests::{patient, skipped, wait};
 
-/// The clock is right so soon after a pause.
+/// Limit for the clock's correction after a pause.
 const RIGHT: Duration = Duration::from_secs(6);
-/// How far off a clock may be that is set by the hardware's.
+/// Tolerance of a clock that was set from the RTC.
 const OFF: f64 = 0.5;
-/// The address of a NIC.
 const NIC: Option<&str> = Some("00:16:3e:aa:bb:cc");
-/// A program that notes random bytes, ten times a second, with the time since boot.
+/// Records random bytes ten times a second, with the time since boot.
 const SAMPLES: &str = "while :; do echo $(cut -d' ' -f1 /proc/uptime) $(od -An -N8 -tx8 /dev/urandom); usleep 100000; done";
-/// By how many seconds the guest's clock is behind.
+/// Returns how many seconds the guest's clock is behind.
 fn behind(guest: &mut Guest) -> f64 {
     let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs_f64();
     let before = now();
@@ -26,7 +25,7 @@ fn behind(guest: &mut Guest) -> f64 {
         line.split_whitespace().last().and_then(|number| number.parse().ok()).expect("a time")
     };
     let guest = number("tv_sec") + number("tv_usec") / 1e6;
-    // What it was within the time that the question took is not known.
+    // An error within the duration of the query is unknown.
     if guest < before { before - guest } else { (after - guest).min(0.0) }
 }
 
@@ -41,14 +40,14 @@ fn after_a_pause_the_clock_is_right_unless_another_program_sets_it() {
     let mut guest = world.shell();
     guest.ok("modprobe virtio_net; (mote-agent events >/tmp/events 2>&1 &)");
     let before = behind(&mut guest);
-    // The agent has looked at both clocks.
+    // The agent has compared both clocks by then.
     std::thread::sleep(RIGHT);
     world.vm.pause();
     std::thread::sleep(Duration::from_secs(25));
     let resumed = SystemTime::now();
     world.vm.go_on();
     let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-    // The first command after a resume: it does not start before the clock is right.
+    // The first command after a resume starts after the clock is correct.
     let seen: f64 = world.host.exec(&["date", "+%s"]).unwrap().trim().parse().unwrap();
     let took = resumed.elapsed().unwrap();
     assert!(seen > seconds(resumed) - 1.0 - OFF, "{} s behind", seconds(resumed) - seen);
@@ -60,7 +59,6 @@ fn after_a_pause_the_clock_is_right_unless_another_program_sets_it() {
         guest.ok("cat /tmp/events").contains("\"kind\":\"paused\",\"generation\":0").then_some(())
     });
 
-    // A program of that name.
     guest.ok("echo 'while :; do sleep 1; done' >/tmp/script");
     guest.ok("(echo '#!/bin/sh'; cat /tmp/script) >/tmp/chronyd; chmod 755 /tmp/chronyd");
     guest.ok("start-stop-daemon -S -b -x /tmp/chronyd; sleep 6");
@@ -79,9 +77,9 @@ fn after_a_pause_the_clock_is_right_unless_another_program_sets_it() {
     world.power_off(&mut guest);
 }
 
-/// Hardware that is to give random numbers gives none, and the clock is right all the same.
+/// The clock is corrected even if the hardware RNG never answers.
 fn without_random_numbers(world: &World, guest: &mut Guest) {
-    // Whoever opens it waits for ever.
+    // Opening a FIFO blocks for ever.
     guest.ok("rm -f /dev/hwrng; mkfifo /dev/hwrng; sleep 6");
     world.vm.pause();
     std::thread::sleep(Duration::from_secs(10));
@@ -93,7 +91,6 @@ fn without_random_numbers(world: &World, guest: &mut Guest) {
     assert!(after.abs() < OFF + 0.1, "{after}");
 }
 
-/// What the two of them read, and what else there is to see.
 struct Copy {
     samples: Vec<String>,
     behind: f64,
@@ -101,7 +98,7 @@ struct Copy {
     more: String,
 }
 
-/// Two VMs that go on from one state, one after the other. The vsock is plugged in later.
+/// Restores one state twice, in sequence. The vsock device is plugged in later.
 fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
     let words =
         if has_agent { spec.words.clone() } else { format!("{} mote.agent=no", spec.words) };
@@ -120,7 +117,7 @@ fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
         guest.ok("(mote-agent events >/tmp/events 2>&1 &)");
     }
     guest.ok(&format!("echo \"{}\" >/tmp/sample", SAMPLES.replace('$', "\\$")));
-    // The time at which the kernel makes new random numbers grows with the time since boot, to a minute.
+    // The kernel's reseed interval grows with the uptime, up to a minute.
     std::thread::sleep(Duration::from_secs(20));
     guest.ok("(sh /tmp/sample >/tmp/samples 2>/dev/null &); sleep 2");
     if has_agent {
@@ -156,8 +153,8 @@ fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
     })
 }
 
-/// How many samples of one are among the other's. Each has the same sequence, as long as nothing new is mixed in, but who takes the
-/// next part of it first is up to the scheduler.
+/// Counts the samples that both clones have. Without a reseed both read the same stream, but the
+/// scheduler decides which process gets which part.
 fn same(copies: &[Copy; 2]) -> usize {
     let bytes = |copy: &Copy| -> Vec<String> {
         copy.samples.iter().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect()
@@ -171,7 +168,7 @@ fn clones_have_different_random_numbers_and_detect_it() {
     if !is_pc() {
         return skipped("a machine with a generation id");
     }
-    // As LXD and Incus give it; each QEMU has another one.
+    // As LXD and Incus configure it; each QEMU has a different one.
     let generation = ["-device".to_owned(), "vmgenid,guid=auto".into()];
     let plain = Spec { extra: generation.to_vec(), ..Spec::default() };
     let without = copies(&plain, false);
@@ -181,7 +178,7 @@ fn clones_have_different_random_numbers_and_detect_it() {
         "without an agent: {shared} of {all} samples are the same, told by the kernel: {is_told}"
     );
     println!("behind: {:.2} {:.2}", without[0].behind, without[1].behind);
-    // The kernel makes them new by itself, or does not.
+    // The kernel reseeds itself, or not.
     assert!(if is_told { shared < all / 2 } else { shared > all / 2 }, "{shared} of {all}");
 
     let rng = ["-device".to_owned(), "virtio-rng-pci".into()];
@@ -189,7 +186,7 @@ fn clones_have_different_random_numbers_and_detect_it() {
         let with = copies(&Spec { extra: [&generation, hardware].concat(), ..plain.clone() }, true);
         let (all, shared) = (with[0].samples.len(), same(&with));
         println!("with mote, {hardware:?}: {shared} of {all} samples are the same");
-        // Those of the first moments.
+        // Only samples from before the reseed are shared.
         assert!(shared < 15, "{shared} of {all}");
         let kind = if is_told { "restored" } else { "unknown" };
         for copy in &with {

@@ -1,4 +1,4 @@
-//! An agent in its sandbox, with real devices.
+//! A sandboxed agent with real devices.
 
 use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
@@ -10,7 +10,7 @@ fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
     for (flavour, port, modules) in
         [("lxd", "com.canonical.lxd", "yes"), ("incus", "org.linuxcontainers.incus", "no")]
     {
-        // Without modules it loads all drivers itself, before.
+        // Without modules it must load all drivers before it enters the sandbox.
         let words =
             format!("mote.args=--deny,exec,--deny,files,--deny,mounts mote.modules={modules}");
         let mut world = World::of(flavour, &Spec { port, words, ..Spec::default() }, &[]);
@@ -24,21 +24,21 @@ fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
         }
         let checked = guest.ok("mote-agent --check --deny exec --deny files --deny mounts");
         assert!(checked.contains("in a sandbox\n"), "{checked}");
-        // A report is a worker in the same sandbox, or the agent's own; nothing of the guest is hidden from them.
+        // A report is a worker in the same sandbox, or the agent's own. Both see the whole guest.
         let state = world.host.run(&["state", NAME]);
         for part in ["lo", "memory", "processes"] {
             assert!(state.contains(part), "{part}: {state}");
         }
         assert!(world.host.run(&["metrics", NAME]).contains("memory_MemTotal"));
         assert_eq!(guest.ok("mote-agent ready"), "");
-        // The port and vsock are opened again, and the status file written.
+        // The agent opens the port and vsock again and writes the status file.
         world.restart(flavour);
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
         world.power_off(&mut guest);
     }
 }
 
-/// The same attempts as over sockets (`boot injected`), where the agent has a vsock and a real `/dev`.
+/// The same attempts as over sockets (`boot injected`), with vsock and a real `/dev`.
 #[test]
 fn injected_code_can_do_what_the_page_says_and_no_more() {
     const DENIED: &str = "--deny exec,files,mounts";
@@ -48,7 +48,7 @@ fn injected_code_can_do_what_the_page_says_and_no_more() {
     let mut guest = world.shell();
     let program = program.to_str().expect("a path in UTF-8");
     world.host.ok(&["file", "push", NAME, program, "/tmp/injected", "--mode", "755"]);
-    // From here on nobody may push anything.
+    // From here on the policy denies file access.
     guest.ok(&format!("sed -i 's/exec mote-agent/& {DENIED}/' /run/agent.start"));
     guest.ok("kill $(cat /run/agent.pid)");
     wait("its end", MOTE_BOOT, || {
@@ -61,7 +61,6 @@ fn injected_code_can_do_what_the_page_says_and_no_more() {
     let said = guest.sh("uname -r; /tmp/injected $(cat /run/agent.pid) 2>&1");
     println!("{}", said.1);
     assert_eq!(said.0, 0, "{}", said.1);
-    // It serves both sides.
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     assert!(world.host.run(&["state", NAME]).contains("processes"));
     world.power_off(&mut guest);

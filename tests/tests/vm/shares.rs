@@ -1,4 +1,4 @@
-//! Directories of the host in the guest, from the start and later.
+//! Directories of the host in the guest, at start and hot-plugged.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,6 @@ use mote_tests::vm::{Share, Spec};
 use mote_tests::world::{MOTE_BOOT, World};
 use mote_tests::{Scratch, put, wait};
 
-/// A directory on the host with one file in it.
 fn directory(parent: &Path, name: &str) -> PathBuf {
     let path = parent.join(name);
     put(path.join("file"), format!("in {name}\n"));
@@ -61,7 +60,7 @@ fn applies_the_hosts_files_before_any_announcement() {
         "{log}"
     );
     a_share_is_plugged_in(&mut world, &mut guest);
-    // Not ours to unmount, and a path that leads out.
+    // A foreign mount, and a path that leads out.
     for path in ["path=/tmp", "path=/mnt/../tmp"] {
         let added = ["device-add", NAME, "bad", "type=disk", path, "source=/srv"];
         let answer = world.host.try_run(&added);
@@ -75,7 +74,7 @@ fn applies_the_hosts_files_before_any_announcement() {
 }
 
 fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
-    // The event before its device, which may happen (incus#1881).
+    // The event may precede the device (incus#1881).
     let source = directory(&world.host.directory, "plugged");
     std::thread::scope(|scope| {
         let add = ["device-add", NAME, "plug", "type=disk", "path=/mnt/plug", "source=/srv"];
@@ -83,7 +82,7 @@ fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
         let told = scope.spawn(move || host.try_run(&add));
         std::thread::sleep(Duration::from_secs(1));
         world.vm.plug("lxd_plug", &source);
-        // An error if the guest sees the device later than the host waits.
+        // The call fails if the guest sees the device after the host's time limit.
         let _answer = told.join().expect("a thread");
     });
     wait("the share", MOTE_BOOT, || {
@@ -102,7 +101,7 @@ fn on_incus_a_share_is_mounted_beside_the_answer_and_unmounted_by_its_tag() {
     let spec = Spec { port, shares: shared, ..Spec::default() };
     let mut world = World::of("incus", &spec, &[]);
     let mut guest = world.shell();
-    // A symbolic link of the guest's own is the guest's business.
+    // The agent follows symbolic links that belong to root.
     guest.ok("mkdir /mnt /srv && ln -s /srv /mnt/link");
     world.host.ok(&["device-add", NAME, "plug", "type=disk", "path=/mnt/link/x", "source=/srv"]);
     wait("the share", MOTE_BOOT, || (guest.sh("cat /srv/x/file").1 == "in plug\n").then_some(()));
@@ -119,7 +118,6 @@ fn a_user_cannot_redirect_a_share() {
     let mut guest = world.shell();
     guest.ok("mkdir -p /etc/cron.d");
     guest.ok("su user -c 'cd && ln -s /etc/cron.d link && mkdir d'");
-    // A link of his own.
     let linked = directory(&world.host.directory, "linked");
     world.vm.plug("lxd_link", &linked);
     let add = ["device-add", NAME, "link", "type=disk", "path=/home/user/link", "source=/srv"];
@@ -130,7 +128,7 @@ fn a_user_cannot_redirect_a_share() {
         wait(line, MOTE_BOOT, || guest.ok("cat /run/agent.log").contains(line).then_some(()));
     };
     logged(&mut guest, refused);
-    // A directory that he swaps for one while its device is waited for.
+    // The user replaces the directory by a link while the agent waits for the device.
     let swapped = directory(&world.host.directory, "swapped");
     std::thread::scope(|scope| {
         let add = ["device-add", NAME, "swap", "type=disk", "path=/home/user/d", "source=/srv"];

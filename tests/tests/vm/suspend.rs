@@ -1,4 +1,5 @@
-//! A guest that suspends to memory: the agent's timers do not count that time, and its connections are lost.
+//! A guest that suspends to memory: the agent's timers ignore that time, and its connections are
+//! lost.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -9,15 +10,14 @@ use mote_tests::vm::Spec;
 use mote_tests::world::{MOTE_BOOT, World};
 use mote_tests::{bounded, skipped, wait};
 
-/// Interval of the visible lines in this test, milliseconds.
 const INTERVAL: u64 = 20_000;
-/// How long the guest sleeps, seconds: longer than the interval, so that a line is due when it wakes, and longer than
-/// `mote-host exec` waits for a silent guest.
+/// Duration of the suspend, seconds: longer than the interval, so that a line is due at wake-up,
+/// and longer than `mote-host exec` waits for a silent guest.
 const ASLEEP: u64 = 25;
 
 const ALARM: &str = "/sys/class/rtc/rtc0/wakealarm";
 
-/// Returns whether the guest has a clock that wakes it.
+/// Returns whether the guest has a clock that can wake it.
 fn wakes(guest: &mut Guest) -> bool {
     let has_alarm = guest.sh(&format!("test -e {ALARM}")).0 == 0;
     if !has_alarm {
@@ -26,7 +26,6 @@ fn wakes(guest: &mut Guest) -> bool {
     has_alarm
 }
 
-/// Suspends the guest for [`ASLEEP`] seconds.
 fn suspend(guest: &mut Guest) {
     guest.ok(&format!("echo 0 >{ALARM}; echo +{ASLEEP} >{ALARM}"));
     let begun = Instant::now();
@@ -38,7 +37,7 @@ fn suspend(guest: &mut Guest) {
 
 #[test]
 fn after_a_suspend_the_next_line_comes_within_a_second() {
-    // A host that gets each line, and no silent ones.
+    // This host reads each line.
     let words = format!("mote.args=--interval-connected,{INTERVAL}");
     let spec = Spec { socket: true, words, ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
@@ -53,7 +52,6 @@ fn after_a_suspend_the_next_line_comes_within_a_second() {
         wait(what, limit, || (lines(world) > before).then_some(())).1
     };
     next(&world, "CONNECTED");
-    // Right after a line, the next one is an interval away.
     next(&world, "a line");
     let before = lines(&world);
     suspend(&mut guest);
@@ -61,9 +59,9 @@ fn after_a_suspend_the_next_line_comes_within_a_second() {
     wait("a line", Duration::from_millis(2 * INTERVAL), || (lines(&world) > before).then_some(()));
     let late = woke.elapsed();
     println!("after {ASLEEP} s of sleep: a line within {late:?}");
-    // Else it would be an interval after the line before its sleep.
+    // Otherwise it would be an interval after the last line before the suspend.
     assert!(late < Duration::from_millis(INTERVAL * 3 / 4), "{late:?}");
-    // The timer that woke it has gone back to sleep.
+    // The timer that woke it stops.
     let mut used = || {
         let ticks = guest.ok("cut -d' ' -f14,15 /proc/$(cat /run/agent.pid)/stat");
         ticks.split_whitespace().map(|part| part.parse::<u64>().expect("ticks")).sum::<u64>()
@@ -95,11 +93,11 @@ fn after_a_suspend_a_command_has_ended_with_a_reason_and_the_next_one_runs() {
     let mut said = String::new();
     client.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");
     println!("{took:?} after the guest woke: {status}, {said:?}");
-    // The operation's end, or that nobody knows it any longer.
+    // The operation's end, or an unknown operation.
     let lost = "the guest has lost its connections, as after a suspend";
     assert!(matches!(status.code(), Some(129 | 137)) && said.contains(lost), "{status}: {said}");
     guest.ok(&format!("! kill -0 {}", pid.trim()));
-    // What carries vsock serves the guest as before.
+    // The vsock device still works.
     assert_eq!(world.host.exec(&["echo", "again"]).as_deref(), Ok("again\n"));
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     assert_eq!(guest.ok("grep -c 'took too long' /run/agent.log || :"), "0\n");

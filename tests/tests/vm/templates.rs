@@ -1,4 +1,5 @@
-//! What a host writes at start: templates, cloud-init's seed, and systemd's credentials in a guest without systemd.
+//! Files that a host provides at start: templates, cloud-init's seed, and systemd's credentials in
+//! a guest without systemd.
 
 use mote_tests::column::Column;
 use mote_tests::guest::Guest;
@@ -6,11 +7,11 @@ use mote_tests::vm::{Spec, Vm};
 use mote_tests::world::{BOOT, MOTE_BOOT, World};
 use mote_tests::{Scratch, put, world};
 
-/// What comes of templates: modes, owners, texts, hostname, in the words of the guest's own tools.
+/// Returns modes, owners, texts and hostname, as the guest's own tools report them.
 fn templates(flavour: &str, spec: &Spec, connected: fn(&mut World) -> Guest) -> String {
     let mut world = World::prepare(flavour, spec, &[], |host| {
         let put = |path: &str, text: &str| put(host.share.join(path), text);
-        // `uptime` is there before any agent.
+        // `uptime` exists before the agent starts.
         put(
             "files/metadata.yaml",
             "architecture: x86_64\nproperties: {os: debian}\ntemplates:\n  /etc/hostname:\n    when:\n    \
@@ -48,8 +49,8 @@ fn templates_come_out_as_with_the_real_agents() {
     }
 }
 
-/// cloud-init's seed on a disk (here a share), and a system whose own command is missing: the kernel
-/// itself reboots. QEMU ends then, and the next boot finds the seed as it was left.
+/// A seed on a disk (here a share), in a system whose reboot command is missing, so the kernel
+/// itself reboots. QEMU then ends, and the next boot finds the same seed.
 #[test]
 fn a_new_seed_reboots_once_before_any_announcement() {
     let disk = Scratch::new();
@@ -79,7 +80,6 @@ fn a_new_seed_reboots_once_before_any_announcement() {
     vm.ended(MOTE_BOOT);
 }
 
-/// A VM with these credentials, as Incus gives them to QEMU.
 fn with_credentials(words: &str, policy: &str) -> World {
     let values = [
         "io.systemd.credential:system.hostname=web1".to_owned(),
@@ -87,7 +87,7 @@ fn with_credentials(words: &str, policy: &str) -> World {
         "io.systemd.credential.binary:ssh.authorized_keys.root=c3NoLWVkMjU1MTkgQUFBQSBhQGIK".into(),
         format!("io.systemd.credential:mote-agent.yml={policy}"),
     ];
-    // QEMU takes two commas for one.
+    // QEMU needs each comma twice.
     let extra = values.iter().flat_map(|value| {
         ["-smbios".into(), format!("type=11,value={}", value.replace(',', ",,"))]
     });
@@ -105,7 +105,7 @@ fn a_guest_without_systemd_has_keys_and_name_from_its_host() {
     assert_eq!(guest.ok("cat /proc/sys/kernel/hostname"), "web1\n");
     assert_eq!(guest.ok("cat /root/.ssh/authorized_keys").trim_end(), "ssh-ed25519 AAAA a@b");
     assert_eq!(guest.ok("stat -c %a:%u /root/.ssh /root/.ssh/authorized_keys"), "700:0\n600:0\n");
-    // A policy is not the host's to set.
+    // A host cannot set the policy.
     assert_eq!(world.host.exec(&["/bin/echo", "a"]).as_deref(), Ok("a\n"));
     world.power_off(&mut guest);
 }
@@ -127,7 +127,6 @@ fn an_images_own_name_is_kept_and_a_credential_runs_nothing_where_exec_is_denied
     assert_ne!(guest.sh("test -e /root/.ssh").0, 0);
     let said = world.host.exec(&["/bin/true"]).unwrap_err();
     assert!(said.contains("policy"), "{said}");
-    // Its process would have run that at once.
     guest.ok("sleep 3");
     assert_ne!(guest.sh("test -e /run/a").0, 0);
     world.power_off(&mut guest);

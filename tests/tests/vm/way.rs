@@ -1,5 +1,5 @@
-//! What an agent costs in the tests' own image, for the table of `docs/results/boots.md`: the row of an architecture that is
-//! not the one of the other rows.
+//! Cost of an agent in the tests' own image, for the table in `docs/results/boots.md`: the rows of
+//! other architectures.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,6 @@ use mote_tests::proc::{kilobytes, started};
 use mote_tests::vm::Spec;
 use mote_tests::world::World;
 
-/// When the guest's agent logged that it is CONNECTED, since the guest's boot.
 fn connected(guest: &mut Guest) -> Duration {
     let line = guest.ok("dmesg | grep -F 'mote: info: CONNECTED' | head -n 1");
     let time = line.trim_start_matches('[').split(']').next().unwrap_or_default();
@@ -32,7 +31,6 @@ fn an_agent_in_the_tests_image_is_connected_is_small_and_stops() {
     assert!((200..1300).contains(&pss), "{pss} KiB");
     let [machine, release] = ["-m", "-r"].map(|what| guest.ok(&format!("uname {what}")));
     let bytes = guest.ok("stat -c %s /sbin/mote-agent").trim().parse().expect("a size");
-    // Demands STOPPED at the host.
     world.power_off(&mut guest);
     let booted = format!("busybox, initramfs; Linux {}; QEMU `virt`", release.trim());
     let row = |way| Row { way, booted, agent_start, power_on, bytes, pss, clean_stop: true };

@@ -1,4 +1,4 @@
-//! The page `docs/results/servers.md`: what was seen, why a check fails where that is known, and the table.
+//! The page `docs/results/servers.md`: results, known reasons for failures, and the table.
 
 pub mod reasons;
 pub mod seen;

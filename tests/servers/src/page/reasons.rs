@@ -27,7 +27,7 @@ pub const REASONS: &[Reason] = &[
     because(LXD, "guestapi.off_and_on", OWN, ASKED_BACK),
 ];
 
-// By the server's name, and by the columns'.
+// Names by server, and by column.
 const ALL: Names = &["incus", "incus-6.0", "lxd"];
 const INCUS: Names = &["incus", "incus-6.0"];
 const INCUS_6: Names = &["incus-6.0"];
@@ -80,7 +80,6 @@ const NOT_RUN_LXD: &str = "\
 The NIC is a macvlan, because LXD 5.0.2 opens a tap device without the rights that Debian 13's kernel requires. LXD 5.0.2 cannot
 add a directory to a running instance, and has no device events for VMs, no status Ready, no `top` and no `file create`.";
 
-/// The one for a failure.
 pub fn find(server: Server, agent: Agent, check: &str) -> Option<&'static Reason> {
     mote_checks::find(REASONS, server.name(), check, agent.title(server))
 }

@@ -1,6 +1,6 @@
-//! What was seen, and the record of it: `tests/servers/seen/SERVER.jsonl`, one JSON object a line. A whole
-//! run takes long in emulation, so runs of groups add up: each row says which run it is from, each run
-//! its date, the build of mote and how the outer VMs did.
+//! The recorded results: `tests/servers/seen/SERVER.jsonl`, one JSON object per line. A full run in
+//! emulation is long, so results of partial runs are combined: each row names its run, and each run
+//! has its date, mote's build and the state of its outer VMs.
 
 use std::path::PathBuf;
 

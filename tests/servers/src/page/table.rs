@@ -99,7 +99,7 @@ pub fn rows(server: Server, columns: &[Column], all: bool) -> String {
     text + &table.notes.list()
 }
 
-/// Lists what the passed checks of `hotplug` measured: a yes does not say how soon.
+/// Lists the times that `hotplug`'s passed checks measured.
 fn figures(server: Server, columns: &[Column]) -> String {
     let mut text = String::new();
     for column in columns {
@@ -153,7 +153,6 @@ mod tests {
         assert!(!page.contains("- hotplug.limits_cpu, incus-agent"), "{page}");
     }
 
-    /// `MOTE_WRITE_DOCS=1` writes it again.
     #[test]
     fn the_page_says_what_is_on_record() {
         for server in Server::ALL {

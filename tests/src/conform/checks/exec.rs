@@ -159,7 +159,7 @@ fn other_user(agent: &Agent) -> Claim {
 }
 
 fn own_pipes(agent: &Agent) -> Claim {
-    // Where /dev/stdin and the others lead; the image has no such links.
+    // The targets of /dev/stdin and the others; the image has no such links.
     let text = "cat </proc/self/fd/0; echo out >/proc/self/fd/1; echo err >/proc/self/fd/2";
     let done = run(agent, &with(script(text), json!({"user": 1000, "group": 1000})), b"in ")?;
     same("the output", done.out, "in out\n")?;
@@ -194,7 +194,7 @@ fn session(agent: &Agent) -> Claim {
 }
 
 fn descriptors(agent: &Agent) -> Claim {
-    // A glob would open a descriptor of its own.
+    // A glob would open its own descriptor.
     same("it", output(agent, &script("cd /proc/$$/fd; for fd in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -e $fd ] || [ -L $fd ] && printf '%s ' $fd; done; true"))?.trim_end(), "0 1 2")
 }
 

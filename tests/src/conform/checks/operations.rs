@@ -211,7 +211,7 @@ fn retention(agent: &Agent) -> Claim {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(9) {
         if agent.ask("GET", &operation, "")?.status != 200 {
-            // Its end is noticed late, never early.
+            // The agent may notice the end late, but never early.
             return hold("it is gone before 3 s", begun.elapsed() > Duration::from_secs(3));
         }
         std::thread::sleep(Duration::from_millis(200));

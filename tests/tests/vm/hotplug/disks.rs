@@ -1,4 +1,5 @@
-//! Disks that the host makes larger while the VM runs: partition and file system follow, whenever the power is cut.
+//! Disks that the host enlarges while the VM runs: partition and file system follow, even if the
+//! power is cut.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,38 +12,35 @@ use mote_tests::vm::{Spec, lets_go};
 use mote_tests::world::World;
 use mote_tests::{Scratch, patient, skipped, wait};
 
-/// From the host's order to a file system that is larger.
+/// Limit from the host's request to the larger file system.
 const SOON: Duration = Duration::from_secs(1);
-/// What is not to grow is looked at after so long.
+/// A disk that must not grow is checked after this time.
 const LATER: Duration = Duration::from_secs(3);
 const MIB: u64 = 1 << 20;
-/// Sizes of a disk, MiB.
 const OLD: u64 = 64;
 const NEW: u64 = 200;
-/// How often the power is cut; `MOTE_CUTS` for more.
+/// Number of power cuts; `MOTE_CUTS` replaces it.
 const CUTS: u64 = 4;
-/// From one cut to the next, if there are 20 of them.
+/// Interval between two cuts' moments, with 20 of them.
 const STEP: u64 = 75;
 
-/// How Linux tells of a bug that [`is_ended`] knows.
+/// Linux' message for the bug that [`is_ended`] handles.
 const RESIZE_BUG: &str = "kernel BUG at fs/ext4/resize.c";
 
-/// What is on a disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Table {
     Gpt,
     Dos,
-    /// A file system and no table.
+    /// A file system without a partition table.
     None,
-    /// The last partition is another's.
+    /// The last partition is of another type.
     Foreign,
-    /// As the first, and the file system is smaller than its partition.
+    /// A file system that is smaller than its partition.
     Small,
-    /// The disk is larger than that, and the rest is free.
+    /// A disk with free space after its partition.
     Free,
 }
 
-/// Runs a program of this machine; its exit code and what it said.
 fn run(program: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped());
@@ -54,7 +52,6 @@ fn run(program: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) 
     (out.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// A disk with ext4 on it.
 fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
     let path = directory.join(name);
     let file =
@@ -85,7 +82,6 @@ fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
     path
 }
 
-/// Whether this machine has the tools.
 fn has_tools() -> bool {
     let has = |program| {
         Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
@@ -97,8 +93,8 @@ fn has_tools() -> bool {
     all
 }
 
-/// A VM with these disks, `/dev/vdb` and so on; each takes so many writes a second at most, if that is given. Its agent waits
-/// for [`start`].
+/// Boots a VM with these disks, `/dev/vdb` and so on, with at most so many writes per second if
+/// given. Its agent waits for [`start`].
 fn boot(disks: &[PathBuf], writes: Option<u32>) -> World {
     let limit = writes.map(|most| format!(",throttling.iops-write={most}")).unwrap_or_default();
     let extra = disks.iter().enumerate().flat_map(|(index, path)| {
@@ -113,7 +109,7 @@ fn with(extra: Vec<String>) -> World {
     World::of("lxd", &spec, &[])
 }
 
-/// Starts the agent with this for `resources` in its policy.
+/// Starts the agent with this `resources` policy.
 fn start(world: &World, guest: &mut Guest, resources: &str) {
     let policy = format!("features: {{resources: {resources}, exec: true}}");
     guest.ok(&format!(
@@ -122,20 +118,18 @@ fn start(world: &World, guest: &mut Guest, resources: &str) {
     world.host.connected(mote_tests::world::MOTE_BOOT);
 }
 
-/// With it disks are grown.
 const GROWS: &str = "{disks: true}";
 
 fn mount(guest: &mut Guest, device: &str) {
     guest.ok(&format!("mkdir -p /{device} && mount -t ext4 /dev/{device} /{device}"));
 }
 
-/// MiB of a file system.
 fn size(guest: &mut Guest, device: &str) -> u64 {
     let said = guest.ok(&format!("df -m /{device} | tail -1"));
     said.split_whitespace().nth(1).and_then(|size| size.parse().ok()).expect("MiB")
 }
 
-/// Checks a disk that nobody uses: its table, and the file system after its journal.
+/// Checks the table and file system of an unused disk, after a replay of the journal.
 fn check(path: &Path, table: Table) {
     let shown = path.to_str().expect("a path");
     if table != Table::None {
@@ -154,7 +148,7 @@ fn check(path: &Path, table: Table) {
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// Writes files without end, one after the other.
+/// Writes files without end.
 const WRITER: &str = "printf '#!/bin/sh\\nwhile :; do dd if=/dev/zero of=/$1/f bs=64k count=40 \
                       conv=fsync; done\\n' >/run/writer; chmod 755 /run/writer; \
                       start-stop-daemon -S -b -x /run/writer --";
@@ -187,7 +181,7 @@ fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() 
             (size(&mut guest, device) > NEW * 8 / 10).then_some(())
         });
         println!("{device} is grown {took:?} after its disk was");
-        // Again, from where it is now.
+        // Grow once more, from the new size.
         world.vm.resize(&format!("disk{index}"), 2 * NEW * MIB);
         wait("a file system larger still", patient(SOON), || {
             (size(&mut guest, device) > 2 * NEW * 8 / 10).then_some(())
@@ -214,7 +208,7 @@ fn leaves_a_smaller_file_system_and_blocks_nobody() {
     }
     let scratch = Scratch::new();
     let path = disk(&scratch.0, "small", Table::Small);
-    // One without partitions, which was made larger while the VM was off.
+    // No partitions, and enlarged while the VM was off.
     let whole = disk(&scratch.0, "whole", Table::None);
     OpenOptions::new().write(true).open(&whole).unwrap().set_len(NEW * MIB).expect("a larger disk");
     let mut world = boot(&[path.clone(), whole], None);
@@ -227,7 +221,7 @@ fn leaves_a_smaller_file_system_and_blocks_nobody() {
     });
     std::thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD / 2);
-    // It grows with its disk once it is thawed.
+    // It grows once it is thawed.
     guest.ok("fsfreeze --freeze /vdb1");
     world.vm.resize("disk0", NEW * MIB);
     let length = (NEW - 2) * MIB / 512;
@@ -304,7 +298,7 @@ fn grows_a_disk_only_by_policy_or_on_request() {
     world.vm.resize("disk0", NEW * MIB);
     std::thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD);
-    // Nor where something else does it.
+    // Nor if another program grows disks.
     guest.ok("sed -i 's/resources: true/resources: {disks: true}/' /etc/mote-agent.yml");
     guest.ok("mkdir -p /usr/bin; touch /usr/bin/growpart; killall -HUP mote-agent");
     world.host.connected(mote_tests::world::MOTE_BOOT);
@@ -326,9 +320,9 @@ fn grows_a_disk_only_by_policy_or_on_request() {
     world.power_off(&mut guest);
 }
 
-/// Whether the next start ends what the power cut has left: not if Linux meets a bug of its own. A resize that was cut in the
-/// middle is in the journal, whose replay changes the number of blocks and not that of groups; the next resize minds. The
-/// start after that is right.
+/// Returns whether the next start completes a resize that a power cut interrupted. Linux has a bug
+/// here: the journal's replay of an interrupted resize changes the number of blocks but not of
+/// groups, and the next resize fails. The start after that works.
 fn is_ended(path: &PathBuf) -> bool {
     let mut world = boot(std::slice::from_ref(path), None);
     let mut guest = world.vm.guest();
@@ -340,7 +334,7 @@ fn is_ended(path: &PathBuf) -> bool {
         (has_grown || has_bug).then_some(has_grown)
     });
     if is_ended {
-        // The worker has it open for a moment yet.
+        // The worker may still have it open.
         guest.ok("sleep 1; umount /vdb1");
         world.power_off(&mut guest);
     } else {
@@ -359,7 +353,7 @@ fn after_a_power_cut_at_any_moment_table_and_file_system_are_whole_and_the_next_
     let cuts = std::env::var("MOTE_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("a number"));
     for cut in 0..cuts {
         let path = disk(&scratch.0, "gpt", Table::Gpt);
-        // So few writes a second that each of the table's may be the last.
+        // So slow that the cut may hit any write of the table.
         let mut world = boot(std::slice::from_ref(&path), Some(25));
         let mut guest = world.vm.guest();
         start(&world, &mut guest, GROWS);

@@ -1,4 +1,4 @@
-//! What the host changes while the VM runs takes effect in the guest.
+//! Changes by the host while the VM runs take effect in the guest.
 
 mod disks;
 mod nics;

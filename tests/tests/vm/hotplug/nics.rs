@@ -1,4 +1,4 @@
-//! NICs that the host plugs in while the VM runs.
+//! Hot-plugged NICs.
 
 use std::time::Duration;
 
@@ -8,15 +8,14 @@ use mote_tests::vm::{Share, Spec};
 use mote_tests::wait;
 use mote_tests::world::{MOTE_BOOT, World};
 
-/// It has its name so soon.
 const SOON: Duration = Duration::from_secs(1);
-/// What is not to be named is looked at after so long.
+/// A NIC that must keep its name is checked after this time.
 const LATER: Duration = Duration::from_secs(3);
 
-/// A NIC that comes later, as QEMU's device.
+/// A hot-plugged NIC, as QEMU's device.
 const LATE: &str = "virtio-net-pci,id=late1,netdev=late,mac=00:16:3e:aa:bb:dd,romfile=";
 
-/// A VM with one NIC, and another one whose other end is there.
+/// Boots a VM with one NIC, and with QEMU's end of another.
 fn boot(flavour: &str, words: &str) -> World {
     let extra = ["-netdev", "hubport,id=late,hubid=0"].map(str::to_owned).into();
     let nic = Some("00:16:3e:aa:bb:cc");
@@ -27,29 +26,27 @@ fn boot(flavour: &str, words: &str) -> World {
     })
 }
 
-/// Tells the host of a NIC: LXD's writes its file, also while the VM runs.
+/// Describes a NIC to the guest: LXD's host writes its file, also while the VM runs.
 fn tell(host: &Host, device: &str, keys: [&str; 3]) {
     host.ok(&[&["device-add", NAME, device, "type=nic"][..], &keys].concat());
 }
 
-/// The same of the other one.
 fn tell_of_late(world: &World) {
     tell(&world.host, "eth1", ["name=dmz0", "hwaddr=00:16:3e:aa:bb:dd", "mtu=1300"]);
 }
 
-/// Plugs in the other one, whose file is written just before, as LXD does.
+/// Hot-plugs the other NIC. As in LXD, its file is written just before.
 fn plug(world: &World) {
     tell_of_late(world);
     assert!(world.host.share.join("nics/eth1.json").exists());
     world.vm.attach(LATE);
 }
 
-/// Waits until the guest has it, by whatever name.
 fn is_there(guest: &mut Guest) {
     wait("a link", SOON, || (guest.sh("ls /sys/class/net | wc -l").1 == "3\n").then_some(()));
 }
 
-/// Waits until it has its name; how long that took.
+/// Waits until the NIC has its name. Returns the time.
 fn named(guest: &mut Guest) -> Duration {
     wait("its name", SOON, || (guest.sh("cat /sys/class/net/dmz0/mtu").1 == "1300\n").then_some(()))
         .1
@@ -60,16 +57,15 @@ fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
     let mut world = boot("lxd", "");
     let mut guest = world.shell();
     assert_eq!(guest.ok("cat /sys/class/net/lan0/mtu"), "1400\n");
-    // An administrator's name.
+    // A name that an administrator chose.
     guest.ok("ip link set lan0 down; ip link set lan0 name wan");
-    // The start is over.
     std::thread::sleep(SOON);
     plug(&world);
     let took = named(&mut guest);
     println!("a NIC has its name {took:?} after it was plugged in");
     let log = guest.ok("cat /run/agent.log");
     assert!(log.contains(" is now dmz0, MTU 1300"), "{log}");
-    // It is up, and stays what it is.
+    // It is up and keeps its name.
     std::thread::sleep(LATER);
     assert_eq!(
         guest.ok("ls /sys/class/net").split_whitespace().collect::<Vec<_>>(),
@@ -83,7 +79,7 @@ fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
 #[test]
 fn one_that_is_plugged_in_while_the_agent_starts_gets_its_name() {
     let mut world = boot("lxd", "");
-    // Events are kept from then on; they are read half a second later.
+    // From now on the kernel queues events; the agent reads them half a second later.
     wait("STARTED to be read", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
     plug(&world);
     let mut guest = world.shell();
@@ -95,9 +91,8 @@ fn one_that_is_plugged_in_while_the_agent_starts_gets_its_name() {
 fn one_that_is_plugged_in_behind_a_thousand_events_gets_its_name() {
     let mut world = boot("lxd", "");
     let mut guest = world.shell();
-    // The start is over.
     std::thread::sleep(SOON);
-    // A busy agent beside `udevadm trigger`.
+    // A stopped agent simulates a busy one during `udevadm trigger`.
     guest.ok("kill -STOP $(cat /run/agent.pid)");
     guest.ok("for i in $(seq 1000); do echo add > /sys/class/mem/null/uevent; done");
     plug(&world);
@@ -107,13 +102,13 @@ fn one_that_is_plugged_in_behind_a_thousand_events_gets_its_name() {
     world.power_off(&mut guest);
 }
 
-/// Incus writes no file for it, and tells of it once its database has it: after it was plugged in, which a slow guest may see later.
+/// Incus writes no file. It lists the NIC once its database has it: after the hot-plug, which a
+/// slow guest may see later.
 #[test]
 fn names_a_nic_that_only_the_devices_list() {
     for is_told_first in [false, true] {
         let mut world = boot("incus", "");
         let mut guest = world.shell();
-        // The start is over.
         std::thread::sleep(SOON);
         if is_told_first {
             tell_of_late(&world);

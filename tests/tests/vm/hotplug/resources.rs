@@ -1,4 +1,4 @@
-//! CPUs and memory that the host adds to a running VM. Only a PC can be given them here.
+//! CPUs and memory that the host hot-plugs. QEMU supports this here only for PCs.
 
 use std::time::Duration;
 
@@ -8,26 +8,25 @@ use mote_tests::{patient, skipped, wait};
 
 use mote_tests::world::{MOTE_BOOT, World};
 
-/// What is added is in use so soon.
 const SOON: Duration = Duration::from_secs(1);
-/// What is not to be used is looked at after so long.
+/// A resource that must stay offline is checked after this time.
 const LATER: Duration = Duration::from_secs(3);
-/// Memory that is added, MiB: one block of a guest of this size.
+/// One memory block of a guest of this size, MiB.
 const ADDED: u64 = 128;
 
-/// A VM with one CPU and room for three more, and for more memory.
+/// Boots a VM with one CPU and room for three more, and for more memory.
 fn boot(words: &str) -> Option<World> {
     if !is_pc() {
         skipped("a CPU cannot be added to this machine");
         return None;
     }
-    // What is described of memory that can be added takes room.
+    // The description of memory that may be added takes memory.
     let memory: u32 = 256;
     let room = format!("{memory}M,slots=1,maxmem={}M", 4 * memory);
     let mut extra = ["-smp", "1,maxcpus=4", "-m", &room].map(str::to_owned).to_vec();
     if !std::env::var("MOTE_ACCEL").is_ok_and(|accel| accel.starts_with("kvm")) {
-        // Linux 6.12 believes in CPUs that come later in a VM only, and does not take QEMU without KVM for one, but for one of
-        // VMware, whose port QEMU has, by these two.
+        // Linux 6.12 brings hot-plugged CPUs online only in a VM. It does not detect QEMU without
+        // KVM, but with these two it detects VMware, whose port QEMU has.
         let model = std::env::var("MOTE_CPU").unwrap_or_else(|_| "qemu64".into());
         extra.extend(["-cpu".into(), format!("{model},-hypervisor")]);
         extra.extend(["-smbios", "type=1,serial=VMware-1"].map(str::to_owned));
@@ -39,7 +38,6 @@ fn cpus(guest: &mut Guest) -> String {
     guest.ok("cat /sys/devices/system/cpu/online").trim().to_owned()
 }
 
-/// kB of memory that the guest's kernel uses.
 fn memory(guest: &mut Guest) -> u64 {
     let line = guest.ok("grep MemTotal /proc/meminfo");
     line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse().ok()).expect("kB")
@@ -49,7 +47,7 @@ fn memory(guest: &mut Guest) -> u64 {
 fn brings_new_resources_online_and_keeps_others_offline() {
     let Some(mut world) = boot("mote.agent=later") else { return };
     let mut guest = world.vm.guest();
-    // Added before there is an agent.
+    // Hot-plugged before the agent starts.
     world.vm.add_cpu(1);
     wait("the CPU", patient(LATER), || {
         (guest.ok("cat /sys/devices/system/cpu/present").trim() == "0-1").then_some(())
@@ -70,12 +68,12 @@ fn brings_new_resources_online_and_keeps_others_offline() {
     let (_, took) = wait("more memory", patient(SOON), || more(&mut guest));
     println!("memory is in use {took:?} after it was added");
 
-    // Neither a restarted agent nor an event such as udev's at start undoes what the administrator did.
+    // Neither a restart nor an event such as udev's trigger undoes an administrator's change.
     let off = "echo 0 >online; echo add >uevent; kill -HUP $(cat /run/agent.pid)";
     guest.ok(&format!("cd /sys/devices/system/cpu/cpu1; {off}; cd"));
     std::thread::sleep(LATER);
     assert_eq!(cpus(&mut guest), "0,2");
-    // More events than the kernel keeps for an agent, and one that it drops.
+    // More events than the kernel queues, so it drops some.
     let many = "i=0; while [ $i -lt 6000 ]; do echo add; i=$((i + 1)); done";
     guest.ok(&format!(
         "kill -STOP $(cat /run/agent.pid); {many} >/sys/devices/system/cpu/cpu0/uevent"
@@ -84,7 +82,7 @@ fn brings_new_resources_online_and_keeps_others_offline() {
     wait("the last CPU", patient(LATER), || {
         (guest.ok("cat /sys/devices/system/cpu/present").trim() == "0-3").then_some(())
     });
-    // Of NETLINK_KOBJECT_UEVENT, the ninth column counts them.
+    // For NETLINK_KOBJECT_UEVENT, the ninth column counts dropped messages.
     guest.ok("awk '$2 == 15 && $9 > 0' /proc/net/netlink | grep .");
     guest.ok("kill -CONT $(cat /run/agent.pid)");
     wait("a CPU without an event", patient(SOON), || (cpus(&mut guest) == "0,2-3").then_some(()));

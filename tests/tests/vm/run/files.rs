@@ -1,4 +1,5 @@
-//! Files between `mote-host run` and a guest that is not trusted: what it may write here, and what is copied.
+//! Files between `mote-host run` and an untrusted guest: what it may write on the host, and what is
+//! copied.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -17,7 +18,7 @@ fn pipe(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
 }
 
-/// A program file with mode 4755 in a directory with mode 1777, and what cannot be copied.
+/// Creates a program with mode 4755 in a directory with mode 1777, and files that cannot be copied.
 fn tree(path: &Path) {
     fs::create_dir(path).expect("a directory");
     for name in ["a", "z"] {
@@ -34,7 +35,6 @@ fn a_guest_cannot_write_to_a_share_that_it_may_only_read() {
     let (directory, link) = (scratch.0.join("a,b:c"), scratch.0.join("link"));
     tree(&directory);
     fs::write(directory.join("file"), "mine").expect("a file");
-    // A directory with such a name, and a link to it.
     symlink(&directory, &link).expect("a link");
     let script = "cat /one/file /two/file; \
         for place in /one /two; do mount -o remount,rw $place; echo remount $?; done; \
@@ -52,7 +52,7 @@ fn a_guest_cannot_write_to_a_share_that_it_may_only_read() {
         ["--share", &shares[0], "--share", &shares[1], "--result", file.to_str().expect("text")];
     let (out, err, code) = output(run(&scratch.0, &options, &["sh", "-c", script]));
     assert_eq!(json(&file)["vm"]["shares"]["/two"], "virtiofs", "{err}");
-    // Its own mounts are its own, and can be changed: that alone would not keep it from writing.
+    // The guest may change its own mounts, so a read-only mount alone would not protect the host.
     assert_eq!(out, "minemineremount 0\nremount 0\nmount 0\nmount 0\n", "{err}");
     assert_eq!((err.as_str(), code), ("", Some(0)));
     assert_eq!(fs::read_to_string(directory.join("file")).expect("a file"), "mine");

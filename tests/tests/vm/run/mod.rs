@@ -1,4 +1,5 @@
-//! `mote-host run` with a VM: the command's bytes and code, how it ends when the VM does, and that nothing is left.
+//! `mote-host run` with a VM: the command's output and exit code, its end with the VM, and its
+//! cleanup.
 
 mod files;
 
@@ -40,7 +41,7 @@ fn passes_on_only_the_commands_bytes_and_exit_code() {
     let noise = noise(4_000_000);
     File::create(&input).and_then(|mut file| file.write_all(&noise)).expect("a file");
     let dir = scratch.0.join("dir").display().to_string();
-    // What is named may be a link: what it leads to is meant.
+    // The path may be a link, which is dereferenced.
     let link = scratch.0.join("latest");
     std::os::unix::fs::symlink("dir", &link).expect("a link");
     let pulled = scratch.0.join("pulled");
@@ -93,8 +94,8 @@ fn a_panic_ends_the_run_and_shows_the_console() {
     assert_eq!(left(&scratch), [""; 0]);
 }
 
-/// Makes a device panic, as 0.3.0 does when the guest accepts a connection that its client has closed: clients do that
-/// when they have waited long enough for a busy guest.
+/// Makes a vsock device panic, as 0.3.0 does when the guest accepts a connection that its client
+/// has closed. Clients do that when a busy guest exceeds their time limit.
 fn panic_device(socket: &Path, parts: &[u32]) {
     let is_qemu = |pid: &u32| {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -119,7 +120,6 @@ fn panic_device(socket: &Path, parts: &[u32]) {
     kill_process(Pid::from_raw(qemu.cast_signed()).expect("QEMU"), Signal::CONT).expect("QEMU");
 }
 
-/// What is said of it.
 fn tells_of_the_device(said: &str) -> bool {
     let why = "vhost-device-vsock stopped serving: thread 'vring_worker'";
     said.contains(why) && said.contains("BrokenPipe")
@@ -128,10 +128,10 @@ fn tells_of_the_device(said: &str) -> bool {
 #[test]
 fn reports_a_failed_boot_immediately() {
     let scratch = Scratch::new();
-    // The power is switched off by the guest itself.
+    // The guest itself powers off.
     let begun = Instant::now();
     let (_, err, code) = output(run(&scratch.0, &[], &["poweroff", "-f"]));
-    // Linux 6.12 takes longer than 6.1 does, and a busy machine longer than an idle one.
+    // Linux 6.12 boots more slowly than 6.1, and so does a busy machine.
     let booted = begun.elapsed();
     assert_eq!(code, Some(129), "{err}");
     let told =

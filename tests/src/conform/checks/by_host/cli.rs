@@ -1,4 +1,4 @@
-//! `mote-host`, run as its user runs it.
+//! `mote-host`, run as a user runs it.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdout, Output, Stdio};
@@ -14,27 +14,26 @@ pub(super) const COMMANDS: &str = "By mote-host: commands";
 pub(super) const FILES: &str = "By mote-host: files";
 pub(super) const REPORTS: &str = "By mote-host: state, metrics, operations, events";
 
-/// For anything that does not move much.
+/// Limit for commands that transfer little.
 pub(super) const SOON: Duration = Duration::from_secs(60);
 
-/// What a command killed by SIGKILL ends with: the Go agents up to LXD 5.0 and Incus 6.0 give -1.
+/// Returns the exit code for SIGKILL: -1 with Go agents up to LXD 5.0 and Incus 6.0.
 pub(super) fn killed(agent: &Agent) -> i32 {
     if agent.column.is_mote() { 137 } else { 255 }
 }
 
-/// What is moved each way, bytes.
+/// Returns the size of large transfers, bytes.
 pub(super) fn much(agent: &Agent) -> usize {
     agent.column.pick(64 << 20, 8 << 20)
 }
 
-/// Runs `mote-host` with this input.
 pub(super) fn host(agent: &Agent, args: &[&str], input: &[u8]) -> Result<Output, String> {
     let mut command = agent.command(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;
     let stdin = child.stdin.take();
     std::thread::scope(|threads| {
-        // Whoever does not want it hangs up.
+        // The command may end without reading its input.
         threads.spawn(move || stdin.map(|mut stdin| stdin.write_all(input).ok()));
         child.wait_with_output().map_err(|error| error.to_string())
     })
@@ -44,7 +43,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `exec` in pipes: exit code, stdout, stderr.
+/// Runs `exec` with pipes. Returns exit code, stdout and stderr.
 pub(super) fn exec(
     agent: &Agent,
     args: &[&str],
@@ -58,7 +57,7 @@ pub(super) fn sh(agent: &Agent, script: &str) -> Result<(i32, String, String), S
     exec(agent, &[NAME, "--", "sh", "-c", script], "")
 }
 
-/// A subcommand that must fail; what it said.
+/// Runs a subcommand that must fail. Returns its message.
 pub(super) fn fails(agent: &Agent, args: &[&str]) -> Result<String, String> {
     let output = host(agent, args, b"")?;
     if output.status.success() {
@@ -68,7 +67,7 @@ pub(super) fn fails(agent: &Agent, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Starts a command in the guest, in pipes and without input, and waits until it has said this.
+/// Starts a command in the guest with pipes and without input, and waits for this output.
 pub(super) fn started(
     agent: &Agent,
     args: &[&str],
@@ -87,7 +86,6 @@ pub(super) fn started(
     }
 }
 
-/// The exit code of what has to end soon.
 pub(super) fn ended(child: &mut Child, what: &str) -> Result<Option<i32>, String> {
     let begun = Instant::now();
     loop {
@@ -102,7 +100,6 @@ pub(super) fn ended(child: &mut Child, what: &str) -> Result<Option<i32>, String
     }
 }
 
-/// Sends a signal to `mote-host`.
 pub(super) fn signal(child: &Child, signal: Signal) -> Result<(), String> {
     kill_process(Pid::from_child(child), signal).map_err(|error| format!("{signal:?}: {error}"))
 }

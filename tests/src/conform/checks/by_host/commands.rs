@@ -46,9 +46,10 @@ fn ends(agent: &Agent) -> Claim {
     equal("no program", (code, error.as_str()), said)?;
     let nowhere = ["--cwd", "/nonesuch", NAME, "--", "pwd"];
     equal("no directory", exec(agent, &nowhere, "")?.0, 127)?;
-    // The host says goodbye on control when there is no more output; the command goes on.
+    // The host closes the websocket when there is no more output; the command continues.
     equal("all closed", sh(agent, "exec >&- 2>&- <&-; sleep 1; exit 3")?.0, 3)?;
-    // We close one stream early: the command gets SIGPIPE, and its other stream still arrives.
+    // The host closes one stream early: the command gets SIGPIPE, and its other stream still
+    // arrives.
     let script = "while echo line; do :; done; echo over >&2; exit 9";
     let (mut child, output) = started(agent, &[NAME, "--", "sh", "-c", script], "line\n")?;
     drop(output);
@@ -64,7 +65,7 @@ fn identity(agent: &Agent) -> Claim {
     let (code, output, _) = exec(agent, &asked, "")?;
     let expected = (0, "1000\n1000\n1000\n/tmp\nb c\nyes\nnone\n");
     equal("as asked for", (code, output.as_str()), expected)?;
-    // What the agent fills in by itself.
+    // Defaults that the agent sets.
     let show = "echo $HOME $USER $LANG; pwd; echo $PATH";
     let (_, output, _) = exec(agent, &["--bare", NAME, "--", "sh", "-c", show], "")?;
     let expected = "/root root C.UTF-8\n/root\n\
@@ -79,12 +80,12 @@ fn signals(agent: &Agent) -> Claim {
     let mut text = String::new();
     output.read_to_string(&mut text).map_err(|error| error.to_string())?;
     equal("TERM", (text.as_str(), ended(&mut child, "TERM")?), ("term\n", Some(7)))?;
-    // Without control nobody could stop the command: it is killed.
+    // Without control nobody can stop the command, so the agent kills it.
     let dropped = ["-n", "--fault", "drop-control=500", NAME, "--", "sleep", "60"];
     equal("a lost control", exec(agent, &dropped, "")?.0, killed(agent))
 }
 
-/// No buffer between the command and the reader may grow.
+/// Checks that no buffer between the command and the reader grows.
 fn unread(agent: &Agent) -> Claim {
     let script = "echo $$ >/tmp/writer; exec dd if=/dev/zero bs=64k count=320";
     let stalled = ["--fault", "stall=8", NAME, "--", "sh", "-c", script];

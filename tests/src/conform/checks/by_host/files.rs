@@ -52,10 +52,9 @@ fn contents(agent: &Agent) -> Claim {
     agent.host(&["file", "rm", NAME, "/tmp/sent"])?;
     let gone = fails(agent, &["file", "stat", NAME, "/tmp/sent"])?;
     hold(format!("a removed file: {gone}"), gone.contains("no such file"))?;
-    // Files without a length.
+    // Files in /proc report no length.
     let version = agent.host(&["file", "pull", NAME, "/proc/version", "-"])?;
     hold(format!("/proc/version: {version}"), version.starts_with("Linux version"))?;
-    // Trees.
     let (tree, copy) = (path("tree"), path("copy"));
     put(tree.join("a/b/file"), "content");
     put(tree.join("empty"), "");

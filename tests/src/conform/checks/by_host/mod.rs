@@ -1,5 +1,5 @@
-//! What a user of the server does to a VM, by `mote-host`: whether the host's half is right, too. The Go agents say
-//! so for the host, and mote has to do the same.
+//! `mote-host` as a user of the server runs it. The Go agents prove that the host is correct, and
+//! mote must give the same results.
 
 mod cli;
 mod commands;
@@ -12,9 +12,9 @@ pub(super) use power::ALL as POWER;
 
 use super::Check;
 
-/// All but the one that ends the VM.
+/// All except the one that ends the VM.
 pub(super) fn all() -> Vec<Check> {
     let all = [commands::ALL, terminals::ALL, files::ALL, reports::ALL].concat();
-    // They look at operations and processes, and move as much as there is room for.
+    // They inspect operations and processes, and transfer as much as possible.
     all.into_iter().map(Check::alone).collect()
 }

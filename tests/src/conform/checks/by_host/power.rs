@@ -1,4 +1,4 @@
-//! The end of the VM, after all other checks.
+//! The end of the VM, which must come last.
 
 use std::io::Read;
 
@@ -7,7 +7,6 @@ use crate::conform::agent::Agent;
 use crate::conform::{Check, Claim, equal, hold, same};
 use crate::host::NAME;
 
-/// That of the checks before.
 const LIFE: &str = "Life";
 
 pub(crate) const ALL: &[Check] = &[

@@ -28,7 +28,7 @@ fn figures(agent: &Agent) -> Claim {
     let state = agent.host(&["state", NAME, "--json"])?;
     let state: Value = serde_json::from_str(&state).map_err(|error| error.to_string())?;
     hold(state.to_string(), state["processes"].as_i64().is_some_and(|count| count > 0))?;
-    // LXD 5.0.2 has no `total` yet.
+    // LXD 5.0.2 reports no `total`.
     let usage = state["memory"]["usage"].as_u64();
     hold(state.to_string(), usage.is_some_and(|usage| usage > 10 << 20))?;
     let metrics = agent.host(&["metrics", NAME])?;
@@ -49,13 +49,13 @@ fn figures(agent: &Agent) -> Claim {
     hold("metrics have no end", metrics.ends_with("# EOF\n"))
 }
 
-/// In this VM no mount can hang: the agent itself makes them.
+/// Checks that state and metrics start no process: in this VM no mount can hang.
 fn no_process(agent: &Agent) -> Claim {
     let forks = || -> Result<u64, String> {
         let text = agent.guest("sed -n 's/^processes //p' /proc/stat")?;
         text.trim().parse().map_err(|_| text)
     };
-    // A look at them starts some itself; others in the guest may, too.
+    // The test itself starts some, and so may others in the guest.
     for _ in 0..5 {
         let (first, second) = (forks()?, forks()?);
         agent.host(&["metrics", NAME])?;
@@ -70,7 +70,8 @@ fn operations(agent: &Agent) -> Claim {
     let (mut child, _output) =
         started(agent, &[NAME, "--", "sh", "-c", "echo on; sleep 5"], "on\n")?;
     let list = agent.host(&["operations", NAME])?;
-    // Those of the checks before may be listed too: a Go agent waits for what a command has left behind.
+    // Operations of earlier checks may still be listed: a Go agent waits for a command's background
+    // processes.
     let mut running =
         list.lines().filter_map(|line| line.strip_suffix(" Running Executing command"));
     let show = |id: &str| agent.host(&["operations", NAME, "show", id]);
@@ -81,16 +82,16 @@ fn operations(agent: &Agent) -> Claim {
     let shown = show(id)?;
     hold(&shown, shown.contains("\"websocket\""))?;
     let late = fails(agent, &["operations", NAME, "wait", id, "--timeout", "1"])?;
-    // Debian 12's LXD 5.0.2 has no `wait` yet, Debian 13's has.
+    // Debian 12's LXD 5.0.2 does not support `wait`, Debian 13's does.
     let has_none = agent.column == Column::LxdAgent && late.contains("page not found");
     hold(format!("wait: {late}"), has_none || late.contains("deadline exceeded"))?;
     equal("sleep", ended(&mut child, "sleep")?, Some(0))?;
-    // Kept for a while after the end (P§4.1).
+    // The agent keeps an operation for some time after its end (P§4.1).
     let shown = show(id)?;
     hold(&shown, shown.contains("\"return\": 0"))
 }
 
-/// Debian's incus-agent is older than port-forward.
+/// Debian's incus-agent does not support port-forward.
 fn forwarded(agent: &Agent) -> Claim {
     agent.guest("(nc -l -p 8080 -e sh -c 'read x; echo got $x' >/dev/null 2>&1 &); sleep 0.5")?;
     let mut command = agent.command(&["port-forward", NAME, "127.0.0.1:0", "8080"]);
@@ -109,13 +110,13 @@ fn forwarded(agent: &Agent) -> Claim {
     equal("the answer", talk().map_err(|error| error.to_string())?.as_str(), "got hello\n")
 }
 
-/// By mote's client, which works with the Go agents too: their event stream has a head of its own kind (P§4.3).
+/// Uses mote's client, which supports the Go agents' event streams too (P§4.3).
 fn heard(agent: &Agent) -> Claim {
     let listen =
         "mkdir -p /run/heard; timeout 60 mote-agent events >/run/heard/out 2>/run/heard/err &";
     sh(agent, listen)?;
     let turn = std::cell::Cell::new(0);
-    // The Go agents lose what comes before they listen.
+    // The Go agents lose events that precede the listener.
     agent.wait("the event in the guest", SOON, |agent| {
         turn.set(turn.get() + 1);
         let set = agent.host(&["set", NAME, &format!("user.heard=n{}", turn.get())]);

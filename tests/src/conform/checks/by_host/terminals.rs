@@ -22,7 +22,6 @@ pub(super) const ALL: &[Check] = &[
     Check::new(COMMANDS, "P§4.1", "an editor follows the size while it runs", editor),
 ];
 
-/// Runs `mote-host exec` in our terminal.
 fn inside(agent: &Agent, terminal: &Terminal, args: &[&str]) -> Result<Child, String> {
     let mut command = agent.command(&[&["exec"], args].concat());
     command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
@@ -42,7 +41,7 @@ fn size(agent: &Agent) -> Claim {
     let mut child = inside(agent, &terminal, &[NAME, "--", "sh", "-c", script])?;
     terminal.until("31 97\r\n");
     terminal.resize(120, 40);
-    // It is not our terminal's foreground process, so the kernel does not tell it.
+    // It is not our terminal's foreground process, so the kernel sends it no SIGWINCH.
     signal(&child, Signal::WINCH)?;
     terminal.until("resized\r\n");
     terminal.say("\r");
@@ -56,7 +55,7 @@ fn editor(agent: &Agent) -> Claim {
     let mut terminal = Terminal::open(80, 25);
     let vi = ["--env", "TERM=linux", NAME, "--", "vi", "/tmp/lines"];
     let mut child = inside(agent, &terminal, &vi)?;
-    // The last line of 25 is vi's own, and drawn last: from then on it waits for keys, or for a signal.
+    // The last of 25 lines is vi's status, which it draws last. Then it waits for keys or a signal.
     terminal.until(" 1/60 ");
     terminal.resize(80, 40);
     signal(&child, Signal::WINCH)?;
