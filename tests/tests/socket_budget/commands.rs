@@ -16,7 +16,8 @@ fn post(victim: &Victim, body: &str) -> u16 {
         .host
         .connect()
         .and_then(|mut wire| wire.within(LIMIT).ask("POST", "/1.0/exec", "", body.as_bytes()));
-    // The agent may close a refused connection before the client has read the reason.
+    // The agent may close a refused connection before the client has read the reason. 408: on a
+    // busy machine the client sends too slowly.
     answer.map_or(0, |answer| answer.status)
 }
 
@@ -38,7 +39,7 @@ fn two_hundred_commands_of_0_9_mb_and_a_list_of_them() {
         assert!([200, 503].contains(&listed.status), "{}", listed.short());
     }
     assert!(done.contains(&202), "{done:?}");
-    assert!(done.iter().all(|status| [0, 202, 503].contains(status)), "{done:?}");
+    assert!(done.iter().all(|status| [0, 202, 408, 503].contains(status)), "{done:?}");
     let taken = done.iter().filter(|status| **status == 202).count();
     victim.survived(&format!("196 commands of 0.9 MB, of which {taken} were taken, and a list"));
 }
