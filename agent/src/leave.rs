@@ -69,7 +69,7 @@ impl Signals {
             let next = async { self.next().await.map(Some) };
             match next.or(look).await? {
                 Some(Signalled::Child) => agent.children.reap(),
-                Some(Signalled::Anew) => {
+                Some(Signalled::Reexec) => {
                     agent.renew_policy();
                     leave.get_or_insert_with(|| Leave::reexec(now()));
                     agent.will_reexec.set(true);
@@ -126,7 +126,7 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
         while let Ok(signal) = signals.next().await {
             match signal {
                 Signalled::Child => agent.children.reap(),
-                Signalled::Anew | Signalled::Replaced => {}
+                Signalled::Reexec | Signalled::Replaced => {}
                 Signalled::End => break,
             }
         }

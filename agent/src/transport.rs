@@ -364,12 +364,12 @@ mod tests {
 
     #[test]
     fn endless_foreign_connections_do_not_block_other_tasks() {
-        let scratch = crate::runtime::scratch::scratch("strangers");
+        let scratch = crate::runtime::scratch::scratch("many-clients");
         let path = scratch.join("sock");
         let listener = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");
         // Not vsock, so not the host.
-        let strangers = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
-        let mut last = strangers.last().expect("one of them");
+        let clients = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
+        let mut last = clients.last().expect("one of them");
         last.set_nonblocking(true).expect("a socket");
         let executor = smol::LocalExecutor::new();
         let other = executor.spawn(async move { last.read(&mut [0]).map_err(|why| why.kind()) });

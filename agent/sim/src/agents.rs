@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use crate::agent::Agent;
 use crate::machine::executor::Micros;
-use crate::machine::kernel::{Agents, Stage};
+use crate::machine::kernel::{AgentProcess, Stage};
 
 #[derive(Default)]
-pub(crate) struct Lives {
+pub(crate) struct AgentTracker {
     /// The agent started last.
-    pub(crate) last: RefCell<Option<Rc<Agents>>>,
+    pub(crate) last: RefCell<Option<Rc<AgentProcess>>>,
     /// The agent that serves.
     pub(crate) running: RefCell<Option<Running>>,
     /// When the last agent was started, until it serves.
@@ -19,26 +19,26 @@ pub(crate) struct Lives {
     pub(crate) whole: Cell<Micros>,
     /// When the previous agent ended.
     pub(crate) freed: Cell<Micros>,
-    /// When it was told to end.
-    pub(crate) told: Cell<Option<Micros>>,
+    /// When it was asked to end.
+    pub(crate) stopping: Cell<Option<Micros>>,
 }
 
 /// An agent that serves, and since when, in time awake.
 pub(crate) struct Running {
-    pub(crate) process: Rc<Agents>,
+    pub(crate) process: Rc<AgentProcess>,
     pub(crate) agent: Rc<Agent>,
     pub(crate) begun: Micros,
     /// Whether it was started without vsock.
     pub(crate) is_alone: bool,
 }
 
-impl Lives {
+impl AgentTracker {
     /// The one that serves.
     pub(crate) fn agent(&self) -> Option<Rc<Agent>> {
         self.running.borrow().as_ref().map(|running| running.agent.clone())
     }
 
-    pub(crate) fn process(&self) -> Option<Rc<Agents>> {
+    pub(crate) fn process(&self) -> Option<Rc<AgentProcess>> {
         self.running.borrow().as_ref().map(|running| running.process.clone())
     }
 

@@ -62,7 +62,7 @@ pub(crate) fn strike(scenario: &Rc<Scenario>) {
             scenario.oracle.excuse();
             sim.jump(dice.between(MILLI, dice.pick(&[SECOND, 60 * SECOND, 3600 * SECOND])));
         }
-        10 if scenario.qemu.backend == Backend::Line => scenario.qemu.tell(dice.pick(&NOISE)),
+        10 if scenario.qemu.backend == Backend::Line => scenario.qemu.send(dice.pick(&NOISE)),
         10 => {}
         11 => scenario.crowd(length),
         12 => scenario.renew_agent(),

@@ -151,14 +151,14 @@ mod agents;
 mod faults;
 mod guest;
 mod host;
-mod lives;
 mod machine;
 mod oracle;
 mod programs;
+mod runner;
 mod scenario;
-mod story;
+mod supervisor;
 
 pub use machine::dice::Dice;
 pub use machine::executor::{MILLI, Micros, SECOND};
+pub use runner::{day, run_seed, run_with};
 pub use scenario::Outcome;
-pub use story::{day, tell, tell_by};

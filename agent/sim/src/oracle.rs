@@ -54,7 +54,7 @@ pub(crate) struct Oracle {
     excuses: Cell<u64>,
     /// The same for guests only.
     guests_excuses: Cell<u64>,
-    /// Number of agents that were told to end or to hand over, and the last time.
+    /// Number of agents that were asked to end or to hand over, and the last time.
     ends: Cell<u64>,
     ended: Cell<Micros>,
     /// Deadline of the last of them, in time awake.
@@ -271,7 +271,7 @@ impl Before {
         self.is_excused() || self.guests_excuses != self.oracle.guests_excuses.get()
     }
 
-    /// Returns whether an agent may have been told to end or to hand over: it still accepts calls
+    /// Returns whether an agent may have been asked to end or to hand over: it still accepts calls
     /// but starts nothing.
     pub(crate) fn has_ended(&self) -> bool {
         self.was_ending || self.ends != self.oracle.ends.get()

@@ -7,7 +7,7 @@ use mote_core::devlxd::quota::{Bounds, Quota};
 use mote_core::flavour::Flavour;
 use mote_core::status::State;
 
-use crate::agents::Lives;
+use crate::agents::AgentTracker;
 use crate::below::here::{Here, enter, here};
 use crate::guest::{Guest, application, visitor};
 use crate::host::daemon::{Host, Nature};
@@ -37,7 +37,7 @@ pub(crate) struct Scenario {
     pub(crate) flavour: Flavour,
     bounds: Bounds,
     pub(crate) denied: &'static str,
-    pub(crate) agents: Lives,
+    pub(crate) agents: AgentTracker,
     guest: Rc<Guest>,
 }
 
@@ -108,7 +108,7 @@ impl Scenario {
             // does.
             *here().conf.borrow_mut() = Some(host.body().into_bytes());
         }
-        let agents = Lives::default();
+        let agents = AgentTracker::default();
         Rc::new(Self { sim, net, qemu, oracle, host, flavour, bounds, denied, agents, guest })
     }
 
@@ -227,7 +227,7 @@ impl Scenario {
         self.host.die();
         self.agents.clear();
         self.sim.clear();
-        *here().kernel.anew.borrow_mut() = None;
+        *here().kernel.reexec.borrow_mut() = None;
         Outcome {
             hash: self.sim.hash(),
             failure: self.sim.failure(),

@@ -56,7 +56,7 @@ impl RunFiles {
         self.next_look.set(now() + LOOKS);
         match self.lock.borrow_mut().keep(root) {
             Kept::Same => self.lost.set(false),
-            Kept::Anew => {
+            Kept::Renewed => {
                 log::info(format_args!("{MOVED}"));
                 self.ready.set(None);
                 return true;

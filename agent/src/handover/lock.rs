@@ -31,7 +31,7 @@ pub(crate) enum Kept {
     /// The lock file is still the one of that name.
     Same,
     /// The lock was renewed in a new directory, which lacks the other files.
-    Anew,
+    Renewed,
     /// The lock could not be renewed: the reason.
     Lost(LockError),
 }
@@ -52,7 +52,7 @@ impl Lock {
             Ok(Some(lock)) => {
                 self.0 = lock;
                 self.0.lock_again();
-                Kept::Anew
+                Kept::Renewed
             }
             Ok(None) => Kept::Lost(another(root)),
             // Logged at start.
@@ -164,7 +164,7 @@ mod tests {
         let hide = |name: &str| std::fs::rename(root.join("run"), root.join(name)).unwrap();
         hide("first");
         another_process(&|| matches!(running(&root), Running::No));
-        assert_eq!(lock.keep(&root), Kept::Anew);
+        assert_eq!(lock.keep(&root), Kept::Renewed);
         assert_eq!(lock.keep(&root), Kept::Same);
         another_process(&|| matches!(running(&root), Running::Yes));
         hide("second");
@@ -174,7 +174,7 @@ mod tests {
             Kept::Lost(LockError::Another(format!("{ANOTHER}: process {}", std::process::id())));
         another_process(&|| lock.borrow_mut().keep(&root) == lost);
         drop(other);
-        assert_eq!(lock.borrow_mut().keep(&root), Kept::Anew);
+        assert_eq!(lock.borrow_mut().keep(&root), Kept::Renewed);
         another_process(&|| matches!(running(&root), Running::Yes));
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let root = crate::runtime::scratch::scratch("once");
         let mut lock = acquire(&root, None, &mut || ()).unwrap();
         lock.0.lose();
-        assert_eq!(lock.keep(&root), Kept::Anew);
+        assert_eq!(lock.keep(&root), Kept::Renewed);
         another_process(&|| matches!(running(&root), Running::Yes));
     }
 

@@ -81,7 +81,7 @@ impl<'a> Wait<'a> {
         let mut seen = Vec::new();
         let mut due = begun;
         loop {
-            if self.lock.keep(&self.options.root) == Kept::Anew {
+            if self.lock.keep(&self.options.root) == Kept::Renewed {
                 log::info(format_args!("{}", run_files::MOVED));
                 due = now();
             }
@@ -143,7 +143,7 @@ impl<'a> Wait<'a> {
         let next = sys::next_signal(self.signals);
         let end = match next.map_err(|error| SystemError::of("signals", error))? {
             Signalled::Child => false,
-            Signalled::Anew => {
+            Signalled::Reexec => {
                 reexec::start(Mode::Same);
                 false
             }

@@ -197,7 +197,7 @@ pub(crate) fn signals_of(wanted: &[i32]) -> io::Result<OwnedFd> {
 pub(crate) fn next_signal(signals: &impl AsFd) -> io::Result<Signalled> {
     Ok(match next_number(signals)? {
         libc::SIGCHLD => Signalled::Child,
-        libc::SIGHUP => Signalled::Anew,
+        libc::SIGHUP => Signalled::Reexec,
         libc::SIGUSR1 => Signalled::Replaced,
         _ => Signalled::End,
     })

@@ -5,7 +5,7 @@ pub(crate) enum Signalled {
     /// SIGCHLD.
     Child,
     /// SIGHUP: re-exec, so that an upgraded program file takes effect.
-    Anew,
+    Reexec,
     /// SIGUSR1: another agent takes over from this one of an initramfs.
     Replaced,
     /// SIGTERM or SIGINT.

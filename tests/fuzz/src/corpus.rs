@@ -1,20 +1,19 @@
-//! The inputs that are kept: one text file per target, an input in each line, so that changes can be read.
+//! The stored inputs: a text file per target with one input per line, so that diffs are readable.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The folder of the kept inputs.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// The kept inputs of a target; none if there is no file.
+/// Returns the stored inputs of a target; none without a file.
 pub fn kept(target: &str) -> Vec<Vec<u8>> {
     let text = std::fs::read_to_string(folder().join(target)).unwrap_or_default();
     unpack(&text).unwrap_or_else(|line| panic!("{target}: line {line} is not an input"))
 }
 
-/// Inputs as text: what is printable as it is, any other byte as `\xNN`, newlines as `\n`.
+/// Formats inputs as text: printable bytes unchanged, others as `\xNN`, newlines as `\n`.
 pub fn pack(inputs: &[Vec<u8>]) -> String {
     let mut out = String::new();
     for input in inputs {
@@ -32,7 +31,7 @@ pub fn pack(inputs: &[Vec<u8>]) -> String {
     out
 }
 
-/// The inputs of such a text.
+/// Parses such a text; an error is the line number.
 pub fn unpack(text: &str) -> Result<Vec<Vec<u8>>, usize> {
     let line = |(number, line): (usize, &str)| input(line).ok_or(number + 1);
     text.split_terminator('\n').enumerate().map(line).collect()

@@ -1,9 +1,8 @@
-//! Numbers and texts from the bytes of an input.
+//! Converts an input to numbers and texts.
 
 use mote_core::flavour::Flavour;
 use mote_core::http::head::Method;
 
-/// All methods that the parser distinguishes.
 pub(crate) const METHODS: [Method; 8] = [
     Method::Get,
     Method::Head,
@@ -15,7 +14,7 @@ pub(crate) const METHODS: [Method; 8] = [
     Method::Other,
 ];
 
-/// What is left of an input; at its end everything is 0 or empty.
+/// The rest of an input; after its end everything is 0 or empty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'i>(pub(crate) &'i [u8]);
 
@@ -42,13 +41,13 @@ impl<'i> Input<'i> {
         u32::from_be_bytes(self.array())
     }
 
-    /// Small ones as often as large ones.
+    /// Returns a number; small ones are as likely as large ones.
     pub(crate) fn long(&mut self) -> u64 {
         let shift = self.byte() % 64;
         u64::from_be_bytes(self.array()) >> shift
     }
 
-    /// Up to 255 bytes behind their number.
+    /// Returns up to 255 bytes, which follow their length.
     pub(crate) fn bytes(&mut self) -> &'i [u8] {
         let length = usize::from(self.byte()).min(self.0.len());
         let (bytes, rest) = self.0.split_at(length);
@@ -56,7 +55,7 @@ impl<'i> Input<'i> {
         bytes
     }
 
-    /// The beginning of such bytes that is text.
+    /// Returns the valid UTF-8 at the start of such bytes.
     pub(crate) fn text(&mut self) -> &'i str {
         text(self.bytes())
     }
@@ -66,12 +65,12 @@ impl<'i> Input<'i> {
     }
 }
 
-/// The beginning that is text.
+/// Returns the valid UTF-8 at the start.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// The bytes that percent-encoding stands for; `None` if it is broken.
+/// Decodes percent-encoding; `None` if it is invalid.
 pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut pieces = text.as_bytes().split(|byte| *byte == b'%');
     let mut out = pieces.next()?.to_vec();
@@ -86,7 +85,7 @@ pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The decoded segments of a path; `None` if any is broken.
+/// Decodes a path's segments; `None` if one is invalid.
 pub(crate) fn segments(path: &str) -> Option<Vec<Vec<u8>>> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let parts = if inner.is_empty() { Vec::new() } else { inner.split('/').collect() };

@@ -1,8 +1,8 @@
-//! Arbitrary bytes for every parser of the core. Each target is a function of one input that panics when
-//! something does not hold. libFuzzer calls it with inputs that it makes up (`scripts/fuzz`), an ordinary
-//! test with those that were worth keeping (`scripts/test harness`).
+//! Arbitrary bytes for every parser of the core. Each target is a function of one input, which
+//! panics when an invariant is violated. libFuzzer calls it with generated inputs (`scripts/fuzz`),
+//! and an ordinary test with the stored ones (`scripts/test harness`).
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
-// Nothing may be passed over here: what is not so is a finding.
+// Every panic is a finding.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 pub mod codec;
@@ -16,13 +16,11 @@ pub mod system;
 pub mod tally;
 pub mod whole;
 
-/// Names all targets once.
 macro_rules! targets {
     ($($room:ident :: $name:ident,)*) => {
-        /// The names of all targets.
         pub const TARGETS: &[&str] = &[$(stringify!($name),)*];
 
-        /// What each reads, and what must hold: the beginning of its file.
+        /// Returns the page's text about all targets: the start of each file.
         pub fn about() -> String {
             let heads = [$((
                 stringify!($name),
@@ -36,8 +34,7 @@ macro_rules! targets {
             out
         }
 
-        /// Gives an input to a target.
-        // Inlined, so that a program that names one target has the code of that one only.
+        // Inlined, so that a program contains the code of its own target only.
         #[inline(always)]
         #[allow(clippy::inline_always)]
         pub fn run(target: &str, input: &[u8]) {
@@ -76,5 +73,5 @@ targets! {
     system::names,
     system::netlink,
     system::proc,
-    whole::history,
+    whole::scenario,
 }

@@ -1,6 +1,5 @@
-//! Which files of the core each target is for. Every file has one, but for those that read nothing.
+//! The core's files and their targets. Each file has a target, except those that read no input.
 
-/// Target, and files below `agent/core/src`.
 const SUBJECTS: &[(&str, &[&str])] = &[
     (
         "json",
@@ -129,7 +128,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "history",
+        "scenario",
         &[
             "http/admission.rs",
             "http/connection.rs",
@@ -143,7 +142,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Files that make nothing of what others send, each with the reason.
+/// Files that read no untrusted input, each with the reason.
 pub const OTHERS: &[(&str, &str)] = &[
     ("hostapi/exec/exit.rs", "an exit status as a number"),
     ("hostapi/exec/refusal.rs", "words for a refusal"),
@@ -161,7 +160,6 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("yaml/error.rs", "words for an error"),
 ];
 
-/// The files of a target.
 pub fn of(target: &str) -> impl Iterator<Item = &'static str> {
     let files = SUBJECTS.iter().filter(move |(name, _)| *name == target);
     files.flat_map(|(_, files)| files.iter().copied())

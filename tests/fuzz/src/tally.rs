@@ -1,5 +1,5 @@
-//! How much was run: a line for each target in `tests/fuzz/tally`, to which `scripts/fuzz --keep` adds, and the page
-//! that is written of it.
+//! Executions so far: a line for each target in `tests/fuzz/tally`, which `scripts/fuzz --keep`
+//! updates, and the page's table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,27 +7,25 @@ use std::path::{Path, PathBuf};
 
 use crate::{TARGETS, corpus};
 
-/// What is known of a target.
+/// Figures of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Executions of all runs that were kept.
+    /// Executions of all recorded runs.
     pub executions: u64,
-    /// Time that they took, seconds.
+    /// Their time, seconds.
     pub seconds: u64,
-    /// Edges that the last kept run had covered at its end.
+    /// Edges that the last recorded run covered.
     pub edges: u64,
-    /// Edges that the program has, those of its checks included.
+    /// Edges of the program, including the checks'.
     pub of: u64,
-    /// Lines of the files it is for that the kept inputs reach, and how many there are; 0 if not measured.
+    /// Covered and total lines of the target's files; 0 if not measured.
     pub lines: (u64, u64),
 }
 
-/// The file of the tally.
 pub fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tally")
 }
 
-/// First line of the tally.
 const HEAD: &str = "# target executions seconds edges of lines of: kept by scripts/fuzz\n";
 
 pub fn read(text: &str) -> BTreeMap<String, Count> {
@@ -64,7 +62,7 @@ fn shown(number: u64) -> String {
     out
 }
 
-/// The table of the page.
+/// Returns the page's table.
 pub fn table(all: &BTreeMap<String, Count>) -> String {
     let mut out = String::from(
         "| target | executions | per s | edges | lines of its files | inputs kept |\n\
@@ -92,7 +90,6 @@ pub fn table(all: &BTreeMap<String, Count>) -> String {
     out
 }
 
-/// The lines around the table in the page.
 pub const MARKS: [&str; 2] = ["<!-- fuzz:begin -->\n", "<!-- fuzz:end -->\n"];
 
 /// Returns the page with this table; `None` if it has no place for one.

@@ -1,5 +1,5 @@
-//! Every kept input again, without libFuzzer: what was found once stays mended. And that nothing is left out: each
-//! file of the core has a target, each target has inputs, its count and its place in the page.
+//! Replays every stored input without libFuzzer, so that fixed bugs stay fixed. Checks that each
+//! file of the core has a target, and each target inputs, a count and a place in the page.
 
 use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};
@@ -12,7 +12,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Gives a target all its inputs, each also without its end.
+/// Runs a target with all its inputs, each also truncated.
 fn replay(target: &str) {
     for (number, input) in corpus::kept(target).iter().enumerate() {
         for input in [&input[..], &input[..input.len() / 2]] {
@@ -69,7 +69,6 @@ fn sources(folder: &Path, below: &str, found: &mut BTreeSet<String>) {
             sources(&path, &format!("{below}{name}/"), found);
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let text = read_to_string(&path).expect("a source");
-            // One that only names others.
             if text.contains("fn ") || text.contains("const ") {
                 found.insert(format!("{below}{name}"));
             }

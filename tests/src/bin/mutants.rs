@@ -77,7 +77,7 @@ impl Tree {
             let (target, filter) = who.split_once(' ').unwrap_or((who, ""));
             let test = match target {
                 "core" => vec!["-p", "mote-core", "--lib"],
-                "sim" => vec!["-p", "mote-sim", "--test", "histories"],
+                "sim" => vec!["-p", "mote-sim", "--test", "scenarios"],
                 "agent" => vec!["-p", "mote-agent"],
                 _ => vec!["-p", "mote-tests", "--test", target],
             };

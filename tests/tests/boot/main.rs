@@ -5,6 +5,7 @@ mod by_itself;
 mod check;
 mod early;
 mod host;
+mod impostors;
 #[cfg(target_arch = "x86_64")]
 mod injected;
 mod limits;
@@ -13,7 +14,6 @@ mod policy;
 mod reexec;
 mod sandbox;
 mod share;
-mod strangers;
 mod stuck;
 mod templates;
 mod world;

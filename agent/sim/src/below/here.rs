@@ -49,7 +49,7 @@ pub(crate) fn enter(here: Rc<Here>) {
 
 /// Returns the current scenario.
 pub(crate) fn here() -> Rc<Here> {
-    HERE.with_borrow(|here| here.clone().expect("a history"))
+    HERE.with_borrow(|here| here.clone().expect("a scenario"))
 }
 
 impl Here {

@@ -6,7 +6,7 @@ mod calls;
 pub(crate) mod daemon;
 mod exec;
 pub(crate) mod http;
-mod life;
+mod main_loop;
 pub(crate) mod pipes;
 pub(crate) mod port;
 pub(crate) mod server;

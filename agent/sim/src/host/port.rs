@@ -40,7 +40,7 @@ pub(crate) struct Qemu {
     /// The guest's last write.
     last: RefCell<Vec<u8>>,
     to_guest: RefCell<Vec<u8>>,
-    told: Signal,
+    changed: Signal,
     /// Identity of the port: a port that reappears is another one.
     number: Cell<u64>,
     is_there: Cell<bool>,
@@ -74,7 +74,7 @@ impl Qemu {
             ring: RefCell::new(Ring::new(backend.reader())),
             last: RefCell::default(),
             to_guest: RefCell::default(),
-            told: Signal::default(),
+            changed: Signal::default(),
             number: Cell::new(1),
             is_there: Cell::new(true),
             is_open: Cell::new(false),
@@ -104,7 +104,7 @@ impl Qemu {
             self.vanished.set(now);
         }
         self.to_guest.borrow_mut().clear();
-        self.told.raise();
+        self.changed.raise();
     }
 
     fn raise(self: &Rc<Self>, port: usize) {
@@ -156,10 +156,10 @@ impl Qemu {
     }
 
     /// Writes to the guest.
-    pub(crate) fn tell(&self, line: &str) {
+    pub(crate) fn send(&self, line: &str) {
         if self.is_there.get() && self.backend == Backend::Line {
             self.to_guest.borrow_mut().extend_from_slice(line.as_bytes());
-            self.told.raise();
+            self.changed.raise();
         }
     }
 }
@@ -226,12 +226,12 @@ impl Port {
     }
 
     pub(crate) fn seen(&self) -> u64 {
-        self.qemu.told.seen()
+        self.qemu.changed.seen()
     }
 
     /// Waits for bytes, or until the port is gone.
     pub(crate) async fn changed(&self, seen: u64) {
-        self.qemu.told.after(seen).await;
+        self.qemu.changed.after(seen).await;
     }
 }
 

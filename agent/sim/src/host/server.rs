@@ -119,7 +119,7 @@ async fn answer(host: &Rc<Host>, request: &Message) -> (u16, String) {
                 request.body == said.as_bytes()
             };
             let Some(word) = [Word::Started, Word::Ready].into_iter().find(|word| is(*word)) else {
-                host.sim.fail("the host is told nonsense".into());
+                host.sim.fail("the host received an invalid state".into());
                 return (400, "Invalid state".into());
             };
             host.oracle.host_hears(word);

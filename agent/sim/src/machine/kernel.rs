@@ -24,7 +24,7 @@ pub(crate) enum Stage {
 }
 
 /// An agent's process.
-pub(crate) struct Agents {
+pub(crate) struct AgentProcess {
     pub(crate) process: Process,
     pub(crate) stage: Stage,
     pub(crate) signals: RefCell<VecDeque<Signalled>>,
@@ -46,14 +46,14 @@ pub(crate) struct Agents {
 }
 
 /// Re-executes a process.
-type Anew = Rc<dyn Fn(&Rc<Agents>, Stage)>;
+type Reexec = Rc<dyn Fn(&Rc<AgentProcess>, Stage)>;
 
 /// The guest's kernel.
 #[derive(Default)]
 pub(crate) struct Kernel {
-    alive: RefCell<BTreeMap<u32, Rc<Agents>>>,
+    alive: RefCell<BTreeMap<u32, Rc<AgentProcess>>>,
     /// Children, with the agents that started them.
-    pub(crate) children: RefCell<BTreeMap<u32, Rc<Agents>>>,
+    pub(crate) children: RefCell<BTreeMap<u32, Rc<AgentProcess>>>,
     /// Number of SFTP sessions and of mount workers among them.
     pub(crate) sessions: Cell<usize>,
     pub(crate) mounts: Cell<usize>,
@@ -70,7 +70,7 @@ pub(crate) struct Kernel {
     pub(crate) other: RefCell<Option<Listener>>,
     /// Whether process 1 has left the initramfs.
     pub(crate) has_left: Cell<bool>,
-    pub(crate) anew: RefCell<Option<Anew>>,
+    pub(crate) reexec: RefCell<Option<Reexec>>,
 }
 
 impl Kernel {
@@ -80,9 +80,9 @@ impl Kernel {
         process: Process,
         stage: Stage,
         inherited: Option<Listener>,
-    ) -> Rc<Agents> {
+    ) -> Rc<AgentProcess> {
         sim.trace("agent starts", u64::from(stage == Stage::Root), 0);
-        let agent = Rc::new(Agents {
+        let agent = Rc::new(AgentProcess {
             process,
             stage,
             signals: RefCell::default(),
@@ -100,12 +100,12 @@ impl Kernel {
         agent
     }
 
-    pub(crate) fn find(&self, number: u32) -> Option<Rc<Agents>> {
+    pub(crate) fn find(&self, number: u32) -> Option<Rc<AgentProcess>> {
         self.alive.borrow().get(&number).cloned()
     }
 
     /// Returns the agents that have not completed their start.
-    pub(crate) fn beginning(&self) -> Vec<Rc<Agents>> {
+    pub(crate) fn beginning(&self) -> Vec<Rc<AgentProcess>> {
         let alive = self.alive.borrow();
         alive.values().filter(|agent| !agent.has_begun.get()).cloned().collect()
     }
@@ -118,12 +118,12 @@ impl Kernel {
     }
 
     /// Returns the agent of the running task; `None` if it was killed.
-    pub(crate) fn current(&self, sim: &Sim) -> Option<Rc<Agents>> {
+    pub(crate) fn current(&self, sim: &Sim) -> Option<Rc<AgentProcess>> {
         self.find(sim.current()?.number)
     }
 
     /// Ends it like exit(2) and SIGKILL.
-    pub(crate) fn end(&self, sim: &Sim, agent: &Rc<Agents>) {
+    pub(crate) fn end(&self, sim: &Sim, agent: &Rc<AgentProcess>) {
         agent.is_dead.set(true);
         self.alive.borrow_mut().remove(&agent.process.number);
         if self.lock.get() == Some(agent.process.number) {
@@ -136,7 +136,7 @@ impl Kernel {
     }
 
     /// Ends the children of an agent that has ended.
-    fn orphan(&self, sim: &Sim, parent: &Rc<Agents>) {
+    fn orphan(&self, sim: &Sim, parent: &Rc<AgentProcess>) {
         let mut children = self.children.borrow_mut();
         let theirs = children.extract_if(.., |_, of| Rc::ptr_eq(of, parent));
         let theirs: Vec<_> = theirs.map(|(number, _)| number).collect();
@@ -153,7 +153,7 @@ impl Kernel {
     }
 }
 
-impl Agents {
+impl AgentProcess {
     pub(crate) fn signal(&self, signal: Signalled) {
         self.signals.borrow_mut().push_back(signal);
         self.signalled.raise();

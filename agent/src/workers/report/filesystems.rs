@@ -1,5 +1,6 @@
-//! Size and free space of each mount. statfs(2) on a dead share (9p, NFS, FUSE) does not return, so a child process calls it;
-//! mounts that do not answer in time are left out. The Go agents lose the whole report.
+//! Size and free space of each mount. statfs(2) on a dead share (9p, NFS, FUSE) does not return, so
+//! a child process calls it, and the report omits mounts that do not answer in time. The Go agents
+//! lose the whole report.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -17,28 +18,30 @@ use crate::sys::{Fork, reap, since_boot};
 use crate::workers::report::hanging::Hanging;
 use crate::workers::report::lines::Lines;
 
-/// Without an answer for this long, the next mount is asked meanwhile.
+/// Time after which the next mount is queried in parallel.
 const HANGS: Duration = Duration::from_millis(60);
-/// Most mounts that are waited for at once; once they all hang, others that may hang are left out.
+/// Upper bound of mounts that are queried at once. If they all hang, the report omits others that
+/// may hang.
 const MAX_WAITING: usize = 16;
 /// Time limit for all mounts; the agent waits 2.5 s for the whole report.
 const ALL_MOUNTS_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Wait for the mounts that have not answered, after all were asked.
+/// Final wait for the mounts that have not answered.
 const LAST_WAIT: Duration = Duration::from_millis(240);
-/// Most mounts that the agent itself asks.
+/// Upper bound of mounts that the agent itself queries.
 const MAX_LOCAL_MOUNTS: usize = 64;
 
-/// A mount that was asked.
+/// A mount that is being queried.
 struct Asked {
     fork: Fork,
     device: Vec<u8>,
     point: Vec<u8>,
-    /// The mount point as it stands in `/proc/mounts`.
+    /// The mount point as in `/proc/mounts`.
     escaped: Vec<u8>,
 }
 
 impl Asked {
-    /// Writes the mount's entry. A mount that fails (unmounted since, or not permitted) is left out.
+    /// Writes the mount's entry, unless statfs(2) fails: it was unmounted meanwhile, or access is
+    /// denied.
     fn write(&self, entries: &mut Entries<'_>) -> fmt::Result {
         let Some([block, blocks, free, available, magic]) = self.fork.answer() else {
             return Ok(());
@@ -57,7 +60,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
     let (mut chosen, hanging) = (Filesystems::new(flavour), Hanging::read(root));
     let mut entries = Entries { out, flavour, some: false };
     let (mut waiting, mut hangs) = (Vec::<Asked>::new(), Vec::new());
-    // Mounts that may hang: the path to a mount below one may hang as well.
+    // Mounts that may hang. The path to a mount below one of them may hang, too.
     let mut above = Vec::<Vec<u8>>::new();
     let end = since_boot() + ALL_MOUNTS_TIMEOUT;
     while since_boot() < end
@@ -84,8 +87,8 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
             let Space { block, blocks, free, available, magic } = ask(root, &point)?;
             Some([block, blocks, free, available, magic.into()])
         };
-        // In place of standard output too: a process that hangs would keep the report open. If none can be started, the
-        // entry is left out.
+        // Replaces standard output too: a process that hangs would keep the report open. Without a
+        // process the entry is omitted.
         let Ok(fork) = Fork::start(&[stdin(); 3], &asks) else { continue };
         let asked = Asked { fork, device, point, escaped: mount.point.to_vec() };
         if asked.fork.has_ended(since_boot() + HANGS) {
@@ -107,10 +110,10 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
     Ok(())
 }
 
-/// Mounts to be reported, device and mount point, none of which can hang.
+/// Device and mount point of each mount; none of them can hang.
 pub(crate) struct Local(Vec<(Vec<u8>, Vec<u8>)>);
 
-/// Those mounts; `None` if a mount of this machine may hang, or there are many.
+/// Returns the mounts; `None` if one may hang, or there are too many.
 pub(crate) fn local(flavour: Flavour, root: &Path) -> Option<Local> {
     let mut mounts = Lines::open(&root.join("proc/mounts"))?;
     let (mut chosen, mut found) = (Filesystems::new(flavour), Vec::new());
@@ -125,7 +128,6 @@ pub(crate) fn local(flavour: Flavour, root: &Path) -> Option<Local> {
 }
 
 impl Local {
-    /// Writes their entries.
     pub(crate) fn write(
         &self,
         flavour: Flavour,
@@ -137,16 +139,16 @@ impl Local {
     }
 }
 
-/// The entries that are written.
+/// Writes entries.
 struct Entries<'a> {
     out: &'a mut dyn fmt::Write,
     flavour: Flavour,
-    /// Whether there is one.
+    /// Whether an entry has been written.
     some: bool,
 }
 
 impl Entries<'_> {
-    /// Asks a mount that cannot hang, and writes its entry.
+    /// Queries a mount that cannot hang, and writes its entry.
     fn ask(&mut self, root: &Path, device: &[u8], point: &[u8]) -> fmt::Result {
         ask(root, point).map_or(Ok(()), |space| self.add(device, point, &space))
     }
@@ -159,11 +161,11 @@ impl Entries<'_> {
     }
 }
 
-/// statfs(2) on a mount point; `None` if it fails.
+/// Calls statfs(2) on a mount point.
 fn ask(root: &Path, point: &[u8]) -> Option<Space> {
     let relative = point.strip_prefix(b"/").unwrap_or(point);
     let answer = statfs(root.join(std::ffi::OsStr::from_bytes(relative))).ok()?;
-    // `f_type` is signed, of 32 or 64 bits; the magic number is the lower 32.
+    // `f_type` is signed and has 32 or 64 bits; the magic number is the lower 32.
     let [a, b, c, d, ..] = answer.f_type.to_le_bytes();
     Some(Space {
         block: u64::try_from(answer.f_bsize).unwrap_or(0),

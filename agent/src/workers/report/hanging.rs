@@ -1,6 +1,6 @@
-//! Mounts that hang, remembered from one report to the next. A process in statfs(2) may not react to
-//! SIGKILL (a FUSE server has read the request and never answers). A host that asks every 15 s would add
-//! such a process each time, so the mount is left out as long as the process that hangs on it exists.
+//! Mounts that hang, stored between reports. A process in statfs(2) may ignore SIGKILL, if a FUSE
+//! server has read the request and never answers. A host that queries every 15 s would add such a
+//! process each time, so reports omit the mount as long as a process hangs on it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,17 @@ use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
 use crate::workers::report::lines;
 
-/// Most mounts remembered. While so many hang, no other mount that may hang is asked.
+/// Upper bound of stored mounts. If it is reached, no other mount that may hang is queried.
 const MAX_HANGING: usize = 64;
 
-/// Mounts that hung in earlier reports, each with the id of the process that hangs on it. Mount points stand as in
-/// `/proc/mounts`, without newlines.
+/// Mounts that hung in earlier reports, each with the id of the process that hangs on it. Mount
+/// points as in `/proc/mounts`, without newlines.
 pub(crate) struct Hanging {
     path: PathBuf,
     known: Vec<(i32, Vec<u8>)>,
 }
 
 impl Hanging {
-    /// Reads the file.
     pub(crate) fn read(root: &Path) -> Self {
         let path = root.join(run_dir::HANGING);
         let mut known = Vec::new();
@@ -39,17 +38,18 @@ impl Hanging {
         Self { path, known }
     }
 
-    /// Whether a process still hangs on this mount point.
+    /// Returns whether a process still hangs on this mount point.
     pub(crate) fn holds(&self, point: &[u8]) -> bool {
         self.known.iter().any(|(process, known)| known == point && is_there(*process))
     }
 
-    /// How many more mounts can be remembered.
+    /// Returns how many more mounts can be stored.
     pub(crate) fn room(&self) -> usize {
         MAX_HANGING.saturating_sub(self.known.len())
     }
 
-    /// Writes the mounts that hang `now`, by the process that hangs there, and the earlier ones that still do; logs the new ones.
+    /// Stores the mounts that hang `now` with their processes, and the earlier ones that still
+    /// hang. Logs the new ones.
     pub(crate) fn remember(mut self, now: Vec<(i32, Vec<u8>)>) {
         let before = self.known.clone();
         self.known.retain(|(process, _)| is_there(*process));
@@ -66,7 +66,7 @@ impl Hanging {
         let text = self.known.iter().flat_map(|(process, point)| {
             [process.to_string().as_bytes(), b" ", point, b"\n"].concat()
         });
-        // Without it, the next report only waits again.
+        // Without the file, the next report only waits again.
         if let Err(error) = write_small(&self.path, &text.collect::<Vec<u8>>()) {
             log::debug(format_args!("cannot write {}: {error}", self.path.display()));
         }
@@ -90,7 +90,6 @@ mod tests {
         Hanging::read(&root).remember(vec![(ours, point.clone())]);
         let ours = Hanging::read(&root);
         assert!(ours.holds(&point) && !ours.holds(b"/a"));
-        // No process has the largest number. Malformed lines are skipped.
         std::fs::write(root.join(run_dir::HANGING), "2147483647 /a b\nx /c\n0 /d\n\n7\n").unwrap();
         let gone = Hanging::read(&root);
         assert_eq!(gone.known.len(), 2);

@@ -4,24 +4,22 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Longest line given whole, bytes; a longer one is truncated. A mount with two paths of 4 KiB fits,
-/// unless most of their bytes are escaped.
+/// Longest line that is returned whole, bytes; a longer one is truncated. A mount with two paths of
+/// 4 KiB fits, unless most of their bytes are escaped.
 const LINE: usize = 16 * 1024;
 
-/// A file's lines.
 pub(crate) struct Lines<R> {
     from: R,
     buffer: Box<[u8]>,
-    /// Start in `buffer` of the bytes that are not yet given.
+    /// Start in `buffer` of the bytes that are not yet returned.
     start: usize,
-    /// Their end.
     end: usize,
     /// Whether the rest of the current line is to be skipped.
     overlong: bool,
 }
 
 impl Lines<File> {
-    /// The lines of this file; `None` if it cannot be opened.
+    /// Opens a file; `None` if that fails.
     pub(crate) fn open(path: &Path) -> Option<Self> {
         Some(Self::new(File::open(path).ok()?))
     }
@@ -33,9 +31,9 @@ impl<R: Read> Lines<R> {
         Self { from, buffer, start: 0, end: 0, overlong: false }
     }
 
-    /// The next line, without its newline. A read error counts as the end.
+    /// Returns the next line, without its newline. A read error counts as the end.
     pub(crate) fn next(&mut self) -> Option<&[u8]> {
-        // Bytes from `start` on that are known to have no newline.
+        // Bytes from `start` on that contain no newline.
         let mut searched = 0;
         loop {
             let there = self.buffer.get(self.start..self.end)?;
@@ -66,7 +64,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Reads more; false at the end.
+    /// Reads more bytes; false at the end.
     fn fill(&mut self) -> bool {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -90,7 +88,7 @@ pub(crate) fn each(path: &Path, mut show: impl FnMut(&[u8])) {
     }
 }
 
-/// The first `Some` that `read` returns for a line of the file.
+/// Returns the first `Some` of `read` for a line of the file.
 pub(crate) fn find<T>(path: &Path, mut read: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     let mut lines = Lines::open(path)?;
     loop {
@@ -104,7 +102,7 @@ pub(crate) fn find<T>(path: &Path, mut read: impl FnMut(&[u8]) -> Option<T>) -> 
 mod tests {
     use super::*;
 
-    /// Gives at most so many bytes a read.
+    /// Returns at most this many bytes per read.
     struct Drip<'a>(&'a [u8], usize);
 
     impl Read for Drip<'_> {

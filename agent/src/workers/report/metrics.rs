@@ -1,5 +1,5 @@
-//! `GET /1.0/metrics`: reads the figures and writes each as soon as it is read; the core's `metrics` has
-//! the format. Where nothing can hang or takes long, the agent itself does.
+//! `GET /1.0/metrics`: reads the figures and writes each immediately, in the format of the core's
+//! `metrics`. The agent itself does this if nothing can hang or take long.
 
 use std::fmt::{self, Write};
 use std::path::Path;
@@ -13,9 +13,11 @@ use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 
 use crate::workers::report::{filesystems, lines, processes, state};
 
-/// Most tasks of the machine for which their directories in `/proc` are read by the agent itself.
+/// Upper bound of the machine's tasks for which the agent itself reads their directories in
+/// `/proc`.
 const MAX_TASKS: u16 = 1000;
-/// Longest document that the agent itself writes, bytes; a machine with more disks or processors has a worker.
+/// Longest document that the agent itself writes, bytes. A machine with more disks or CPUs gets a
+/// worker.
 const MAX_OWN_DOCUMENT: usize = 64 * 1024;
 
 /// Writes the document.
@@ -28,7 +30,8 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::
     end(flavour, out)
 }
 
-/// The document, if making it can neither hang nor take long: then no process is needed, which costs more than the rest.
+/// Returns the document if creating it can neither hang nor take long. This saves a process, which
+/// costs more than the rest.
 #[inline(never)] // its size
 pub(crate) fn without_worker(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
     if rustix::system::sysinfo().procs > MAX_TASKS {
@@ -42,7 +45,6 @@ pub(crate) fn without_worker(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
     Some(out.0.into_bytes())
 }
 
-/// A text of at most [`MAX_OWN_DOCUMENT`] bytes.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -55,7 +57,7 @@ impl Write for Bounded {
     }
 }
 
-/// Writes all but the mounts.
+/// Writes everything except the mounts.
 fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     let mut json = Writer::new(out);
     json.begin_object();
@@ -63,7 +65,7 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     metrics::open(&mut json, flavour, Section::Cpu);
     lines::each(&root.join("proc/stat"), |line| {
         if let Some(cpu) = Cpu::parse(line) {
-            // The line "cpu" is the sum over all processors.
+            // The line "cpu" is the sum over all CPUs.
             if cpu.name != b"cpu" {
                 metrics::cpu(&mut json, flavour, &cpu);
                 totals.cpus += 1;
@@ -83,7 +85,7 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     let oom_kills = lines::find(&root.join("proc/vmstat"), |line| keyed(line, "oom_kill"));
     metrics::memory(&mut json, flavour, &state::memory(root), oom_kills.unwrap_or(0));
     metrics::open(&mut json, flavour, Section::Network);
-    // Not by netlink, whose dump waits for whoever is changing an interface.
+    // Not by netlink, whose dump waits while an interface changes.
     lines::each(&root.join("proc/net/dev"), |line| {
         if let Some(interface) = Interface::parse(line) {
             metrics::network(&mut json, flavour, &interface);
@@ -92,7 +94,7 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     metrics::close(&mut json, flavour);
     totals.now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     metrics::totals(&mut json, flavour, &totals);
-    // Last, since a mount may hang.
+    // Last, because a mount may hang.
     metrics::open(&mut json, flavour, Section::Filesystem);
     json.done()
 }
@@ -119,7 +121,6 @@ mod tests {
         };
         let made =
             || without_worker(Flavour::Lxd, &root).map(|text| String::from_utf8(text).unwrap());
-        // Nobody knows what may hang.
         assert_eq!(made(), None);
         put("proc/mounts", "/dev/vda1 / ext4 rw 0 0\n/dev/vdb1 /gone xfs rw 0 0\n");
         put("proc/diskstats", "254 0 vda 1 2 3 4 5 6 7 8\n");

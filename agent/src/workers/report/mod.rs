@@ -1,6 +1,6 @@
-//! `mote-agent report state|metrics`: prints one line of JSON and ends. It may hang in a dead file system
-//! in the agent's stead. Standard output is closed after the line: a thread that hangs in the kernel
-//! keeps its process, and every open descriptor, alive.
+//! `mote-agent report state|metrics`: prints one line of JSON and ends. It may hang in a dead file
+//! system in the agent's stead, so it closes standard output after the line: a thread that hangs in
+//! the kernel keeps its process, and every open descriptor, alive.
 
 mod filesystems;
 pub(crate) mod hanging;
@@ -22,7 +22,6 @@ use crate::options::command::Report;
 use crate::runtime::log;
 use crate::workers::report::pipe::Pipe;
 
-/// Writes the report.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, report: Report) -> u8 {
     let flavour = options.flavour.unwrap_or(Flavour::Lxd);

@@ -9,11 +9,9 @@ use crate::print::write_all;
 /// Size of the buffer, bytes: `PIPE_BUF`, up to which a write to a pipe is atomic.
 const PIPE_BUFFER: usize = 4096;
 
-/// Standard output, and the text not yet written to it.
 pub(crate) struct Pipe(Vec<u8>);
 
 impl Pipe {
-    /// An empty buffer.
     pub(crate) fn new() -> Self {
         Self(Vec::with_capacity(PIPE_BUFFER))
     }

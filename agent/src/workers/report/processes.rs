@@ -1,5 +1,5 @@
-//! Counts processes without reading their memory: reading `cmdline` of a process that hangs in a dead file
-//! system hangs too.
+//! Counts processes without reading their memory: reading `cmdline` of a process that hangs in a dead
+//! file system hangs too.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -11,15 +11,15 @@ use rustix::io::Errno;
 /// Buffer for directory entries, bytes.
 const ENTRIES: usize = 16 * 1024;
 
-/// Number of processes as this server's agent counts them (P§4.6): for LXD those that run a program, for
-/// Incus all, kernel threads and zombies included. 0 if `/proc` cannot be read.
+/// Counts processes as this server's agent does (P§4.6): for LXD those that run a program, for
+/// Incus all, including kernel threads and zombies. Returns 0 if `/proc` cannot be read.
 ///
-/// LXD's agent skips processes with an empty command line. Those have no program either, and reading the
-/// `exe` link takes one call instead of three.
+/// LXD's agent skips processes with an empty command line. Those have no program either, and
+/// reading the `exe` link takes one call instead of three.
 pub(crate) fn count(root: &Path, flavour: Flavour) -> u64 {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(directory) = openat(CWD, root.join("proc"), flags, Mode::empty()) else { return 0 };
-    // Not on the stack, which keeps its pages.
+    // Not on the stack, whose pages would stay in memory.
     let mut space = vec![MaybeUninit::uninit(); ENTRIES];
     let mut entries = RawDir::new(&directory, &mut space);
     let mut count = 0;

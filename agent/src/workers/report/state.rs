@@ -1,4 +1,4 @@
-//! `GET /1.0/state`: reads the figures; the core's `state` has the format.
+//! `GET /1.0/state`: reads the figures; the core's `state` defines the format.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::runtime::log;
 use crate::system::netlink::Netlink;
 use crate::workers::report::{lines, processes};
 
-/// Most addresses shown, about 100 KB of JSON.
+/// Upper bound of addresses, about 100 KB of JSON.
 const ADDRESSES: usize = 4096;
 
 /// Writes the document.
@@ -53,22 +53,23 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
     json.done()
 }
 
-/// The figures of `/proc/meminfo`.
+/// Reads `/proc/meminfo`.
 pub(crate) fn memory(root: &Path) -> Memory {
     let mut memory = Memory::default();
     lines::each(&root.join("proc/meminfo"), |line| memory.line(line));
     memory
 }
 
-/// Number in the first of these files that exists in the topmost cgroup, else 0. Those of v2 exist only
-/// in a container, those of v1 always.
+/// Reads a number from the first of these files that exists in the topmost cgroup, else 0. Those of
+/// v2 exist only in a container, those of v1 always.
 fn peak(root: &Path, files: [&str; 2]) -> u64 {
     let cgroup = root.join("sys/fs/cgroup");
     let read = |file: &&str| lines::find(&cgroup.join(file), number);
     files.iter().filter(|file| !file.is_empty()).find_map(read).unwrap_or(0)
 }
 
-/// CPU time used, nanoseconds: by cgroup v2, by v1, or by `/proc/stat`, which the Go agents do not try.
+/// Reads the used CPU time, nanoseconds: from cgroup v2, v1, or `/proc/stat`, which the Go agents
+/// do not use.
 fn cpu(root: &Path) -> Option<u64> {
     let v2 = || {
         let usage = |line: &[u8]| keyed(line, "usage_usec");
@@ -79,8 +80,8 @@ fn cpu(root: &Path) -> Option<u64> {
     v2().or_else(v1).or_else(kernel)
 }
 
-/// Name and version of the system, and the fully qualified host name. Incus' agent asks the resolver for
-/// that, which may wait for an unreachable server.
+/// Returns name and version of the system, and the fully qualified host name. Incus' agent asks the
+/// resolver for that, which may wait for an unreachable server.
 fn read_system(root: &Path, host: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let release = |name| {
         let read = |file| lines::find(&root.join(file), |line| release::variable(line, name));

@@ -1,11 +1,11 @@
-//! What `scripts/fuzz` cannot do in words:
-//!   unpack TARGET FOLDER      writes the kept inputs of a target as files
-//!   pack TARGET FOLDER        keeps the inputs of a folder, the smallest first, as many as there is room for
+//! Commands for `scripts/fuzz`:
+//!   unpack TARGET DIRECTORY   writes the stored inputs of a target as files
+//!   pack TARGET DIRECTORY     stores the inputs of a directory, the smallest first, up to the limits
 //!   ran TARGET EXECUTIONS SECONDS EDGES OF    adds a run to the tally
-//!   covered TARGET LINES OF   notes the lines that the kept inputs reach
+//!   covered TARGET LINES OF   records the lines that the stored inputs reach
 //!   page                      writes the table into docs/results/fuzzing.md
-//!   replay TARGET             gives a target its kept inputs
-//!   targets | files TARGET    lists the targets, the source files that one is for
+//!   replay TARGET             runs a target with its stored inputs
+//!   targets | files TARGET    lists the targets, or the source files of one
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +15,10 @@ use std::process::ExitCode;
 use mote_fuzz::tally::{Count, file, page, read, table, write};
 use mote_fuzz::{TARGETS, about, corpus, subjects};
 
-/// Most inputs of a target, and most bytes of its file.
+/// Limits of inputs per target, and of bytes per file.
 const INPUTS: usize = 400;
 const BYTES: usize = 20 * 1024;
-/// Longest input that is kept, bytes: ten of the longest fit.
+/// Longest stored input, bytes: ten of them fit.
 const LONGEST: usize = 2048;
 
 fn unpack(target: &str, folder: &Path) -> std::io::Result<()> {
@@ -38,7 +38,7 @@ fn pack(target: &str, folder: &Path) -> std::io::Result<()> {
     }
     inputs.sort_by_key(|input| (input.len(), input.clone()));
     inputs.dedup();
-    // Some of each length: the small ones reach the errors, the long ones what is behind them.
+    // A sample of all lengths: short inputs reach errors, long ones the code behind.
     let step = inputs.len().div_ceil(INPUTS).max(1);
     let mut chosen: Vec<_> = inputs.into_iter().rev().step_by(step).collect();
     while corpus::pack(&chosen).len() > BYTES {

@@ -6,7 +6,7 @@ use mote_core::status::view::View;
 use serde::de::IgnoredAny;
 use serde_json::Value as Theirs;
 
-/// Every part of the document, ours against theirs.
+/// Compares all parts of the document.
 fn same(ours: Value<'_>, theirs: &Theirs) {
     match theirs {
         Theirs::Object(map) => {
@@ -41,7 +41,7 @@ pub fn run(data: &[u8]) {
         let theirs = text.is_ok() && serde_json::from_slice::<IgnoredAny>(data).is_ok();
         assert_eq!(ours.is_ok(), theirs, "{ours:?}");
     }
-    // Numbers beyond theirs and lone surrogates are valid JSON that they do not hold.
+    // Numbers beyond serde_json's range and lone surrogates are valid JSON.
     if let (Ok(ours), Ok(theirs)) = (ours, serde_json::from_slice::<Theirs>(data)) {
         same(ours, &theirs);
     }

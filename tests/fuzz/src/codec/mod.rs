@@ -1,4 +1,4 @@
-//! Formats.
+//! Codecs: JSON, SFTP, websockets, YAML.
 
 pub mod json;
 pub mod sftp;

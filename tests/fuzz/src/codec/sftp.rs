@@ -8,7 +8,7 @@ use mote_core::sftp::reply::{self, Full, Names};
 use mote_core::sftp::request::{Malformed, Packet, Request};
 use mote_core::sftp::{MODES, PACKET, REPLY, frame};
 
-/// Splits like a session does, and looks at each packet.
+/// Splits like a session and checks each packet.
 fn stream(input: &[u8]) {
     let mut rest = input;
     while let Ok(Some(length)) = frame::length(rest) {
@@ -44,7 +44,7 @@ fn prefixes(content: &[u8], cut: usize) {
     }
 }
 
-/// Replies made of the input, in `room` bytes.
+/// Writes replies from the input into `room` bytes.
 fn replies(input: &[u8], room: usize) {
     let mut out = vec![0; room];
     let number = input.iter().fold(0u64, |sum, byte| sum.rotate_left(8) ^ u64::from(*byte));

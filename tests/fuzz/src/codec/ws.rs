@@ -4,7 +4,7 @@
 
 use mote_core::ws::{CONTROL, Incoming, Reader, Violation};
 
-/// Everything that comes out, in one string of bytes: kinds, and payloads put together.
+/// Returns all output as one byte string: kinds and concatenated payloads.
 fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
     let (mut reader, mut out) = (Reader::default(), Vec::new());
     let mut open = None;
@@ -14,7 +14,7 @@ fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
         while !rest.is_empty() {
             let (used, incoming) = match reader.take(rest) {
                 Ok(step) => step,
-                // What came before in the same piece is not given out.
+                // The reader returns nothing of the piece that contains the error.
                 Err(Violation::BadText) => return (Vec::new(), Some(Violation::BadText)),
                 Err(violation) => return (out, Some(violation)),
             };
@@ -22,7 +22,7 @@ fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
             match incoming {
                 Incoming::More => {}
                 Incoming::Data { text, bytes, last } => {
-                    // One message at a time, of one kind.
+                    // Messages of different kinds must not overlap.
                     assert_eq!(*open.get_or_insert(text), text);
                     out.extend_from_slice(bytes);
                     if last {

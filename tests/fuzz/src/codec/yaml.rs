@@ -7,7 +7,7 @@ use mote_core::hostapi::policy::{Policy, Whose};
 use mote_core::yaml::{self, Event, YamlError};
 use saphyr_parser::{Event as Theirs, Parser, ScalarStyle};
 
-/// One step, as both see it.
+/// A parser's event.
 #[derive(Debug, PartialEq)]
 enum Step {
     Map,
@@ -71,7 +71,7 @@ fn theirs(text: &str) -> Result<Vec<Step>, String> {
 }
 
 pub fn run(data: &[u8]) {
-    // What is made of it: no panic, and no path that leads out.
+    // The policy and templates made from it: no panic, and no path that leads out.
     for whose in [Whose::Mote, Whose::Incus] {
         let _policy = Policy::from_yaml(data, whose, true, &mut |_| {});
     }
@@ -83,8 +83,8 @@ pub fn run(data: &[u8]) {
     let Ok(steps) = ours(data) else { return };
     let text = core::str::from_utf8(data).expect("what was read is text");
     let theirs = theirs(text);
-    // Where they are stricter than YAML, or than what others take: `[a -, b]`, empty block scalars
-    // at the root, a last bracket right below its key.
+    // Where mote is stricter than YAML: `[a -, b]`, empty block scalars at the root, a last bracket
+    // right below its key.
     let strict = [
         "plain scalar cannot start with '-'",
         "wrongly indented line in block scalar",

@@ -20,7 +20,7 @@ const ORDER: [Activity; 7] = [
     Activity::Served,
 ];
 
-/// Whether the one is to go before the other of its class.
+/// Returns whether `one` is evicted before `other` of its class.
 fn before(one: &Connected, other: &Connected, now: Uptime) -> bool {
     let place = |it: &Connected| ORDER.iter().position(|kind| *kind == it.activity);
     let is_past =

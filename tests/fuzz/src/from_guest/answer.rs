@@ -1,6 +1,6 @@
-//! Answers of the host on their way to guests. Invariants: only values that serde_json finds in the
-//! answer are shown, errors have a short text and a valid status, and decoding in place equals
-//! decoding piece by piece.
+//! Answers that the agent passes from the host to guests. Invariants: only values that serde_json
+//! finds in the answer are shown, errors have a short text and a valid status, and decoding in
+//! place equals decoding piece by piece.
 
 use mote_core::devlxd::answer::{Body, show, show_within};
 use mote_core::devlxd::ready::host_state;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::input::Input;
 
-/// Longest text of an error, bytes, with its newline.
+/// Longest error text with its newline, bytes.
 const ERROR: usize = 1025;
 
-/// What a guest may see of the metadata.
+/// Returns what a guest may see of the metadata.
 fn permitted(flavour: Flavour, ask: Ask, mut metadata: Value) -> Value {
     if ask == Ask::Info && metadata["auth"] == "untrusted" {
         metadata.as_object_mut().unwrap().remove("environment");
@@ -56,7 +56,7 @@ pub fn run(data: &[u8]) {
                 let seen: Value = serde_json::from_slice(&shown).unwrap();
                 let expected = permitted(flavour, ask, theirs["metadata"].clone());
                 if ask == Ask::ConfigKeys && answer.contains(&b'\\') {
-                    // A URL that is written with escapes may be left out.
+                    // mote may omit a URL that contains escapes.
                     let expected = expected.as_array().unwrap();
                     let seen = seen.as_array().unwrap();
                     assert!(

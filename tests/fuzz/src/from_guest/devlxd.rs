@@ -20,7 +20,7 @@ fn routes(method: Method, path: &str) {
     let segments = segments(path);
     assert_eq!(incus == Err(NoRoute::Encoding), segments.is_none());
     assert_eq!(lxd == Err(NoRoute::Encoding), segments.is_none());
-    // Only current LXD has the catch-all, which knows GET and HEAD.
+    // Only current LXD has the catch-all, which supports GET and HEAD.
     assert_ne!(lxd, Err(NoRoute::Path));
     for other in [incus, old] {
         if let (Ok(other), Ok(lxd)) = (other, lxd) {

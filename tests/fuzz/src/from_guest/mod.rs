@@ -1,4 +1,4 @@
-//! What programs in the guest send, and who of them gives way.
+//! Input from programs in the guest, and eviction of their connections.
 
 pub mod admission;
 pub mod answer;

@@ -14,7 +14,7 @@ fn request(data: &[u8]) {
     let words =
         |request: &Request| -> Vec<String> { request.command.texts().map(Into::into).collect() };
     assert_eq!(words(&request).len(), request.command.count());
-    // Lone surrogates are JSON to us, as to Go.
+    // mote accepts lone surrogates as JSON, like Go.
     if let Ok(theirs) = serde_json::from_slice::<Value>(data) {
         assert_eq!(theirs["command"], Value::from(words(&request)));
         let user = theirs["user"].as_u64().unwrap_or(0);
@@ -40,7 +40,7 @@ fn request(data: &[u8]) {
     assert!(data.len() > SHOWN / 6 || shown.len() == request.command.count());
 }
 
-/// A request that is made up is read as it was meant.
+/// Checks that a generated request reads back.
 fn made_up(mut input: Input<'_>) {
     let (user, group, bits) = (input.word(), input.word(), input.byte());
     let (width, height) = (input.short(), input.short());
@@ -80,7 +80,7 @@ fn made_up(mut input: Input<'_>) {
                     (width, height)
                 );
             }
-            // What such a name means is up to the program.
+            // Programs interpret such a name differently.
             let is_clear = !environment.keys().any(|name| name.contains('='));
             for (name, value) in &environment {
                 if is_clear {

@@ -1,4 +1,4 @@
-//! What the host sends, and the machines that it drives.
+//! Input from the host, and the state machines that it drives.
 
 pub mod event;
 pub mod exec;

@@ -14,7 +14,7 @@ fn good_target(target: &str) {
     assert!(target.split('/').all(|part| part != ".."));
 }
 
-/// As the kernel escapes a word.
+/// Escapes a word like the kernel.
 fn escaped(word: &str) -> String {
     let mut out = String::new();
     for character in word.chars() {
@@ -38,7 +38,7 @@ const OPTIONS: [(&str, Option<u32>); 8] = [
     ("a=b", None),
 ];
 
-/// An event or an entry that is made up is understood as it was meant.
+/// Checks that a generated event or entry reads back.
 fn made_up(mut input: Input<'_>) {
     let (flavour, bits) = (input.flavour(), input.byte());
     let (tag, path) = (input.text(), input.text());
@@ -71,7 +71,7 @@ fn made_up(mut input: Input<'_>) {
             let both = kind == "9p" && !is_event && flavour != Flavour::Incus;
             assert_eq!(ways.len(), 1 + usize::from(both));
             let flags = chosen.iter().filter_map(|(_, flag)| *flag);
-            // `rw` takes back `ro`.
+            // `rw` clears `ro`.
             let flags = flags.fold(0, |all, flag| if flag == 0 { all & !1 } else { all | flag });
             assert_eq!(last.flags, flags, "{text}");
             let data = chosen.iter().filter(|(name, flag)| {
@@ -113,7 +113,6 @@ pub fn run(data: &[u8]) {
     if let Ok(word) = core::str::from_utf8(data) {
         let line =
             format!("1 2 0:3 / {} rw shared:1 - virtiofs {} rw\n", escaped(word), escaped("a b"));
-        // An empty word makes no line.
         if let Some(entry) = entries(line.as_bytes()).next() {
             assert_eq!((entry.point.as_str(), entry.source.as_str()), (word, "a b"));
         } else {

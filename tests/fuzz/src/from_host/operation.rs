@@ -21,7 +21,7 @@ fn id(flavour: Flavour, now: (u64, u32), random: [u8; 16]) -> String {
     let given = u128::from_be_bytes(random);
     let (version, millis) = (number >> 76 & 15, u64::try_from(number >> 80).unwrap());
     assert_eq!(number >> 62 & 3, 2);
-    // 62 bits behind the variant, 12 behind the version.
+    // 62 bits after the variant, 12 after the version.
     assert_eq!(number & ((1 << 62) - 1), given & ((1 << 62) - 1));
     assert_eq!(number >> 64 & 0xfff, given >> 64 & 0xfff);
     if flavour == Flavour::Lxd {
@@ -34,7 +34,7 @@ fn id(flavour: Flavour, now: (u64, u32), random: [u8; 16]) -> String {
     out
 }
 
-/// The date so many days after 1970, year by year.
+/// Returns the date this many days after 1970, counting year by year.
 fn date(mut days: u64) -> (u64, u64, u64) {
     let mut year = 1970 + days / 146_097 * 400;
     days %= 146_097;
@@ -102,7 +102,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(ended.value().raw(), format!("{{\"return\":{code}}}"));
     let (error, one, other) = (input.text(), input.bytes(), input.bytes());
     let metadata = Value::parse(input.0).ok().filter(|value| {
-        // Numbers beyond theirs are JSON too.
+        // Numbers beyond serde_json's range are JSON too.
         serde_json::from_str::<Theirs>(value.raw()).is_ok()
     });
     let metadata = metadata.unwrap_or(ended.value());

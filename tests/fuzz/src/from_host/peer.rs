@@ -42,10 +42,10 @@ fn told(data: &[u8]) {
         Err(BadHostInfo::Address) => assert_eq!(address, None),
         Err(BadHostInfo::Certificate) => {
             let text = theirs["certificate"].as_str();
-            // An escape of six bytes is one character.
+            // A six-byte escape is one character.
             assert!(text.is_none_or(|text| text.len() > CERTIFICATE / 6));
         }
-        // Only deeper than we go.
+        // Only if it is nested deeper than mote's limit.
         Err(BadHostInfo::Json(_)) => {
             assert!(data.iter().filter(|byte| b"[{".contains(byte)).count() > 30)
         }

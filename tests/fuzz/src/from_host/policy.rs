@@ -10,7 +10,7 @@ use mote_core::ready_when::Condition;
 
 use crate::input::{Input, text};
 
-/// A policy that is made up.
+/// A generated policy.
 #[derive(Debug, Default)]
 struct Meant {
     features: Vec<Capability>,
@@ -133,7 +133,7 @@ fn arbitrary(data: &[u8]) {
         assert!(faults.iter().all(|fault| !fault.contains(char::is_control)), "{faults:?}");
         let mut is_bad = false;
         let coarse = Policy::from_yaml(data, whose, false, &mut |_| is_bad = true);
-        // Faults may be in limits that nobody looks at.
+        // Faults may be in limits that have no effect.
         assert!(is_bad <= !faults.is_empty());
         if faults.is_empty() {
             assert_eq!(coarse.features, policy.features);

@@ -8,12 +8,12 @@ use mote_core::status::{Action, Intervals, Status};
 use mote_core::status::{Connect, RefusedLine};
 use mote_core::time::Uptime;
 
-/// One line as LineBuf should give it.
+/// Returns the line that LineBuf should return.
 fn expected(line: &[u8]) -> Option<&[u8]> {
     (line.len() <= limits::LINE).then(|| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// `CID:PORT`, read by other means; `Err(true)` if it is an address, but no host's.
+/// Parses `CID:PORT` independently; `Err(true)` for an address that is not a host's.
 fn address(text: &str) -> Result<(u32, u32), bool> {
     let parts: Vec<&str> = text.splitn(2, ':').collect();
     let [cid, port] = parts[..] else { return Err(false) };
@@ -54,7 +54,7 @@ fn connect(line: &[u8]) {
     }
 }
 
-/// What a machine does with bytes that come in such pieces at once.
+/// Returns the actions of a state machine that gets the bytes in pieces of this size.
 fn machine(data: &[u8], size: usize) -> Vec<Action> {
     let now = Uptime::from_millis(5000);
     let mut status = Status::new(now, Intervals::default());

@@ -22,7 +22,7 @@ struct Run {
     attempts: Vec<u32>,
     writes: Vec<Uptime>,
     calls: Vec<Uptime>,
-    /// Number of notifications, which may be answered immediately.
+    /// Number of notifications, each of which may get an answer.
     told: usize,
     last_line: &'static [u8],
 }
@@ -52,7 +52,7 @@ impl Run {
         assert!(self.status.deadline().is_none_or(|deadline| deadline > self.now));
     }
 
-    /// Keeps the deadlines, or wakes up late once, as after a suspend.
+    /// Meets the deadlines, or wakes up late once, as after a suspend.
     fn wait(&mut self, time: Duration, late: bool) {
         let end = self.now + time;
         while !late && let Some(next) = self.status.deadline().filter(|next| *next <= end) {
@@ -109,7 +109,7 @@ impl Run {
     }
 }
 
-/// The most that came within one second.
+/// Returns the largest number of events within one second.
 fn densest(times: &[Uptime]) -> usize {
     let second = Duration::from_secs(1);
     let within =
@@ -129,7 +129,7 @@ pub fn run(data: &[u8]) {
         last_line: b"",
     };
     run.settle();
-    // Enough to reach every state many times, and to count densities in no time.
+    // Enough to reach every state many times, and few enough to count densities quickly.
     let mut rest = &data[..data.len().min(400)];
     while let [op, value, after @ ..] = rest {
         rest = after;

@@ -14,12 +14,12 @@ struct Run {
     now: Uptime,
     fed: usize,
     body: usize,
-    /// A request is being looked at.
+    /// Whether a request waits for its answer.
     open: bool,
     over: bool,
 }
 
-/// What a poll left to wait for.
+/// What a poll waits for.
 #[derive(PartialEq)]
 enum Wait {
     Data,
@@ -28,9 +28,9 @@ enum Wait {
 }
 
 impl Run {
-    /// Polls until something must happen outside.
+    /// Polls until the connection needs input, time or an answer.
     fn settle(&mut self, answer_early: bool) -> Wait {
-        // Each poll before the wait takes at least one byte, or is one of a few that take none.
+        // Each poll before the wait takes a byte, except a constant number.
         for _ in 0..(2 * limits::HEAD + 8) {
             let event = self.connection.poll(self.now);
             assert!(!self.over || event == Event::Closed, "{event:?} after the end");
@@ -107,7 +107,6 @@ fn operations(data: &[u8]) {
         rest = after;
         match operation & 7 {
             0..=3 => {
-                // Mostly bytes, in pieces of 1 to 256.
                 let count = (amount * amount / 4 + 1).min(rest.len());
                 let taken = run.feed(&rest[..count]);
                 rest = &rest[taken..];
@@ -126,7 +125,7 @@ fn operations(data: &[u8]) {
     }
 }
 
-/// The events in words, when `input` comes in pieces of this size and time stands still.
+/// Returns the events as text when `input` arrives in pieces of this size and time stands still.
 fn events(input: &[u8], size: usize, answer_early: bool) -> Vec<String> {
     let mut connection = Connection::new(Uptime::default(), Timeouts::default());
     let now = Uptime::default();
@@ -146,7 +145,7 @@ fn events(input: &[u8], size: usize, answer_early: bool) -> Vec<String> {
                     connection.done(now, true);
                 }
             }
-            // Depends on whether the body has come: that is its purpose.
+            // Its purpose is to depend on whether the body has arrived.
             Event::Continue => {}
             Event::Body(data) => body.extend_from_slice(data),
             Event::EndOfBody => {
@@ -164,8 +163,8 @@ pub fn run(data: &[u8]) {
     operations(data);
     let [size, input @ ..] = data else { return };
     let (size, early) = (usize::from(size >> 1) + 1, size & 1 == 1);
-    // A client that waits for `100 Continue` and is answered early: whether its body is drained
-    // depends on whether it had come.
+    // If a client waits for `100 Continue` and gets an early answer, the agent drains the body only
+    // if it has arrived.
     if !early || !input.windows(6).any(|word| word.eq_ignore_ascii_case(b"expect")) {
         assert_eq!(
             events(input, size, early),

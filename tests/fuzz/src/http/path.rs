@@ -10,7 +10,7 @@ use mote_core::http::query::query;
 
 use crate::input::{Input, METHODS, decoded, segments};
 
-/// The longest path whose segments are kept.
+/// Upper bound of stored segments.
 const KEPT: usize = 9;
 
 fn split(path: &str) {
@@ -80,7 +80,7 @@ fn queries(text: &str) {
     let mut pairs = text.split('&').map(|pair| pair.split_at(pair.find('=').unwrap_or(pair.len())));
     let value = pairs.find(|(name, _)| *name == key).map(|(_, value)| value);
     let ours = query(Some(text), key);
-    // A key with `=` in it names nothing.
+    // A key that contains `=` has no effect.
     if !key.contains(['=', '&']) {
         assert_eq!(ours, value.map(|value| value.strip_prefix('=').unwrap_or(value)));
     }

@@ -16,7 +16,7 @@ fn is_value(text: &str) -> bool {
     text.chars().all(|it| it == '\t' || !it.is_ascii_control())
 }
 
-/// Names that say how long a body is or how the connection goes on.
+/// Fields that frame the body or the connection.
 fn is_special(name: &str) -> bool {
     let special = ["content-length", "transfer-encoding", "connection", "host", "expect"];
     special.iter().any(|one| name.eq_ignore_ascii_case(one))
@@ -102,7 +102,7 @@ fn request(input: &mut Input<'_>) {
     let expected = 3 + extra.len() + usize::from(body.is_some()) + usize::from(close);
     assert_eq!(lines(&written), expected, "{written:?}");
     let Ok(Some((read, used))) = head::request(written.as_bytes()) else {
-        // What our own reader is stricter about: hosts, and targets beyond ASCII.
+        // mote's reader is stricter about hosts and about targets beyond ASCII.
         return;
     };
     assert_eq!(used, written.len());

@@ -33,7 +33,7 @@ fn tickets(mut input: Input<'_>) {
                     assert!(kept.is_empty() && earners.len() < 2);
                     earners.push(earner);
                 }
-                // Somebody else is about to bring a ticket, or to find that there is none.
+                // Another call is about to get a ticket or to fail.
                 Turn::Wait => assert!(kept.is_empty() && earners.len() == 2),
             },
             _ => {

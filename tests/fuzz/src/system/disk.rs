@@ -16,7 +16,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
-/// A first header that is whole, with numbers of the input.
+/// Returns a valid primary header with numbers of the input.
 fn header(input: &mut Input<'_>, sectors: u64, entries: &[u8]) -> Vec<u8> {
     let mut header = vec![0; SECTOR];
     let near = |input: &mut Input<'_>| match input.byte() % 4 {
@@ -45,7 +45,7 @@ fn header(input: &mut Input<'_>, sectors: u64, entries: &[u8]) -> Vec<u8> {
     header
 }
 
-/// A disk of so many sectors: its first one, a table behind it.
+/// Returns a disk of this many sectors with a partition table.
 fn disk(input: &mut Input<'_>, sectors: u64) -> BTreeMap<u64, Vec<u8>> {
     let mut kept: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut first = vec![0; SECTOR];

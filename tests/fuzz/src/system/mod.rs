@@ -1,4 +1,4 @@
-//! What the kernel and the guest's files say, names, and what is counted.
+//! Input from the kernel and the guest's files, names, and counters.
 
 pub mod certificate;
 pub mod counters;

@@ -39,7 +39,7 @@ fn address(text: &str, cid: u32, port: u32) {
     assert_eq!(HostAddress::parse(&shown).ok(), HostAddress::new(cid, port));
 }
 
-/// Bytes to insert, remove or change until the one is the other.
+/// Returns the edit distance.
 fn distance(one: &[u8], other: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (at, byte) in one.iter().enumerate() {
@@ -61,13 +61,13 @@ fn port_name(name: &str) {
         assert!(distance(name.as_bytes(), meant.as_bytes()) <= 3, "{name}");
     }
     for (known, _) in PORT_NAMES.iter().take(2).filter(|_| !is_name) {
-        // One slip is always seen.
+        // A single typing error is always detected.
         assert!(distance(name.as_bytes(), known.as_bytes()) > 1 || meant.is_some(), "{name}");
     }
     assert!(Flavour::parse(name).is_none_or(|flavour| flavour.name() == name));
 }
 
-/// `NAME="..."` as os-release(5) wants it written.
+/// Writes `NAME="..."` as os-release(5) specifies, and reads it back.
 fn release(value: &str) {
     let mut line = String::from("NAME=\"");
     for character in value.chars() {
@@ -97,12 +97,12 @@ fn lines(line: &[u8]) {
     assert!(!plain || keyed(counted.as_bytes(), "oom_kill") == theirs);
 }
 
-/// What process 1 is asked for.
+/// Checks the words on the kernel's command line.
 fn asked(text: &str, bytes: &[u8]) {
     let plan = Plan::read(text, text);
     assert!(plan.programs.iter().all(|program| !program.arguments.is_empty()));
     if !text.contains(['\'', '"', '\0']) {
-        // A word in quotes is one argument, whatever is in it.
+        // A quoted word is one argument, whatever it contains.
         let plan = Plan::read(&format!("a mote.run=\"/p '{text}'\" b"), "");
         let arguments = plan.programs.first().map(|program| program.arguments.as_slice());
         assert_eq!(

@@ -76,7 +76,7 @@ fn address(input: &mut Input<'_>) -> Vec<u8> {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     };
-    // A peer's address first, and ours; or ours alone.
+    // The peer's address, then ours; or only ours.
     let both = [(1, theirs), (2, bytes.clone())];
     let alone = [(1, bytes)];
     let message = message(20, &body, if input.byte().is_multiple_of(2) { &both } else { &alone });
@@ -101,7 +101,7 @@ fn request(input: &mut Input<'_>) {
     assert_eq!(named[36 + name.len()], 0);
 }
 
-/// A datagram that was cut shows the first messages of the whole one.
+/// Checks that a truncated datagram shows the first messages of the whole one.
 fn cut(datagram: &[u8], at: usize) {
     let whole: Vec<_> = netlink::replies(datagram).collect();
     let part: Vec<_> = netlink::replies(&datagram[..at % (datagram.len() + 1)]).collect();

@@ -123,7 +123,7 @@ fn check_state(flavour: Flavour, data: &[u8]) {
     assert!(value["cpu"]["usage"].is_i64() && value["memory"]["usage"].is_i64());
 }
 
-/// Whatever is wanted and whatever is there: the steps of a group, undone, change no name.
+/// Checks that undoing a group's renames restores all names.
 fn check_nics(data: &[u8]) {
     let wanted: Vec<_> = lines(data).filter_map(|line| Wanted::parse(line).ok()).collect();
     let mut search = Search::new(&wanted);
@@ -138,7 +138,7 @@ fn check_nics(data: &[u8]) {
     }
 }
 
-/// An event leads to no other path than its own, and no longer one.
+/// Checks that an event leads to its own path only, without extension.
 fn check_events(data: &[u8]) {
     let _told = is_made_up(data);
     if Plugged::default().see(data, Uptime::default()).is_some() {
@@ -155,7 +155,7 @@ fn check_events(data: &[u8]) {
     }
 }
 
-/// What is frozen stands in the list, once. A time has its bounds.
+/// Checks that each frozen file system is listed once, and that times are limited.
 fn check_mounts(data: &[u8]) {
     let found = filesystems::mounted(data);
     assert!(found.len() <= lines(data).count());
@@ -170,7 +170,7 @@ fn check_mounts(data: &[u8]) {
     }
 }
 
-/// Only the kernel tells of a copy, and whatever clocks show, nobody sets one back unasked.
+/// Checks that only the kernel reports a clone, and that no clock is set back without a request.
 fn check_restore(data: &[u8]) {
     assert!(!is_fork(data) || (data[0].is_ascii_digit() && data[1] == b','));
     assert!(!is_setter(data) || data.len() <= 16);
@@ -187,7 +187,7 @@ fn check_restore(data: &[u8]) {
     }
 }
 
-/// What is said to be a credential is there, as it was written.
+/// Checks that each credential found is present in the input.
 fn check_credentials(data: &[u8]) {
     for name in [credentials::HOSTNAME, credentials::KEYS] {
         if let Some(found) = credentials::find(data, name) {

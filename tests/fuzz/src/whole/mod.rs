@@ -1,3 +1,3 @@
-//! The whole core.
+//! The whole agent.
 
-pub mod history;
+pub mod scenario;

@@ -51,8 +51,8 @@ pub(crate) mod reexec {
             return log::error(format_args!("cannot re-exec"));
         }
         let stage = if mode == Mode::Left { Stage::Left } else { agent.stage };
-        let anew = here.kernel.anew.borrow().clone();
-        anew.inspect(|anew| anew(&agent, stage));
+        let reexec = here.kernel.reexec.borrow().clone();
+        reexec.inspect(|reexec| reexec(&agent, stage));
     }
 
     pub(crate) fn is_spared() -> bool {

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::below::here::here;
-use crate::machine::kernel::{Agents, Stage};
+use crate::machine::kernel::{AgentProcess, Stage};
 use crate::sys::Signalled;
 
 /// The only relevant open file.
 const SOCKET: (RawFd, &[u8]) = (3, b"socket:[1]");
 
-pub(crate) struct Handle(pub(crate) Rc<Agents>);
+pub(crate) struct Handle(pub(crate) Rc<AgentProcess>);
 
 impl Handle {
     pub(crate) fn of(pid: u64) -> Option<Self> {
@@ -25,7 +25,7 @@ impl Handle {
 
 pub(crate) struct Proc;
 
-pub(crate) struct Process(Rc<Agents>);
+pub(crate) struct Process(Rc<AgentProcess>);
 
 impl std::fmt::Debug for Process {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

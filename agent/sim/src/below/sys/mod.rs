@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::here::here;
-use crate::machine::kernel::Agents;
+use crate::machine::kernel::AgentProcess;
 pub(crate) use crate::plan::Plan;
 pub(crate) use crate::programs::{SELF, kill, kill_group, reap, spawn};
 use crate::runtime::reactor::Source;
@@ -50,7 +50,7 @@ pub(crate) fn exit(_code: i32) -> ! {
 
 pub(crate) fn take_name() {}
 
-pub(crate) struct SignalSource(pub(crate) Rc<Agents>);
+pub(crate) struct SignalSource(pub(crate) Rc<AgentProcess>);
 
 impl Source for SignalSource {
     fn seen(&self) -> u64 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::below::here::here;
 use crate::sys::SignalSource;
 
-/// Number of waits after which an agent that was told to end has failed.
+/// Number of waits after which an agent that was asked to end has failed.
 const TIMEOUT: u32 = 100;
 
 /// Number of events seen.

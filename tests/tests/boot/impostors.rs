@@ -18,7 +18,7 @@ use crate::stuck::fuse::Fuse;
 use crate::world::{Boot, LIMIT, NOBODY, connected, fifo, in_private_mounts, terminate};
 
 /// The test that a holder of a lock runs.
-const KEEPER: &str = "strangers::starts_quickly_next_to_many_locks";
+const KEEPER: &str = "impostors::starts_quickly_next_to_many_locks";
 /// A user without privileges outside of private namespaces.
 const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Urm";
 /// Root of a container, in all namespaces except for users.
@@ -174,7 +174,7 @@ fn ignores_a_users_file_in_a_program_of_root() {
 
 #[test]
 fn does_not_open_copy_or_close_an_impostors_files() {
-    const TEST: &str = "strangers::does_not_open_copy_or_close_an_impostors_files";
+    const TEST: &str = "impostors::does_not_open_copy_or_close_an_impostors_files";
     if !is_root() || !Path::new("/dev/fuse").exists() {
         skipped("root and /dev/fuse");
         return;

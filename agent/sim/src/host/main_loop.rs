@@ -34,7 +34,7 @@ impl Host {
         self.qemu.begin_to_read();
         if self.qemu.backend == Backend::Line {
             // It notifies every guest.
-            self.qemu.tell(&self.connect_line());
+            self.qemu.send(&self.connect_line());
         }
         loop {
             let seen = self.qemu.event.seen();
@@ -63,7 +63,7 @@ impl Host {
             Backend::LongRing => self.status(lines[lines.len().saturating_sub(2)]),
             Backend::Line => {
                 if lines.contains(&"STARTED") {
-                    self.qemu.tell(&self.connect_line());
+                    self.qemu.send(&self.connect_line());
                 }
             }
         }

@@ -23,7 +23,7 @@ const BACK: Micros = 13 * SECOND;
 
 /// Longest delay of a re-exec by the host's commands, which come every 20 s: their results count
 /// for up to 10 s, and the longest runs for 8 s.
-const ANEW: Micros = 60 * SECOND;
+const REEXEC: Micros = 60 * SECOND;
 /// Time for an agent to hand over or to end: up to 5 s.
 const REPLACED: Micros = 8 * SECOND;
 /// Time until the next agent knows what the first one knew: one verification of up to 3 s
@@ -31,12 +31,12 @@ const REPLACED: Micros = 8 * SECOND;
 const KNOWS: Micros = 3 * SECOND + 500 * MILLI;
 
 /// Runs the scenario of a seed.
-pub fn tell(seed: u64, is_loud: bool) -> Outcome {
-    tell_by(Dice::new(seed), is_loud)
+pub fn run_seed(seed: u64, is_loud: bool) -> Outcome {
+    run_with(Dice::new(seed), is_loud)
 }
 
 /// Runs the scenario that these dice determine.
-pub fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
+pub fn run_with(dice: Dice, is_loud: bool) -> Outcome {
     let scenario = Scenario::new(dice, is_loud);
     let dice = &scenario.sim.dice;
     scenario.net.mishaps.set(dice.pick(&[0, 0, 25, 100, 400]));
@@ -99,7 +99,7 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
     let (what, limit) = match kind {
         0 => {
             scenario.renew_agent();
-            ("starts anew", ANEW)
+            ("re-executes", REEXEC)
         }
         1 if scenario.agents.makes_room() => {
             scenario.start_second();

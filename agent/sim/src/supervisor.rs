@@ -11,7 +11,7 @@ use crate::below::here::here;
 use crate::host::port::Backend;
 use crate::life;
 use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
-use crate::machine::kernel::{Agents, Stage};
+use crate::machine::kernel::{AgentProcess, Stage};
 use crate::machine::net::Listener;
 use crate::machine::wait::sleep;
 use crate::options::{self, Options};
@@ -73,7 +73,7 @@ impl Scenario {
     /// Enables re-exec.
     pub(crate) fn restarts(self: &Rc<Self>) {
         let scenario = Rc::downgrade(self);
-        let anew = move |old: &Rc<Agents>, stage| {
+        let reexec = move |old: &Rc<AgentProcess>, stage| {
             let Some(scenario) = scenario.upgrade() else { return };
             // Who is connected to it is cut off; what the host runs is not.
             scenario.oracle.excuse_guests();
@@ -82,7 +82,7 @@ impl Scenario {
             kernel.end(sim, old);
             scenario.launch(stage, listener);
         };
-        *here().kernel.anew.borrow_mut() = Some(Rc::new(anew));
+        *here().kernel.reexec.borrow_mut() = Some(Rc::new(reexec));
     }
 
     /// Starts an agent after the last one, like a service manager.
@@ -140,7 +140,7 @@ impl Scenario {
         });
     }
 
-    fn serves(&self, process: &Rc<Agents>, agent: Rc<Agent>) {
+    fn serves(&self, process: &Rc<AgentProcess>, agent: Rc<Agent>) {
         self.sim.trace("agent serves", 0, 0);
         process.has_begun.set(true);
         process.rank.set(self.oracle.next_to_serve());
@@ -149,11 +149,11 @@ impl Scenario {
         let running = Running { process: process.clone(), agent, begun, is_alone };
         self.agents.running.replace(Some(running));
         self.agents.starting.set(None);
-        self.agents.told.set(None);
+        self.agents.stopping.set(None);
     }
 
     /// Handles the end of its program.
-    fn over(self: &Rc<Self>, agent: &Rc<Agents>, result: Result<(), StartError>) {
+    fn over(self: &Rc<Self>, agent: &Rc<AgentProcess>, result: Result<(), StartError>) {
         let (sim, kernel) = (&self.sim, &here().kernel);
         let is_last = self.agents.last.borrow().as_ref().is_some_and(|it| Rc::ptr_eq(it, agent));
         let is_running = self.agents.process().is_some_and(|it| Rc::ptr_eq(&it, agent));
@@ -165,12 +165,12 @@ impl Scenario {
         sim.trace("agent is over", u64::from(result.is_ok()), 0);
         if is_running {
             // The host must be notified, unless the port is absent or nothing reads it.
-            match self.agents.told.take() {
+            match self.agents.stopping.take() {
                 // An agent that handed over finishes what it has started.
                 None if result.is_err() => self.oracle.excuse(),
                 // Another agent takes over at this moment.
                 Some(_) if !kernel.beginning().is_empty() => {}
-                Some(told) if !self.qemu.has_received(b"STOPPED\n", told) => {
+                Some(since) if !self.qemu.has_received(b"STOPPED\n", since) => {
                     sim.fail("an agent has ended, and STOPPED is not the last word".into());
                 }
                 None | Some(_) => {}
@@ -202,7 +202,7 @@ impl Scenario {
         let running = self.agents.running.take().map(|running| running.process);
         self.agents.last.take();
         self.agents.starting.set(None);
-        self.agents.told.set(None);
+        self.agents.stopping.set(None);
         for agent in running.into_iter().chain(here().kernel.beginning()) {
             self.sim.trace("agent is killed", 0, 0);
             self.oracle.excuse();
@@ -215,7 +215,7 @@ impl Scenario {
         let Some(agent) = self.agents.process() else { return };
         self.sim.trace("agent ends", 0, 0);
         self.oracle.agent_ends();
-        self.agents.told.set(Some(self.sim.awake()));
+        self.agents.stopping.set(Some(self.sim.awake()));
         agent.signal(Signalled::End);
     }
 
@@ -223,8 +223,8 @@ impl Scenario {
     /// in progress.
     pub(crate) fn renew_agent(&self) {
         let agent = self.agents.process().or_else(|| self.agents.last.borrow().clone());
-        self.sim.trace("agent is to start anew", 0, 0);
-        agent.inspect(|agent| agent.signal(Signalled::Anew));
+        self.sim.trace("agent is to re-exec", 0, 0);
+        agent.inspect(|agent| agent.signal(Signalled::Reexec));
     }
 
     /// Changes the guest's policy and signals the agent.
@@ -257,7 +257,7 @@ impl Scenario {
                 self.sim.fail("all is there, and no agent starts".into());
             }
         }
-        if self.agents.told.get().is_some_and(|told| now - told > END) {
+        if self.agents.stopping.get().is_some_and(|since| now - since > END) {
             self.sim.fail("SIGTERM, and no end".into());
         }
         self.listen();

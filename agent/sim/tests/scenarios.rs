@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use mote_sim::{Dice, MILLI, Outcome, SECOND, day, tell, tell_by};
+use mote_sim::{Dice, MILLI, Outcome, SECOND, day, run_seed, run_with};
 
 /// Default number of scenarios and of days. `scripts/test sim` runs more.
-const HISTORIES: u64 = 1000;
+const SCENARIOS: u64 = 1000;
 const DAYS: u64 = 1;
 /// Number of failures that are printed.
 const SHOWN: usize = 20;
@@ -20,16 +20,16 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs this many seeds on all processors, each on one thread.
-fn tell_all(count: u64) -> Vec<(u64, Outcome)> {
+fn run_all(count: u64) -> Vec<(u64, Outcome)> {
     let next = AtomicU64::new(0);
     let work = || {
-        let mut told = Vec::new();
+        let mut outcomes = Vec::new();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= count {
-                return told;
+                return outcomes;
             }
-            told.push((seed, tell(seed, false)));
+            outcomes.push((seed, run_seed(seed, false)));
         }
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -42,23 +42,24 @@ fn tell_all(count: u64) -> Vec<(u64, Outcome)> {
 #[test]
 fn every_scenario_obeys_the_oracle() {
     if let Some(seed) = number("MOTE_SEED") {
-        let outcome = tell(seed, true);
+        let outcome = run_seed(seed, true);
         assert_eq!(outcome.failure, None, "MOTE_SEED={seed}");
         return;
     }
     let begun = Instant::now();
-    let told = tell_all(number("MOTE_SEEDS").unwrap_or(HISTORIES));
-    let failed = told.iter().filter_map(|(seed, one)| Some((seed, one.failure.as_deref()?)));
+    let outcomes = run_all(number("MOTE_SEEDS").unwrap_or(SCENARIOS));
+    let failed = outcomes.iter().filter_map(|(seed, one)| Some((seed, one.failure.as_deref()?)));
     let mut failed: Vec<_> = failed.collect();
     failed.sort_unstable();
     for (seed, why) in failed.iter().take(SHOWN) {
         eprintln!("MOTE_SEED={seed}: {why}");
     }
-    assert!(failed.is_empty(), "{} of {} histories break a rule", failed.len(), told.len());
-    let sum = |of: fn(&Outcome) -> u64| told.iter().map(|(_, outcome)| of(outcome)).sum::<u64>();
+    assert!(failed.is_empty(), "{} of {} scenarios break a rule", failed.len(), outcomes.len());
+    let sum =
+        |of: fn(&Outcome) -> u64| outcomes.iter().map(|(_, outcome)| of(outcome)).sum::<u64>();
     println!(
-        "{} histories, {} h of virtual time, {} answers to guests, {} times CONNECTED, in {} s",
-        told.len(),
+        "{} scenarios, {} h of virtual time, {} answers to guests, {} times CONNECTED, in {} s",
+        outcomes.len(),
         sum(|outcome| outcome.length) / SECOND / 3600,
         sum(|outcome| outcome.answers),
         sum(|outcome| outcome.connects),
@@ -69,15 +70,15 @@ fn every_scenario_obeys_the_oracle() {
 #[test]
 fn a_seed_repeats_its_scenario() {
     for seed in 0..20 {
-        assert_eq!(tell(seed, false), tell(seed, false), "seed {seed}");
+        assert_eq!(run_seed(seed, false), run_seed(seed, false), "seed {seed}");
     }
-    assert_ne!(tell(0, false).hash, tell(1, false).hash);
+    assert_ne!(run_seed(0, false).hash, run_seed(1, false).hash);
 }
 
 #[test]
 fn decided_throws_precede_random_ones() {
-    let decided = |throws| tell_by(Dice::decided(throws), false);
-    assert_eq!(decided(&[]), tell(0, false));
+    let decided = |throws| run_with(Dice::decided(throws), false);
+    assert_eq!(decided(&[]), run_seed(0, false));
     assert_eq!(decided(&[0; 99]), decided(&[0; 99]));
     // The first decision is the kind of server.
     assert_ne!(decided(&[0]).hash, decided(&[2]).hash);
