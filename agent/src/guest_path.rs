@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_made_and_roots_links_followed_within_the_root() {
+    fn creates_directories_and_follows_roots_links_within_the_root() {
         let root = scratch("enter");
         let at = |target: &str| real(&root, target);
         assert_eq!(at("mnt/a/b").unwrap(), root.join("mnt/a/b"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_others_than_root_can_change_is_not_followed() {
+    fn does_not_follow_links_that_users_can_change() {
         if !rustix::process::geteuid().is_root() {
             return mote_machine::skipped("root");
         }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_links_of_proc_are_not_followed() {
+    fn does_not_follow_links_of_proc() {
         for link in ["cwd", "root", "fd/0"] {
             for target in [format!("proc/self/{link}/mote-x"), format!("proc/self/{link}")] {
                 let error = enter(Path::new("/"), &target, true).err();

@@ -189,7 +189,7 @@ mod tests {
     use crate::runtime::scratch::scratch;
 
     #[test]
-    fn the_generation_counts_up_in_place() {
+    fn increments_the_generation_in_place() {
         let root = scratch("generation");
         let path = root.join(run_dir::GENERATION);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

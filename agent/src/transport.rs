@@ -305,7 +305,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     #[test]
-    fn a_client_that_finds_the_socket_can_connect() {
+    fn clients_can_connect_once_the_socket_exists() {
         let scratch = crate::runtime::scratch::scratch("socket");
         let path = scratch.join("sock");
         let done = AtomicBool::new(false);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_takes_the_place_of_a_stale_one_and_leaves_nothing_else() {
+    fn replaces_a_stale_socket_and_leaves_no_other_file() {
         let scratch = crate::runtime::scratch::scratch("stale-socket");
         let path = scratch.join("sock");
         drop(std::os::unix::net::UnixListener::bind(suffixed(&path, ".new")).expect("a stale one"));

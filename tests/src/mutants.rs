@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_fits_the_source_of_today() {
+    fn each_fault_matches_the_current_source() {
         let all = all();
         for mutant in &all {
             let text =
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_replaced_where_they_are_once() {
+    fn replaces_only_unique_lines() {
         let list = "about it\n\n= x\n@ a\n- b\n- c\n+ d\n! core x\n";
         let [mutant] = &parse(list)[..] else { panic!("one") };
         assert_eq!(mutant.put_into("a\n  b\n    c\ne\n").unwrap(), "a\nd\ne\n");

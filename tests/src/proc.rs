@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_found_by_its_name_alone() {
+    fn finds_a_field_by_its_exact_name() {
         let text =
             "5555-7fff ---p 0 00:00 0 [rollup]\nPss:  956 kB\nPss_Dirty:  12 kB\nState:\tS (x)\n";
         assert_eq!(kilobytes(text, "Pss:"), Some(956));

@@ -5,7 +5,7 @@ use mote_tests::clients::{CLIENTS, Subject, page, run_all};
 use mote_tests::pages::file;
 
 #[test]
-fn mote_does_what_the_page_says() {
+fn mote_matches_the_page() {
     let only = std::env::var("MOTE_ONLY").unwrap_or_default();
     let wanted: Vec<_> = CLIENTS.iter().filter(|client| client.heading.contains(&only)).collect();
     let seen = run_all(&Subject::ON_SOCKETS, &wanted);

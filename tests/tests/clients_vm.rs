@@ -8,7 +8,7 @@ use mote_tests::column::Column;
 use mote_tests::pages::file;
 
 #[test]
-fn each_agent_does_what_the_page_says() {
+fn each_agent_matches_the_page() {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let (columns, only, part) =
         (variable("MOTE_COLUMNS"), variable("MOTE_ONLY"), variable("MOTE_PART"));

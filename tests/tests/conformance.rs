@@ -6,7 +6,7 @@ use mote_tests::pages::file;
 /// `MOTE_WRITE_DOCS=1` writes the page. `MOTE_COLUMNS` (part of a title) and `MOTE_ONLY` (part of a
 /// claim or a group) select some checks; then the page is not compared.
 #[test]
-fn each_agent_does_what_the_page_says() {
+fn each_agent_matches_the_page() {
     let wanted = std::env::var("MOTE_COLUMNS").unwrap_or_default();
     let columns = Column::ALL.into_iter().filter(|column| column.title().contains(&wanted));
     let columns: Vec<_> = columns.collect();

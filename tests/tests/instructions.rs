@@ -29,7 +29,7 @@ fn tolerance(name: &str, _: u64) -> u64 {
 const KERNELS: [(&str, &str); 2] = [("6.1", "instructions-6.1"), ("6.12", "instructions-6.12")];
 
 #[test]
-fn nothing_takes_more_instructions_than_the_budget_says() {
+fn no_instruction_count_exceeds_its_budget() {
     let row = |(name, cost)| {
         println!("{name}: {cost}");
         Row { name, note: "", cost: vec![(1, cost)], held: ALWAYS }

@@ -100,7 +100,7 @@ fn word(text: &str) -> String {
 }
 
 #[test]
-fn the_page_has_each_option_of_the_help_and_no_other() {
+fn the_page_has_exactly_the_options_of_the_help() {
     let help = help();
     let has = options(&help);
     assert!(has.len() > 15, "{has:?}");
@@ -114,7 +114,7 @@ fn the_page_has_each_option_of_the_help_and_no_other() {
 }
 
 #[test]
-fn the_page_has_each_command_of_the_help_and_no_other() {
+fn the_page_has_exactly_the_commands_of_the_help() {
     let help = help();
     let commands: BTreeSet<_> = items(&help, "Commands:\n").iter().map(|item| word(item)).collect();
     assert!(commands.len() > 8, "{commands:?}");
@@ -142,7 +142,7 @@ fn the_page_has_the_features_and_exit_codes_of_the_help() {
 }
 
 #[test]
-fn the_example_of_the_policys_page_is_one() {
+fn the_policy_pages_example_is_valid() {
     let (_, example) = POLICY.split_once(".Bd -literal -offset indent\n").expect("an example");
     let (example, _) = example.split_once(".Ed").expect("its end");
     let scratch = Scratch::new();
@@ -201,7 +201,7 @@ fn completes_what_the_help_has(shell: Shell<'_>) {
 }
 
 #[test]
-fn each_shell_completes_what_the_help_has() {
+fn each_shell_completes_the_words_of_the_help() {
     SHELLS.into_iter().for_each(completes_what_the_help_has);
 }
 
@@ -224,7 +224,7 @@ fn mote_host_writes_a_page_for_each_of_its_commands() {
 }
 
 #[test]
-fn the_guide_says_what_the_host_can_do_under_each_combination() {
+fn the_guide_covers_each_combination() {
     let mut table = "| policy | the host can still | warning |\n| --- | --- | --- |\n".to_owned();
     for row in COMBINATIONS {
         let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}` ") };

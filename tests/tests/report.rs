@@ -14,7 +14,7 @@ fn few() -> impl Iterator<Item = (u32, bool)> {
 }
 
 #[test]
-fn every_metric_is_the_kernels() {
+fn metrics_match_the_kernels_figures() {
     let scratch = Scratch::new();
     root(&scratch.0, few());
     let lxd = report(&scratch.0, "lxd", "metrics");
@@ -75,7 +75,7 @@ fn every_metric_is_the_kernels() {
 }
 
 #[test]
-fn lxd_takes_maps_and_incus_lists_of_the_same() {
+fn lxd_gets_maps_and_incus_lists() {
     let scratch = Scratch::new();
     root(&scratch.0, few());
     let lxd = report(&scratch.0, "lxd", "metrics");
@@ -100,7 +100,7 @@ fn lxd_takes_maps_and_incus_lists_of_the_same() {
 }
 
 #[test]
-fn mounts_are_chosen_as_each_server_does_and_one_that_fails_costs_only_itself() {
+fn selects_mounts_like_each_server_and_omits_failing_ones() {
     let scratch = Scratch::new();
     root(&scratch.0, few());
     let lxd = report(&scratch.0, "lxd", "metrics");
@@ -134,7 +134,7 @@ fn mounts_are_chosen_as_each_server_does_and_one_that_fails_costs_only_itself() 
 }
 
 #[test]
-fn the_state_has_what_each_server_reads() {
+fn the_state_has_each_servers_members() {
     let scratch = Scratch::new();
     root(&scratch.0, few());
     let mut lxd = report(&scratch.0, "lxd", "state");
@@ -195,7 +195,7 @@ fn the_state_has_what_each_server_reads() {
 }
 
 #[test]
-fn an_empty_root_still_gives_a_whole_answer() {
+fn an_empty_root_gives_a_complete_answer() {
     let scratch = Scratch::new();
     for flavour in ["lxd", "incus", "lxd-5.0"] {
         let state = report(&scratch.0, flavour, "state");
@@ -207,7 +207,7 @@ fn an_empty_root_still_gives_a_whole_answer() {
 }
 
 #[test]
-fn cpu_time_comes_from_the_kernel_where_no_cgroup_counts_it() {
+fn reads_cpu_time_from_the_kernel_without_cgroups() {
     let scratch = Scratch::new();
     root(&scratch.0, few());
     fs::remove_file(scratch.0.join("sys/fs/cgroup/cpu.stat")).unwrap();

@@ -60,7 +60,7 @@ fn cpu_time(root: &Path, flavour: &str, what: &str) -> f64 {
 }
 
 #[test]
-fn ten_thousand_processes_and_five_hundred_mounts_cost_less_than_fifty_milliseconds() {
+fn reports_many_processes_and_mounts_within_fifty_milliseconds() {
     let scratch = large(10_000, 500);
     let metrics = report(&scratch.0, "lxd", "metrics");
     assert_eq!(metrics["procs_total"], json!(10_000));
@@ -121,7 +121,7 @@ fn memory_does_not_grow_with_processes_and_mounts() {
 /// A FUSE mount without a server makes statfs(2) hang. It is in private namespaces, which end with
 /// the last process.
 #[test]
-fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
+fn hanging_mounts_affect_neither_others_nor_the_answer() {
     if no_fuse() {
         return;
     }
@@ -198,9 +198,9 @@ fn unmount(directory: &Path) {
 }
 
 #[test]
-fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
+fn queries_a_mount_with_unkillable_processes_once() {
     use std::io::Read;
-    const NAME: &str = "a_mount_that_nothing_can_be_killed_at_is_asked_once";
+    const NAME: &str = "queries_a_mount_with_unkillable_processes_once";
 
     if no_fuse() || !in_private(Private::Mounts, NAME) {
         return;
@@ -276,9 +276,9 @@ fn a_bind_mount_does_not_hide_the_root_from_lxd() {
 }
 
 #[test]
-fn the_host_gets_its_answer_from_a_process_that_cannot_end() {
+fn the_host_gets_its_answer_although_the_process_cannot_end() {
     use std::io::Read;
-    const NAME: &str = "the_host_gets_its_answer_from_a_process_that_cannot_end";
+    const NAME: &str = "the_host_gets_its_answer_although_the_process_cannot_end";
 
     if no_fuse() || !in_private(Private::Mounts, NAME) {
         return;

@@ -32,7 +32,7 @@ fn burst(pair: &Pair, guests: u64) -> u64 {
 /// The core's tests (`tls/tickets`) check the number of full handshakes in a burst, because there a
 /// call that waits its 250 ms does not depend on the machine's load.
 #[test]
-fn a_burst_is_answered_and_leaves_tickets_however_slow_the_host() {
+fn answers_a_burst_and_keeps_tickets_with_a_slow_host() {
     let pair = Pair::start("lxd", &["user.foo=bar"]);
     for millis in ["0", "100"] {
         pair.host.ok(&["fault", NAME, "slow", millis]);
@@ -44,7 +44,7 @@ fn a_burst_is_answered_and_leaves_tickets_however_slow_the_host() {
 }
 
 #[test]
-fn a_host_that_gives_no_tickets_is_not_waited_for() {
+fn does_not_wait_for_a_host_without_tickets() {
     let pair = Pair::start("incus", &["user.foo=bar"]);
     pair.host.ok(&["fault", NAME, "no-tickets", "500"]);
     // The first uses the last ticket, and two more notice that there are none.

@@ -105,12 +105,12 @@ fn comes_back(flavour: &str) {
 }
 
 #[test]
-fn the_agent_of_lxd_comes_back_to_what_it_was() {
+fn lxds_agent_returns_to_its_idle_memory() {
     comes_back("lxd");
 }
 
 #[test]
-fn the_agent_of_incus_comes_back_to_what_it_was() {
+fn incus_agent_returns_to_its_idle_memory() {
     comes_back("incus");
 }
 
@@ -119,7 +119,7 @@ const CALLS: u64 = 300;
 const FAULTS_PER_CALL: f64 = 3.0;
 
 #[test]
-fn a_call_has_the_pages_of_the_one_before() {
+fn a_call_reuses_the_pages_of_the_previous_one() {
     let pair = Pair::start("lxd", &["user.foo=bar"]);
     let calls = |count| {
         for _ in 0..count {

@@ -8,7 +8,7 @@ use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
 
 #[test]
-fn devlxd_works_and_what_is_not_built_says_so() {
+fn serves_devlxd_and_reports_missing_capabilities() {
     for flavour in ["lxd", "incus"] {
         let mut pair = Pair::start(flavour, &["user.foo=bar"]);
         assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()));
@@ -41,7 +41,7 @@ fn devlxd_works_and_what_is_not_built_says_so() {
 }
 
 #[test]
-fn its_subcommands_are_gone_and_check_says_what_was_left_out() {
+fn lacks_subcommands_and_check_lists_missing_capabilities() {
     for words in
         [&["report", "state"][..], &["report", "metrics"], &["sftp-server"], &["freeze"], &["thaw"]]
     {

@@ -14,7 +14,7 @@ use mote_tests::{Process, Scratch, tool, wait};
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
-fn the_host_connects_and_asks_by_tcp_as_by_vsock() {
+fn the_host_works_by_tcp_as_by_vsock() {
     let scratch = Scratch::new();
     let sockets = scratch.0.join("vs");
     let mut host = Host::on_sockets(&scratch.0, &sockets, "lxd", &["user.a=b"]);

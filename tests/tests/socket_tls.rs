@@ -214,7 +214,7 @@ const IDLE: Duration = Duration::from_secs(30);
 const ALERT: &[u8] = &[23, 3, 3, 0, 19];
 
 #[test]
-fn records_come_in_pieces_and_bad_ones_end_their_connection_with_an_alert() {
+fn reads_split_records_and_answers_invalid_ones_with_an_alert() {
     let mut meeting = Meeting::between(P384, P384);
     meeting.start();
     let too_long = [23, 3, 3, 0xff, 0xff];
@@ -227,7 +227,7 @@ fn records_come_in_pieces_and_bad_ones_end_their_connection_with_an_alert() {
 }
 
 #[test]
-fn a_host_with_any_usual_key_may_call_and_be_called() {
+fn supports_hosts_with_any_usual_key() {
     for host in [P384, P256, &["rsa:2048"], &["rsa:4096"]] {
         let mut meeting = Meeting::between(P384, host);
         let _said = meeting.be_called(&[]);
@@ -269,7 +269,7 @@ fn chacha20_is_used_only_where_the_cpu_needs_it() {
 }
 
 #[test]
-fn the_agents_own_key_may_be_sec1_or_pkcs8_of_either_curve() {
+fn accepts_its_own_key_as_sec1_or_pkcs8_of_either_curve() {
     for own in [P384, P256] {
         for sec1 in [false, true] {
             let mut meeting = Meeting::between(own, P384);
@@ -356,7 +356,7 @@ fn logs_a_caller_with_another_certificate_once() {
 }
 
 #[test]
-fn the_days_of_the_pinned_certificate_do_not_matter() {
+fn ignores_the_dates_of_the_pinned_certificate() {
     // A VM may have no correct clock before it has a network; the Go agents refuse such a host.
     for (begin, end) in
         [("20000101000000Z", "20000102000000Z"), ("20980101000000Z", "20980102000000Z")]
@@ -374,7 +374,7 @@ fn the_days_of_the_pinned_certificate_do_not_matter() {
 }
 
 #[test]
-fn with_a_key_that_belongs_to_another_certificate_it_waits_for_the_right_one() {
+fn waits_for_a_key_that_matches_the_certificate() {
     let meeting = Meeting::between(P384, P384);
     meeting.make(P384, "other");
     let file = meeting.path("share/agent.key");

@@ -73,19 +73,19 @@ mod tests {
     }
 
     #[test]
-    fn ten_tries_are_made_at_the_pace_of_the_caller() {
+    fn makes_ten_attempts_at_the_callers_pace() {
         assert_eq!(pauses(Retry::Dial, Failure::Other), [PAUSE; 9]);
         assert_eq!(pauses(Retry::Patient, Failure::Other), [PATIENT_PAUSE; 9]);
     }
 
     #[test]
-    fn a_refusal_is_final_but_for_the_patient() {
+    fn only_patient_callers_retry_after_a_refusal() {
         assert_eq!(pauses(Retry::Dial, Failure::Refused), []);
         assert_eq!(pauses(Retry::Patient, Failure::Refused), [PATIENT_PAUSE; 9]);
     }
 
     #[test]
-    fn the_second_timeout_is_the_last_try_wherever_it_comes() {
+    fn gives_up_after_two_timeouts_in_total() {
         for retry in [Retry::Dial, Retry::Patient] {
             assert_eq!(pauses(retry, Failure::TimedOut).len(), 1);
             let mut tries = Tries::new(retry);

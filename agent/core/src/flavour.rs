@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_in_a_ports_name_is_seen_and_other_ports_are_left_alone() {
+    fn detects_misspelt_port_names_and_ignores_other_ports() {
         let (incus, lxd) = ("org.linuxcontainers.incus", "com.canonical.lxd");
         for (name, meant) in [
             ("com.canonical.lxdd", lxd),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn written_names_read_back() {
         for flavour in [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld] {
             assert_eq!(Flavour::parse(flavour.name()), Some(flavour));
         }

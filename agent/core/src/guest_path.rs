@@ -42,7 +42,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn a_path_that_climbs_or_is_the_root_is_refused() {
+    fn rejects_the_root_and_paths_with_parent_components() {
         for bad in ["", "/", "//", "/.", "/./", "..", "/a/../b", "/a/..", "../a", "/a\0b"] {
             assert_eq!(Target::parse(bad), None, "{bad}");
         }

@@ -59,14 +59,14 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn only_two_plain_numbers_are_an_address() {
+    fn accepts_only_two_plain_numbers_as_an_address() {
         for text in ["", "2", "2:", ":2", "+2:1", "2:-1", "2:1:1", "2:1 ", " 2:1", "4294967296:1"] {
             assert_eq!(HostAddress::parse(text), Err(BadHostAddress::Malformed), "{text}");
         }
     }
 
     #[test]
-    fn the_hypervisor_ourselves_and_wildcards_are_no_host() {
+    fn rejects_addresses_of_the_hypervisor_the_guest_and_wildcards() {
         for text in ["0:1", "1:1", "4294967295:1", "2:0", "2:4294967295"] {
             assert_eq!(HostAddress::parse(text), Err(BadHostAddress::NotAHost), "{text}");
         }
@@ -77,7 +77,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_back(cid: u32, port: u32) {
+        fn shown_addresses_read_back(cid: u32, port: u32) {
             let shown = HostAddress { cid, port }.to_string();
             prop_assert_eq!(HostAddress::parse(&shown).ok(), HostAddress::new(cid, port));
         }

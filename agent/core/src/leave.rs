@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn it_leaves_when_nothing_was_under_way_for_a_moment() {
+    fn leaves_after_a_moment_without_activity() {
         let make = || Leave::reexec(START);
         assert_eq!(leaves(make(), &[]), Some(100));
         assert_eq!(leaves(make(), &[(Load::Busy, 0, 300), (Load::Busy, 350, 1000)]), Some(1100));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_a_pause_does_not_put_it_off_for_ever() {
+    fn a_busy_host_does_not_delay_it_forever() {
         let short = [(Load::Busy, 0, 9_900), (Load::Results, 9_900, u64::MAX)];
         assert_eq!(leaves(Leave::reexec(START), &short), Some(10_000));
     }

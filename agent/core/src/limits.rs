@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_has_its_unit_and_says_what_happens_past_it() {
+    fn each_limit_has_a_unit_and_a_consequence() {
         let comments = comments();
         assert!(comments.len() >= 10, "{comments:?}");
         for (constant, comment) in comments {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_time_has_a_name_and_a_reason_too() {
+    fn every_other_duration_has_a_name_and_a_reason() {
         let (here, mut files) = (Path::new(env!("CARGO_MANIFEST_DIR")), Vec::new());
         sources(&here.join("src"), &mut files);
         sources(&here.join("../src"), &mut files);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_among_other_code_and_one_without_a_reason_are_found() {
+    fn finds_inline_durations_and_missing_reasons() {
         let reason =
             "/// Why.\nconst A: u32 = 1;\npub(crate) const B: Duration = Duration::from_secs(1);";
         assert!(nameless_times(reason).is_empty());

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_words_and_nothing_else() {
+    fn rejects_malformed_conditions() {
         for (text, wanted) in [
             ("init", Condition::Init),
             ("cloud-init", Condition::CloudInit),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_listen_are_told_from_others() {
+    fn recognises_listening_sockets() {
         let tcp = "   0: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12 1 0";
         let tcp6 = "   1: 00000000000000000000000000000000:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000";
         assert!(listens(tcp.as_bytes(), 80) && listens(tcp6.as_bytes(), 8080));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_between_two_runlevels_is_not_the_end() {
+    fn a_gap_between_runlevels_does_not_complete_the_boot() {
         let mut calm = Calm::default();
         let looks = [true, false, true, true, false, false];
         assert_eq!(looks.map(|runs| calm.is_done(runs)), [false, false, false, false, false, true]);

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn known_moments_are_right() {
+    fn formats_known_times() {
         assert_eq!(text(0), "1970-01-01T00:00:00.000000007Z");
         assert_eq!(text(951_782_400), "2000-02-29T00:00:00.000000007Z");
         assert_eq!(text(1_767_225_599), "2025-12-31T23:59:59.000000007Z");

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_served_at_once_and_then_one_each_refill() {
+    fn serves_a_burst_then_one_per_refill() {
         let mut bucket = TokenBucket::new(2000, REFILL);
         assert_eq!(burst(&mut bucket, 5), 2000);
         assert_eq!([(); 3].map(|()| bucket.take(at(5))), [REFILL, 2 * REFILL, 3 * REFILL]);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_late_refills_nothing_twice() {
+    fn a_late_clock_refills_once() {
         let mut bucket = TokenBucket::new(1, REFILL);
         assert_eq!(bucket.take(at(100)), Duration::ZERO);
         assert_eq!(bucket.take(at(90)), REFILL);

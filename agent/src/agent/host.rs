@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_says_is_one_short_line() {
+    fn shortens_host_text_to_one_line() {
         for (body, text) in [
             ("Instance not found\n", "Instance not found"),
             ("{\"error\":\"Instance not found\",\"error_code\":500}", "Instance not found"),

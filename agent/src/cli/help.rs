@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_intervals_are_those_of_the_core() {
+    fn shows_the_cores_intervals() {
         let Intervals { connect, started, connected } = Intervals::default();
         let [connect, started, connected] =
             [connect, started, connected].map(|interval| interval.as_millis());

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_has_none_gets_keys_and_a_name_and_keeps_them() {
+    fn applies_keys_and_host_name_once() {
         let root = guest("credentials", STRINGS);
         apply(&root, Features::ALL);
         assert_eq!(text_of(&root, KERNEL), "web1");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_where_systemd_runs_or_the_policy_denies_it() {
+    fn does_nothing_under_systemd_or_if_denied() {
         let root = guest("no-credentials", STRINGS);
         apply(&root, Features::ALL.and(Features::NONE));
         fs::create_dir_all(root.join("run/systemd/system")).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_with_a_name_keeps_it_and_one_that_is_no_name_is_not_used() {
+    fn keeps_an_images_host_name_and_ignores_invalid_ones() {
         let root = guest("own-name", STRINGS);
         fs::write(root.join(FILE), "own\n").unwrap();
         apply(&root, Features::ALL);

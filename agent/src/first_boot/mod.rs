@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_reboot_command_lets_the_agent_go_on() {
+    fn the_agent_continues_if_the_reboot_command_fails() {
         let root = root("reboot-fails", "exit 3");
         let (signals, _writer) = rustix::pipe::pipe().unwrap();
         assert!(wants_reboot(&root));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_is_called_once() {
+    fn calls_the_command_once() {
         let root = root("reboot-works", "echo \"$0\" >>\"${0%/*}/called\"");
         command(&root).unwrap();
         let said = fs::read_to_string(root.join("sbin/called")).unwrap();

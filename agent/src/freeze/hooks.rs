@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_hangs_is_killed() {
+    fn kills_a_hanging_hook() {
         let root = scratch("hangs");
         put(&root, "etc/mote/freeze.d/a", "#!/bin/sh\n[ $1 = thaw ] || sleep 60\n", 0o755);
         put(&root, "etc/mote/freeze.d/b", "#!/bin/sh\nsleep 60\n", 0o755);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_qemu_ga_would_run_is_run_unless_it_runs_its_directory() {
+    fn runs_the_hook_of_qemu_ga_unless_it_runs_the_directory() {
         let root = hooks("one-hook", 0);
         let names = || {
             let name = |path: &PathBuf| path.strip_prefix(&root).unwrap().display().to_string();

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_found_by_its_lock() {
+    fn finds_an_agent_by_its_lock() {
         let root = guest("found");
         let said = format!("process 77{HIDDEN}");
         assert_eq!(found(&root).as_ref(), Some(&said));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_fails_once_does_not_end_the_lock() {
+    fn a_single_failed_check_does_not_end_the_lock() {
         let root = crate::runtime::scratch::scratch("once");
         let mut lock = acquire(&root, None, &mut || ()).unwrap();
         lock.0.lose();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_others_is_refused() {
+    fn rejects_a_directory_of_another_user() {
         use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
         let root = crate::runtime::scratch::scratch("theirs");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_agent_is_refused_until_the_first_is_gone() {
+    fn rejects_a_second_agent_until_the_first_ends() {
         let root = crate::runtime::scratch::scratch("lock");
         assert!(matches!(running(&root), Running::No));
         let first = acquire(&root, None, &mut || ()).unwrap();

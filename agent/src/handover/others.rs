@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_is_named_unless_it_is_masked() {
+    fn reports_a_unit_unless_it_is_masked() {
         let root = crate::runtime::scratch::scratch("others");
         assert_eq!(left(&root), None);
         for place in PLACES {

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_command_line_keeps_off_what_it_names() {
+    fn respects_resources_disabled_on_the_kernel_command_line() {
         let root = machine("kept-off");
         put(&root, "proc/cmdline", "console=ttyS0 maxcpus=1\n");
         let mut online = at_start(&root, &|_| true);

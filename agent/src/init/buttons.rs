@@ -65,7 +65,7 @@ mod tests {
     use mote_core::init::button::EVENT;
 
     #[test]
-    fn a_device_with_the_key_is_found_once_and_left_when_it_is_gone() {
+    fn finds_a_button_once_and_drops_it_when_removed() {
         let root = scratch("buttons");
         let put = |path: &str, bytes: &[u8]| {
             std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();

@@ -367,7 +367,7 @@ mod tests {
     use crate::runtime::run::block_on;
 
     #[test]
-    fn gone_waits_for_the_hang_up_whatever_is_unread() {
+    fn gone_waits_for_the_hang_up_despite_unread_input() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let stream = Stream::plain(Async::new(ours.into()).unwrap());
         let looked = Cell::new(0);

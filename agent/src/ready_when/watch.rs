@@ -134,7 +134,7 @@ mod tests {
     use crate::runtime::scratch::scratch;
 
     #[test]
-    fn only_a_socket_that_accepts_counts_whatever_the_kernels_table_says() {
+    fn requires_a_socket_that_accepts() {
         let root = scratch("accepts");
         for directory in ["proc/net", "run", "tmp"] {
             fs::create_dir_all(root.join(directory)).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_systemd_that_has_just_begun_is_not_done() {
+    fn a_starting_systemd_has_not_completed_the_boot() {
         let root = scratch("systemd-begins");
         fs::create_dir_all(root.join("proc/1")).unwrap();
         let mut looks = Looks::default();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_process_is_no_script_of_init() {
+    fn does_not_mistake_a_users_process_for_an_init_script() {
         let root = scratch("users-rc");
         let process = root.join("proc/77");
         for (process, name) in [(&process, "rc\n"), (&root.join("proc/1"), "init\n")] {

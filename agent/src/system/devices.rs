@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stage_of_a_device_is_read_from_sysfs() {
+    fn reads_a_devices_stage_from_sysfs() {
         let root = crate::runtime::scratch::scratch("devices");
         assert_eq!(find(&root, &CONSOLE), Device::Absent);
         // Another vendor's device with the same number.

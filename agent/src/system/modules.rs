@@ -193,14 +193,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names_are_matched_like_modprobe_does() {
+    fn matches_file_names_like_modprobe() {
         assert!(is_named("kernel/net/9p/9pnet_virtio.ko.xz", "9pnet-virtio"));
         assert!(is_named("kernel/fs/fuse/virtiofs.ko", "virtiofs"));
         assert!(!is_named("kernel/fs/fuse/virtiofs.ko", "virtio"));
     }
 
     #[test]
-    fn what_the_kernel_has_needs_no_file() {
+    fn built_in_modules_need_no_file() {
         let root = crate::runtime::scratch::scratch("modules");
         std::fs::create_dir_all(root.join("sys/module/some_thing")).unwrap();
         assert_eq!(load(&root, "some-thing"), Ok(()));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_of_another_kernel_are_said_to_be() {
+    fn reports_modules_of_another_kernel() {
         let root = crate::runtime::scratch::scratch("modules-of-another");
         let why = || load(&root, "other").unwrap_err().to_string();
         std::fs::create_dir_all(root.join("lib/modules/0.1-other")).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vsock_driver_that_is_not_there_is_named_though_the_node_is() {
+    fn reports_a_missing_vsock_driver_despite_its_node() {
         let root = crate::runtime::scratch::scratch("vsock-driver");
         let put = |path: &str, text: &str| {
             std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_to_read_is_no_reason_to_wait() {
+    fn returns_without_waiting_if_nothing_is_pending() {
         drain(listen().unwrap());
     }
 }

@@ -260,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn mounts_a_share_where_its_name_leads_or_not_at_all() {
-        if !in_private_mounts("mounts_a_share_where_its_name_leads_or_not_at_all") {
+    fn mounts_a_share_only_at_its_target() {
+        if !in_private_mounts("mounts_a_share_only_at_its_target") {
             return;
         }
         let root = scratch("swapped");
@@ -303,8 +303,8 @@ mod tests {
     }
 
     #[test]
-    fn no_link_of_a_users_leads_an_unmount_to_another_share() {
-        if !in_private_mounts("no_link_of_a_users_leads_an_unmount_to_another_share") {
+    fn an_unmount_follows_no_link_of_a_user() {
+        if !in_private_mounts("an_unmount_follows_no_link_of_a_user") {
             return;
         }
         let root = scratch("unmount");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_is_there_is_left_alone() {
+    fn does_not_change_an_existing_mount() {
         let mounted = |source, over| mount_point(Path::new("/"), source, "proc", over).unwrap().1;
         let said = Some("/proc has proc (proc) on it already".to_owned());
         assert_eq!((mounted("tag", false), mounted("proc", true)), (said.clone(), said));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_the_kernel_does_not_have_is_not_waited_for() {
+    fn does_not_wait_for_an_unsupported_file_system() {
         let root = scratch("unknown");
         std::fs::create_dir_all(root.join("proc")).unwrap();
         std::fs::write(root.join("proc/filesystems"), "nodev\ttmpfs\n\text4\n").unwrap();

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_not_tried() {
+    fn does_not_probe_a_requested_accelerator() {
         let choose =
             |asked, arch| choose(asked, Path::new("/nowhere"), arch, Path::new("/nowhere")).0;
         assert_eq!(choose(Accel::Kvm, "x86_64"), Used::Kvm);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_firmware_begins_where_the_processor_does() {
+    fn maps_the_firmware_to_the_reset_address() {
         let firmware = firmware();
         assert_eq!(firmware.len(), 65_536);
         assert_eq!(firmware[65_520..65_525], [0xba, 0x01, 0x05, 0xb0, 0x10]);

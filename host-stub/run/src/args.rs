@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_options_is_the_command() {
+    fn reads_the_command_after_the_options() {
         let args = parse("--kernel k --initrd i --timeout 5 -- sh -c true --kernel x").unwrap();
         assert_eq!(args.command, ["sh", "-c", "true", "--kernel", "x"]);
         assert_eq!((args.vm.kernel.len(), args.timeout), (1, Some(5.0)));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_split_where_they_are_said_to_be() {
+    fn splits_values_as_documented() {
         assert_eq!(user("1000").unwrap(), (1000, 1000));
         assert_eq!(user("1:2").unwrap(), (1, 2));
         assert!(pushed("a").is_err() && pushed(":a").is_err() && pulled("a:").is_err());

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_written_needs_a_directory_and_is_not_made() {
+    fn requires_the_directory_of_an_output_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("result");
         writable(&file).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_qcow2_image_is_not_taken_for_a_raw_one_unless_that_is_said() {
+    fn detects_qcow2_images_unless_a_format_is_given() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         for name in ["disk.img", "disk.qcow2"] {

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_found_by_name_or_path() {
+    fn finds_a_program_by_name_or_path() {
         assert!(find(Path::new("sh"), &[]).is_some());
         assert_eq!(find(Path::new("/bin/sh"), &[]), Some("/bin/sh".into()));
         assert_eq!(find(Path::new("/etc/passwd"), &[]), None);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_have_their_real_names() {
+    fn shows_canonical_mount_paths() {
         let info = b"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /a\\040b rw - tmpfs t rw\n\
                      3 2 0:6 / /a\\040b/c\\134d ro - tmpfs t rw\n";
         assert_eq!(mounts(info), ["/", "/a b", "/a b/c\\d"].map(PathBuf::from));

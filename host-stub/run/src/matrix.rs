@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kernel_has_its_own_initramfs_or_the_one_of_all() {
+    fn each_kernel_uses_its_own_or_the_common_initramfs() {
         let one = |line: &str, number| {
             let words = ["run"].into_iter().chain(line.split(' '));
             let args = Line::try_parse_from(words).unwrap().args;

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_refused_is_asked_again_and_what_may_have_been_heard_is_not() {
+    fn retries_only_calls_that_cannot_have_arrived() {
         for (error, passing, unsent) in [
             (of(CallFailure::Slow), true, false),
             (of(CallFailure::Refused), true, true),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_call_gets_more_time_the_next_time() {
+    fn extends_the_limit_after_a_timeout() {
         let mut limits = Vec::new();
         let retry = RetryPolicy::of(Duration::from_secs(100));
         let answer = retry.ask(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_for_good_or_too_late_is_asked_once() {
+    fn does_not_retry_final_or_late_failures() {
         let asked = |error: fn() -> anyhow::Error, begun: Instant, until: Instant| {
             let mut count = 0;
             let retry = RetryPolicy { begun, until };

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_where_it_is_said_to_be() {
+    fn a_share_has_the_requested_path() {
         let share = Share::parse("/a b:/src:ro").unwrap();
         assert_eq!((share.source, share.target), ("/a b".into(), "/src".into()));
         assert_eq!(share.access, Access::Read);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guests_list_of_mounts_says_how_it_is_mounted() {
+    fn reads_mount_options_from_the_guests_list() {
         let list = "proc /proc proc rw 0 0\nlxd_share0 /a\\040b virtiofs rw 0 0\nx /c 9p rw 0 0\n\
                     tmpfs /d tmpfs rw 0 0\n";
         assert_eq!(mounted(list, "/a b"), Some("virtiofs"));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_exposed_if_a_guest_writes_as_root_where_others_may_enter() {
+    fn detects_shares_that_expose_root_files_to_other_users() {
         use std::fs::{Permissions, set_permissions};
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();

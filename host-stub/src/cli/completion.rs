@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_is_taken_from_the_line_that_is_completed() {
+    fn reads_the_directory_from_the_completed_line() {
         let of = |line: &str| named(line.split(' ').map(OsString::from));
         assert_eq!(of("mote-host -- mote-host --dir /d exec"), Some("/d".into()));
         assert_eq!(of("mote-host -- mote-host exec --dir=/d x"), Some("/d".into()));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_an_instance_is_completed_but_a_new_one() {
+    fn completes_names_of_existing_instances() {
         let command = super::super::command();
         let mut seen = 0;
         for command in command.get_subcommands() {

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_is_read_from_the_arguments_in_any_order() {
+    fn reads_an_instance_from_arguments_in_any_order() {
         let line = "--vsock-plain /p --config a=b --config c=d=e vm1 --flavour incus \
                     --serial /s --shared-memory --vsock-cid 7";
         let instance = parsed(line).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_too_long_for_a_socket_are_refused_at_once() {
+    fn rejects_paths_that_are_too_long_for_a_socket() {
         let long = "x".repeat(102);
         let error = parsed(&format!("vm1 --vsock-uds /{long}")).unwrap_err().to_string();
         assert!(error.contains("107 bytes") && error.contains("--vsock-uds"), "{error}");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nics_are_devices_and_switch_their_configuration_on() {
+    fn a_nic_enables_its_configuration() {
         let line = "vm1 --flavour lxd --qmp /q --vsock-cid 7 --nic eth0=AA:bb,mtu=1400 --nic x=cc";
         let instance = parsed(line).unwrap();
         assert_eq!(instance.devices["eth0"]["mtu"], "1400");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_contradictory_options() {
         for line in [
             "vm1 --flavour lxc --vsock-plain /p --qmp /q",
             "vm1 --flavour lxd --vsock-plain /p --vsock-uds /u --qmp /q",

@@ -176,13 +176,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
+    fn a_column_has_the_width_of_its_widest_cell() {
         let rows = [["NAME", "STATUS"], ["a-long-name", "x"]].map(|row| row.map(str::to_owned));
         assert_eq!(table(&rows), "NAME         STATUS\na-long-name  x\n");
     }
 
     #[test]
-    fn the_tail_of_a_state_is_no_line_to_show() {
+    fn omits_the_tail_of_a_state() {
         let state = json!({"state": "UNKNOWN", "flavour": "incus", "last_line": "g\",\"usage\":0}}",
                 "port_alone": "the end of its state: x"});
         let shown = described("vm1", &state, None);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_has_a_name_of_its_own_is_called_by_it() {
+    fn uses_an_agents_own_name() {
         let said = |own: Value| {
             json!({"environment": {"server": "lxd-agent", "server_version": "0.1.0", "agent": own,
             "kernel": "Linux", "kernel_version": "6.1", "kernel_architecture": "x86_64"}})

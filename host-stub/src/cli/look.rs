@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readable_state_says_what_failed() {
+    fn the_readable_state_shows_failures() {
         let state = json!({"state": "STARTED", "since": "t", "status": "Running", "started": true,
             "last_line": "", "connections": 3, "resumed": 1, "last_request": "GET /\x1b", "port": 5,
             "fault": "none", "last_put": {"ok": false, "error": "refused", "at": "u", "ms": 7}});

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_examples_that_are_taken_as_they_are_written() {
+    fn every_command_has_valid_examples() {
         let mut all = Vec::new();
         leaves(&command(), "", &mut all);
         let mut known = 0;

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound_and_every_command_has_help() {
+    fn every_command_is_valid_and_has_help() {
         Cli::command().debug_assert();
         for command in Cli::command().get_subcommands() {
             assert!(command.get_about().is_some(), "{}", command.get_name());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_is_known_by_its_command() {
+    fn recognises_the_command_of_an_invalid_command_line() {
         let is_run = |line: &str| is_run(line.split(' ').map(OsString::from));
         for line in ["run --x", "run", "--dir run run --x", "--dir=d -h run"] {
             assert!(is_run(line), "{line}");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_may_stand_before_or_behind_the_command() {
+    fn accepts_the_directory_before_or_after_the_command() {
         for line in ["mote-host --dir /d list", "mote-host list --dir /d"] {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert_eq!(cli.dir, Some("/d".into()), "{line}");

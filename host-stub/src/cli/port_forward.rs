@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_may_be_left_out() {
+    fn the_address_is_optional() {
         assert_eq!(parse("80").unwrap(), (None, 80));
         assert_eq!(parse("10.0.0.1:80").unwrap(), (Some("10.0.0.1".into()), 80));
         assert_eq!(parse("[::1]:80").unwrap(), (Some("::1".into()), 80));

@@ -130,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_an_end_that_was_seen_or_has_just_come_is_one() {
+    fn accepts_only_a_seen_or_recent_end() {
         let end = |heard: bool, ago: u64| json!({"monitor": "silent", "end": {"reason": "", "heard": heard, "ago_ms": ago}});
         let is_over = |vm: &Value, has_run: bool| is_over(vm, &mut { has_run });
         assert!(!is_over(&json!({"monitor": "silent", "end": null}), true));

@@ -122,7 +122,7 @@ fn takes_the_directory_from_the_environment_or_the_users_home() {
 }
 
 #[test]
-fn a_daemon_that_was_just_started_is_waited_for() {
+fn waits_for_a_daemon_that_was_just_started() {
     let mut host = Host::with_instance("lxd", &[]);
     let list = mote_machine::bounded(host.command(&["list", "-q"]).stdout(Stdio::piped())).unwrap();
     std::thread::sleep(Duration::from_millis(300));
@@ -218,7 +218,7 @@ fn wait_ends_with_the_state_or_reports_the_obstacle() {
 }
 
 #[test]
-fn a_daemon_that_is_being_started_is_waited_for_too() {
+fn waits_for_a_daemon_that_is_starting() {
     let mut host = Host::with_instance("lxd", &[]);
     let mut waiting = host.command(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "0"]);
     let waiting = mote_machine::bounded(waiting.stderr(Stdio::piped())).unwrap();
@@ -268,7 +268,7 @@ fn guest_output_cannot_control_a_terminal() {
 }
 
 #[test]
-fn a_deleted_instance_is_gone_and_its_name_is_free() {
+fn a_deleted_instances_name_can_be_reused() {
     let mut host = Host::with_instance("lxd", &["user.n=1"]);
     host.start();
     let door = host.path(&format!("vm1.p_{}", host.port()));

@@ -208,7 +208,7 @@ fn finds_a_late_vm_and_reports_its_end() {
 }
 
 #[test]
-fn without_events_the_ring_is_read_now_and_then() {
+fn polls_the_ring_without_events() {
     let (_host, qemu, agent) = world("lxd", &[]);
     qemu.mutter("STARTED\n");
     wait("the poll", 2 * SOON, || (!agent.lines().is_empty()).then_some(()));
@@ -237,7 +237,7 @@ fn puts_devlxd_before_the_change_takes_effect() {
 }
 
 #[test]
-fn changes_that_concern_guests_are_posted_to_the_agent() {
+fn posts_guest_relevant_changes_to_the_agent() {
     let (host, qemu, agent) = world("lxd", &["user.a=old"]);
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_is_put_behind_and_started_by_the_shell_that_is_there() {
+    fn appends_an_agent_that_the_images_shell_starts() {
         let at = |name: &str| {
             std::env::temp_dir().join(format!("mote-host-initramfs-{}-{name}", std::process::id()))
         };

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_has_its_label_and_each_file_where_its_directory_says() {
+    fn an_image_has_its_label_and_files() {
         let directory = std::env::temp_dir().join(format!("mote-host-iso-{}", std::process::id()));
         fs::create_dir_all(directory.join("files")).unwrap();
         fs::write(directory.join("agent-mounts.json"), "[]").unwrap();

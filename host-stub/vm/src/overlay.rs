@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disks_size_is_its_bases() {
+    fn an_overlay_has_the_size_of_its_base() {
         let path = std::env::temp_dir().join(format!("mote-host-overlay-{}", std::process::id()));
         fs::write(&path, image(3 << 30, "/base", "raw").unwrap()).unwrap();
         assert_eq!(size(&path, "qcow2").unwrap(), 3 << 30);

@@ -111,7 +111,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_verdict_but_yes_has_a_note_and_needs_a_reason() {
+    fn every_verdict_except_yes_needs_a_reason() {
         let mut table = Table::new(REASONS, &["mote", "go"]);
         let (holds, differs) =
             (Verdict::Holds(String::new()), Verdict::Differs("it is a | b".into()));

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_of_any_bytes_are_read_back_and_stay_one_line() {
+    fn any_input_is_one_line_and_reads_back() {
         let all: Vec<u8> = (0..=255).collect();
         let inputs = [all, Vec::new(), b"\\x41\n\\".to_vec(), "\u{e9}".into()];
         let text = pack(&inputs);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tally_is_read_back_and_shown() {
+    fn a_tally_reads_back() {
         let count = Count { executions: 1_234_567, seconds: 10, edges: 5, of: 9, lines: (1, 4) };
         let all = BTreeMap::from([(TARGETS[0].to_owned(), count)]);
         assert_eq!(read(&write(&all)), all);

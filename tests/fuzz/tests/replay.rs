@@ -38,7 +38,7 @@ fn survives_all_kept_inputs() {
 }
 
 #[test]
-fn each_target_has_inputs_and_they_are_few() {
+fn each_target_has_a_limited_number_of_inputs() {
     let mut whole = 0;
     for target in TARGETS {
         let (inputs, text) = (corpus::kept(target), read_to_string(corpus::folder().join(target)));
@@ -87,7 +87,7 @@ fn each_file_of_the_core_has_a_target() {
 }
 
 #[test]
-fn the_page_says_what_the_tally_and_the_targets_say() {
+fn the_page_matches_tally_and_targets() {
     let all = tally::read(&read_to_string(tally::file()).unwrap());
     let targets: BTreeSet<&str> = TARGETS.iter().copied().collect();
     assert_eq!(all.keys().map(String::as_str).collect::<BTreeSet<_>>(), targets);

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_keeps_the_newest_bytes_and_gives_the_line_that_counts_once() {
+    fn the_ring_keeps_the_newest_bytes() {
         let mut ring = Ring::default();
         ring.write(b"STARTED\nCONNECTED\n");
         assert_eq!(ring.bytes, b"ARTED\nCONNECTED\n");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_goes_at_once_and_those_of_the_next_second_as_one_at_its_end() {
+    fn throttles_events_to_one_per_second() {
         let mut port = Throttle::default();
         let end = 5 + THROTTLE;
         assert_eq!([port.event(5), port.event(6)], [Sent::Now, Sent::At(end)]);

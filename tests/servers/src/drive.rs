@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_when_it_was_seen_twice_and_has_no_reason() {
+    fn counts_failures_seen_twice_without_a_reason() {
         let holds = || ("exec.uname", Verdict::Holds(String::new()));
         let fails = |check| (check, Verdict::Fails("no".into()));
         let unknown = || ("state.top", Verdict::Unknown("lost".into()));

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_comes_back_as_it_was_sent() {
+    fn each_line_reads_back() {
         for line in [
             Line::Step("the server is up".into(), 41.5),
             Line::Begin("exec.uname".into()),

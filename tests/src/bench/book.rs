@@ -195,7 +195,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn goals_are_held_against_both_servers_agents() {
+    fn compares_goals_with_both_servers_agents() {
         let mut book = book();
         let row = |id| find(id).unwrap();
         assert_eq!(book.reached(row("answered")), Some(true));

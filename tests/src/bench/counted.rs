@@ -223,14 +223,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_times_of_all_cpus_are_added() {
+    fn adds_the_times_of_all_cpus() {
         let text = "version 15\ntimestamp 4294\ncpu0 0 0 0 0 0 0 7000 1 2\ndomain0 1 2 3 4 5 6 7 8\n\
                     cpu1 0 0 0 0 0 0 50 1 2\n";
         assert_eq!(total(text), 7050);
     }
 
     #[test]
-    fn counters_of_all_threads_are_added() {
+    fn adds_the_counters_of_all_threads() {
         let status = "Name:\ta\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n\
                       Name:\ta\nvoluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t0\n";
         let spent = Spent::parse("1000 7 3\n500 1 1\n", status);

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_goal_is_explained_with_the_floor() {
+    fn explains_a_missed_goal_by_the_baseline() {
         let mut book = book();
         assert!(!whole(&book).contains("- **`GET /`**: nearly all"));
         book.add(Column::MoteLxd, vec![("root", Ok(20.0)); 9]);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_reads_the_same() {
+    fn stored_results_read_back() {
         let mut results = Results::default();
         for cpu in ["1 x qemu64", "1 x max"] {
             let mut book = book();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pages_are_those_of_the_results() {
+    fn the_pages_match_the_results() {
         let Some(results) = kept() else { return };
         for (name, text) in results.pages().unwrap() {
             let kept = std::fs::read_to_string(path(name)).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_results_are_not_of_an_old_agent() {
+    fn the_results_are_recent() {
         let Some(results) = kept() else { return };
         let commit = results.of(DEFAULT_CPU).expect("a book").said(COMMIT);
         match age(commit) {

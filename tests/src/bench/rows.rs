@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_there_once_and_goals_point_to_rows() {
+    fn names_are_unique_and_goals_refer_to_rows() {
         for (index, row) in ROWS.iter().enumerate() {
             let first = ROWS.iter().position(|other| other.id == row.id);
             assert_eq!(first, Some(index), "{}", row.id);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn better_is_more_than_one_either_way() {
+    fn a_better_figure_has_a_ratio_above_one() {
         let (lower, higher) = (row("", "", "", Lower), row("", "", "", Higher));
         assert!((lower.ratio(2.0, 10.0) - 5.0).abs() < 1e-9);
         assert!((higher.ratio(10.0, 2.0) - 5.0).abs() < 1e-9);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_of_the_hosts_is_read_to_the_millisecond() {
+    fn reads_the_hosts_times_to_the_millisecond() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
         let of_day = now % 86_400_000;
         let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle_whatever_the_order() {
+    fn computes_the_median_of_unsorted_samples() {
         assert_eq!(Summary::of(&[]), None);
         let one = Summary { min: 7.0, median: 7.0, max: 7.0 };
         assert_eq!(Summary::of(&[7.0]), Some(one));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_three_digits_and_have_commas() {
+    fn formats_numbers_with_three_digits_and_commas() {
         for (value, text) in [
             (900_432.0, "900,432"),
             (12_640_936.0, "12,640,936"),

@@ -85,7 +85,7 @@ mod tests {
     use super::STEPS;
 
     #[test]
-    fn steps_give_rows_that_exist_and_each_once() {
+    fn each_row_has_one_step() {
         let all: Vec<&str> = STEPS.iter().flat_map(|step| step.rows).copied().collect();
         for (index, row) in all.iter().enumerate() {
             assert!(find(row).is_some(), "{row}");

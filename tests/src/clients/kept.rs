@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_what_was_seen() {
+    fn stored_results_read_back() {
         let seen = vec![case(0, "a case | of it", "ok"), case(1, "another", "it is: late")];
         assert_eq!(parse(&text(&seen)), seen);
     }
 
     #[test]
-    fn a_client_that_is_run_again_replaces_its_own_cases_only() {
+    fn a_repeated_client_replaces_only_its_own_cases() {
         let old = vec![case(0, "gone", "ok"), case(1, "stays", "ok")];
         let new = vec![case(0, "new", "late")];
         let all = merged(old, &new, &[&CLIENTS[0]]);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn mote_in_a_vm_is_under_the_title_of_mote_on_sockets() {
+    fn mote_in_a_vm_shares_the_title_of_mote_on_sockets() {
         for subject in Subject::COLUMNS {
             assert!(booted(subject).is_none_or(|booted| booted.title() == subject.title()));
         }

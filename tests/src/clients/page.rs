@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_agrees_with_what_it_was_made_from_and_with_nothing_else() {
+    fn a_page_matches_only_its_own_results() {
         for what in ["ok", "it is late"] {
             let page = render(&seen(what)).text;
             let differing = |other| differences(&page, &seen(other), &[&CLIENTS[0]]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_needs_a_reason() {
+    fn a_difference_needs_a_reason() {
         assert_eq!(render(&seen("it is late")).unexplained.len(), 1);
         assert!(render(&seen("ok")).unexplained.is_empty());
     }

@@ -59,7 +59,7 @@ mod tests {
     use crate::pages::file::committed;
 
     #[test]
-    fn the_page_shows_the_rows_that_are_kept() {
+    fn the_page_shows_the_stored_rows() {
         let page = committed(ROWS.page);
         assert_eq!(ROWS.shown(&table()), page, "docs/{} differs from tests/kernels", ROWS.page);
     }

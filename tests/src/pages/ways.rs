@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_shows_the_rows_that_are_kept() {
+    fn the_page_shows_the_stored_rows() {
         let page = committed(ROWS.page);
         assert_eq!(
             ROWS.shown(&table(&rows())),

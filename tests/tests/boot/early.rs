@@ -166,8 +166,8 @@ fn a_late_port_is_logged_used_and_clears_the_last_error() {
 
 /// An initramfs may start the agent first, and mount `/run` afterwards.
 #[test]
-fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
-    const TEST: &str = "early::an_agent_from_before_run_was_mounted_is_found_and_comes_after_it";
+fn finds_an_agent_started_before_run_was_mounted() {
+    const TEST: &str = "early::finds_an_agent_started_before_run_was_mounted";
     if !in_private_mounts(TEST) {
         return;
     }
@@ -222,8 +222,8 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
 }
 
 #[test]
-fn one_that_still_waits_comes_after_run_too() {
-    if !in_private_mounts("early::one_that_still_waits_comes_after_run_too") {
+fn a_waiting_agent_also_uses_the_new_run() {
+    if !in_private_mounts("early::a_waiting_agent_also_uses_the_new_run") {
         return;
     }
     let boot = Boot::new("lxd");

@@ -18,7 +18,7 @@ fn status(boot: &Boot) -> Value {
 }
 
 #[test]
-fn an_agent_that_the_host_refuses_is_never_connected() {
+fn is_not_connected_to_a_host_that_refuses_it() {
     const WHY: &str = "the host refused this agent's certificate (401): are these another \
                        instance's files?";
     for flavour in ["lxd", "incus"] {
@@ -53,7 +53,7 @@ fn an_agent_that_the_host_refuses_is_never_connected() {
 }
 
 #[test]
-fn an_error_of_the_host_is_forgotten_once_it_is_there() {
+fn clears_the_hosts_error_after_it_recovers() {
     let boot = Boot::new("lxd");
     boot.host.ok(&["fault", NAME, "garbage"]);
     let _agent = boot.start(&[]);

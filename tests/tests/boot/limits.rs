@@ -56,7 +56,7 @@ fn commands_run_as_listed_users_and_by_listed_paths() {
 }
 
 #[test]
-fn the_agents_program_as_a_listed_command_gives_the_host_nothing_of_roots() {
+fn the_agents_program_as_a_listed_command_gives_no_root_access() {
     let program = agent().canonicalize().unwrap().display().to_string();
     let (boot, _agent) = under("lxd", &format!("exec: {{commands: [{program}]}}"));
     if !is_root() {
@@ -137,7 +137,7 @@ fn allows_only_the_listed_ports_of_the_guest() {
 }
 
 #[test]
-fn files_that_can_only_be_read_are_not_written_and_the_host_reads_why() {
+fn refuses_writes_to_read_only_files_with_a_reason() {
     let (boot, _agent) = under("lxd", "files: {read-only: true}");
     let (file, copy) = (boot.scratch.0.join("file"), boot.scratch.0.join("copy"));
     fs::write(&file, "text").unwrap();
@@ -152,7 +152,7 @@ fn files_that_can_only_be_read_are_not_written_and_the_host_reads_why() {
 }
 
 #[test]
-fn a_host_with_few_users_writes_files_as_one_of_them_and_no_set_user_id() {
+fn writes_files_as_a_listed_user_without_set_user_id() {
     if !by_root() {
         return;
     }
@@ -185,7 +185,7 @@ fn a_host_with_few_users_writes_files_as_one_of_them_and_no_set_user_id() {
 }
 
 #[test]
-fn files_below_a_directory_are_all_that_the_host_sees() {
+fn shows_the_host_only_files_below_a_directory() {
     let place = mote_tests::Scratch::new();
     let (shown, hidden) = (place.0.join("shown"), place.0.join("hidden"));
     fs::create_dir(&shown).unwrap();
@@ -290,7 +290,7 @@ fn a_new_policy_ends_everything_but_running_commands() {
 }
 
 #[test]
-fn an_agent_in_its_sandbox_allows_nothing_until_it_is_started_again() {
+fn a_sandboxed_agent_allows_nothing_more_until_restarted() {
     if !by_root() {
         return;
     }

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use crate::world::{Boot, LIMIT, whole};
 
 #[test]
-fn a_guest_that_denies_mounts_mounts_nothing_and_says_so() {
+fn reports_denied_mounts() {
     let boot = Boot::new("lxd");
     boot.put("etc/mote-agent.yml", "features: {guestapi: true, exec: true}\n");
     boot.share(
@@ -31,7 +31,7 @@ fn a_guest_that_denies_mounts_mounts_nothing_and_says_so() {
 }
 
 #[test]
-fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything() {
+fn applies_the_policy_for_every_server_and_denies_all_if_invalid() {
     let exec = |boot: &Boot| boot.host.exec(&["true"]);
     for (flavour, file) in [("lxd", "etc/mote-agent.yml"), ("incus", "etc/incus-agent.yml")] {
         let boot = Boot::new(flavour);
@@ -58,7 +58,7 @@ fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything(
 }
 
 #[test]
-fn a_misspelt_policy_denies_everything_and_says_where_it_is_wrong() {
+fn a_misspelt_policy_denies_everything_and_reports_the_line() {
     for (flavour, file) in [("lxd", "etc/mote-agent.yml"), ("incus", "etc/incus-agent.yml")] {
         let boot = Boot::new(flavour);
         for (text, why) in [
@@ -95,7 +95,7 @@ fn a_misspelt_policy_denies_everything_and_says_where_it_is_wrong() {
 }
 
 #[test]
-fn check_warns_of_each_combination_as_the_table_says() {
+fn check_warns_of_each_combination() {
     let boot = Boot::new("lxd");
     for row in COMBINATIONS {
         boot.put("etc/mote-agent.yml", &format!("{{{}}}\n", row.file));
@@ -136,7 +136,7 @@ fn check_reports_actions_without_doing_them() {
 }
 
 #[test]
-fn without_vsock_a_denied_state_does_not_go_through_the_port_either() {
+fn does_not_report_a_denied_state_through_the_port() {
     let boot = Boot::new("incus");
     // With a `/proc`, so that there is a state to report, and without vsock.
     report::root(&boot.root(""), [(1, true)].into_iter());

@@ -108,7 +108,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
 }
 
 #[test]
-fn the_log_and_the_status_say_which_program_runs() {
+fn log_and_status_name_the_running_program() {
     let boot = Boot::new("lxd");
     let agent = boot.start(&[]);
     connected(&boot, 1);
@@ -130,7 +130,7 @@ fn the_log_and_the_status_say_which_program_runs() {
 }
 
 #[test]
-fn a_new_start_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
+fn a_reexec_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
     let boot = Boot::new("lxd");
     let mut agent = boot.start(&[]);
     connected(&boot, 1);
@@ -173,7 +173,7 @@ fn sighup_restarts_a_waiting_agent() {
 }
 
 #[test]
-fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
+fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
     if !by_root() {
         return;
     }
@@ -219,8 +219,8 @@ fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
 }
 
 #[test]
-fn an_agent_of_an_initramfs_whose_run_was_mounted_over_makes_room_too() {
-    const TEST: &str = "reexec::an_agent_of_an_initramfs_whose_run_was_mounted_over_makes_room_too";
+fn an_agent_of_an_initramfs_hands_over_though_run_was_mounted_over() {
+    const TEST: &str = "reexec::an_agent_of_an_initramfs_hands_over_though_run_was_mounted_over";
     if !in_private_mounts(TEST) {
         return;
     }

@@ -29,7 +29,7 @@ fn fields(process: u32, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
+fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
     if !by_root() {
         return;
     }
@@ -99,7 +99,7 @@ fn setting(name: &str) -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn the_hardened_units_rights_are_enough_for_the_sandbox() {
+fn the_hardened_units_capabilities_suffice_for_the_sandbox() {
     if !by_root() {
         return;
     }
@@ -124,7 +124,7 @@ fn the_hardened_units_rights_are_enough_for_the_sandbox() {
 }
 
 #[test]
-fn an_agent_that_may_be_asked_for_more_keeps_its_rights() {
+fn an_agent_that_needs_root_keeps_its_privileges() {
     let boot = Boot::new("lxd");
     let agent = boot.start(&["--deny", "exec,files"]);
     boot.logged("CONNECTED");
@@ -150,7 +150,7 @@ fn copies(process: u32, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn what_a_command_was_given_does_not_stay_in_memory() {
+fn wipes_a_commands_environment_from_memory() {
     let boot = Boot::new("lxd");
     let agent = boot.start(&[]);
     boot.logged("CONNECTED");

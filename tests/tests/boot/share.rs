@@ -83,7 +83,7 @@ fn templates_do_not_follow_a_users_links() {
 }
 
 #[test]
-fn a_working_directory_that_others_can_write_is_not_trusted() {
+fn ignores_a_working_directory_that_others_can_write() {
     let boot = Boot::new("lxd");
     boot.put("etc/x", "");
     let place = boot.root("tmp");
@@ -195,7 +195,7 @@ fn post_device(boot: &Boot, action: &str, name: &str, path: &str) -> String {
 
 /// The vectors of LXD's `lxd-agent/events_test.go`, and what others answer.
 #[test]
-fn a_device_that_cannot_be_mounted_is_an_error_for_lxds_host_alone() {
+fn reports_a_failed_mount_only_to_lxds_host() {
     for flavour in ["lxd", "lxd-5.0", "incus"] {
         let boot = Boot::new(flavour);
         let _agent = boot.start(&[]);

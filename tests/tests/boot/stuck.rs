@@ -103,7 +103,7 @@ fn an_invalid_port_blocks_nothing() {
 }
 
 #[test]
-fn the_client_says_whether_there_is_an_agent() {
+fn the_client_reports_whether_an_agent_runs() {
     let boot = Boot::new("lxd");
     let ask = |args: &[&str]| boot.ask(args);
     let (code, text) = ask(&["get", "user.x"]);

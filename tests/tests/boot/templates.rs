@@ -21,7 +21,7 @@ fn render(boot: &Boot, targets: &[&str]) {
 }
 
 #[test]
-fn no_template_is_written_where_the_guest_denies_them() {
+fn writes_no_template_if_the_guest_denies_them() {
     for (flavour, file, text, args) in [
         ("lxd", "etc/mote-agent.yml", "features: {guestapi: true}\n", &[][..]),
         ("lxd", "etc/none", "", &["--allow", "guestapi,exec"]),
@@ -46,7 +46,7 @@ fn no_template_is_written_where_the_guest_denies_them() {
 
 /// Incus' agent has no such feature, and its users' files were written for that agent.
 #[test]
-fn incus_own_file_need_not_name_what_incus_own_agent_does_not_know() {
+fn incus_file_need_not_list_motes_own_features() {
     let boot = Boot::new("incus");
     boot.put("etc/incus-agent.yml", "features: {guestapi: true}\n");
     render(&boot, &["/etc/cron.d/mine"]);
@@ -70,7 +70,7 @@ fn incus_own_file_need_not_name_what_incus_own_agent_does_not_know() {
 }
 
 #[test]
-fn no_template_touches_the_policys_own_files_by_any_spelling_or_link() {
+fn no_template_changes_the_policys_files() {
     let boot = Boot::new("incus");
     boot.put("etc/mote-agent.yml", STRICT);
     boot.put("etc/x/y", "");
@@ -111,7 +111,7 @@ fn no_template_touches_the_policys_own_files_by_any_spelling_or_link() {
 }
 
 #[test]
-fn without_first_boot_no_seed_is_written_and_no_system_restarted() {
+fn writes_no_seed_and_does_not_reboot_without_first_boot() {
     let boot = Boot::new("lxd");
     let seed = "var/lib/cloud/seed/nocloud-net/meta-data";
     fs::create_dir_all(boot.root("etc/cloud")).unwrap();
@@ -124,7 +124,7 @@ fn without_first_boot_no_seed_is_written_and_no_system_restarted() {
 }
 
 #[test]
-fn without_network_no_nic_is_touched() {
+fn changes_no_nic_without_network() {
     let nic = r#"{"device_name":"x","nic_name":"mote0","mac_address":"00:16:3e:00:00:77","mtu":0}"#;
     for (denied, said, unsaid) in [
         ("state", "no NIC has 00:16:3e:00:00:77", "the policy denies renaming"),

@@ -27,7 +27,7 @@ fn measured(what: &str, measure: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
 }
 
 #[test]
-fn nothing_costs_more_than_the_budget_says() {
+fn no_cost_exceeds_its_budget() {
     allow_descriptors();
     let (bytes, calls, others, sftp) = std::thread::scope(|scope| {
         let bytes = scope.spawn(|| (measured("bytes", bytes::all), measured("SFTP", sftp::all)));

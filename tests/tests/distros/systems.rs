@@ -124,7 +124,7 @@ fn s6() {
 /// tiny-cloud looks for Incus' socket once, in the runlevel `boot`, and asks once, in the next
 /// runlevel.
 #[test]
-fn openrcs_runlevel_boot_is_early_enough_for_tiny_cloud() {
+fn starts_before_tiny_cloud_in_openrcs_runlevel_boot() {
     let data = "#!/bin/sh\necho user-data\n";
     let config = format!("user.user-data={data}");
     let plan = Plan { incus: true, host: &["--config", &config], ..Plan::default() };

@@ -16,10 +16,8 @@ use disk::{Disk, GPT, MIB, NEW, OLD, grow, has_disks, kinds, ok, run, size, vict
 use mote_tests::{Scratch, agent};
 
 #[test]
-fn each_file_system_grows_at_a_mount_point_of_any_name_and_what_has_that_name_escaped_does_not() {
-    if !has_disks(
-        "each_file_system_grows_at_a_mount_point_of_any_name_and_what_has_that_name_escaped_does_not",
-    ) {
+fn grows_each_file_system_at_any_mount_point_name() {
+    if !has_disks("grows_each_file_system_at_any_mount_point_name") {
         return;
     }
     let scratch = Scratch::new();
@@ -81,8 +79,8 @@ fn swap(outside: &Path, by_link: bool, is_over: &AtomicBool) {
 }
 
 #[test]
-fn a_swapped_parent_directory_leads_to_no_other_file_system() {
-    if !has_disks("a_swapped_parent_directory_leads_to_no_other_file_system") {
+fn a_swapped_parent_directory_redirects_nothing() {
+    if !has_disks("a_swapped_parent_directory_redirects_nothing") {
         return;
     }
     let scratch = Scratch::new();
@@ -128,8 +126,8 @@ fn a_swapped_parent_directory_leads_to_no_other_file_system() {
 }
 
 #[test]
-fn what_is_reserved_behind_the_last_usable_block_survives() {
-    if !has_disks("what_is_reserved_behind_the_last_usable_block_survives") {
+fn keeps_reserved_space_after_the_last_usable_block() {
+    if !has_disks("keeps_reserved_space_after_the_last_usable_block") {
         return;
     }
     let scratch = Scratch::new();
@@ -159,10 +157,8 @@ fn what_is_reserved_behind_the_last_usable_block_survives() {
 }
 
 #[test]
-fn a_kernel_that_refuses_or_a_disk_that_fails_leaves_table_and_partition_as_they_were() {
-    if !has_disks(
-        "a_kernel_that_refuses_or_a_disk_that_fails_leaves_table_and_partition_as_they_were",
-    ) {
+fn restores_the_table_if_kernel_or_disk_fails() {
+    if !has_disks("restores_the_table_if_kernel_or_disk_fails") {
         return;
     }
     let scratch = Scratch::new();
@@ -186,8 +182,8 @@ fn a_kernel_that_refuses_or_a_disk_that_fails_leaves_table_and_partition_as_they
 }
 
 #[test]
-fn a_btrfs_of_one_device_of_any_number_grows_and_one_of_two_does_not() {
-    if !has_disks("a_btrfs_of_one_device_of_any_number_grows_and_one_of_two_does_not") {
+fn grows_btrfs_on_one_device_only() {
+    if !has_disks("grows_btrfs_on_one_device_only") {
         return;
     }
     let scratch = Scratch::new();
@@ -220,8 +216,8 @@ fn a_btrfs_of_one_device_of_any_number_grows_and_one_of_two_does_not() {
 }
 
 #[test]
-fn a_file_system_that_is_larger_than_its_disk_is_not_made_smaller() {
-    if !has_disks("a_file_system_that_is_larger_than_its_disk_is_not_made_smaller") {
+fn does_not_shrink_a_file_system_larger_than_its_disk() {
+    if !has_disks("does_not_shrink_a_file_system_larger_than_its_disk") {
         return;
     }
     let scratch = Scratch::new();
@@ -265,8 +261,8 @@ fn reports_what_cannot_grow() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_written_has_its_partition_as_before() {
-    if !has_disks("a_disk_that_cannot_be_written_has_its_partition_as_before") {
+fn keeps_the_partition_of_a_read_only_disk() {
+    if !has_disks("keeps_the_partition_of_a_read_only_disk") {
         return;
     }
     let scratch = Scratch::new();
@@ -302,8 +298,8 @@ fn a_disk_that_cannot_be_written_has_its_partition_as_before() {
 }
 
 #[test]
-fn a_file_system_that_cannot_be_reached_is_left_with_its_partition() {
-    if !has_disks("a_file_system_that_cannot_be_reached_is_left_with_its_partition") {
+fn keeps_the_partition_of_an_unreachable_file_system() {
+    if !has_disks("keeps_the_partition_of_an_unreachable_file_system") {
         return;
     }
     let scratch = Scratch::new();

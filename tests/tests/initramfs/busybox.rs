@@ -121,7 +121,7 @@ fn free(world: &World) -> u64 {
 }
 
 #[test]
-fn in_a_root_without_an_agent_the_first_goes_on() {
+fn the_first_agent_continues_in_a_root_without_one() {
     let mut world = boot(false);
     world.sh("head -c 40000000 /dev/urandom >/ballast");
     let before = free(&world);

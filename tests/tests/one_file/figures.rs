@@ -107,7 +107,7 @@ impl Subject {
 }
 
 #[test]
-fn the_table_of_images_is_written_if_it_is_asked_for() {
+fn writes_the_table_of_images_on_request() {
     if std::env::var_os("MOTE_WRITE_DOCS").is_none() {
         let page = committed(PAGE);
         let table = page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
@@ -133,7 +133,7 @@ fn the_table_of_images_is_written_if_it_is_asked_for() {
 }
 
 #[test]
-fn its_row_in_the_table_of_ways() {
+fn writes_its_row_of_the_table_of_ways() {
     let spec = Spec { image: image("busybox"), ..Spec::default() };
     let (mut world, begun) = switch_on(Column::MoteLxd, &spec);
     world.0.connected(BOOT);

@@ -6,7 +6,7 @@ use mote_tests::world::BOOT;
 use crate::world::{END, World};
 
 #[test]
-fn the_power_button_switches_off_with_nothing_else_in_the_image() {
+fn the_power_button_powers_off_without_other_programs() {
     let world = World::connected("plain", "");
     world.0.vm.power_button();
     let console = world.ends();
@@ -25,7 +25,7 @@ fn ctrl_alt_del_reboots_in_order() {
 }
 
 #[test]
-fn a_signal_switches_off_and_a_program_that_does_not_want_to_is_killed() {
+fn a_signal_powers_off_and_kills_a_stubborn_program() {
     let words = "mote.run=\"sh -c 'trap : TERM; echo deaf; while :; do sleep 1; done'\"";
     let world = World::connected("busybox", words);
     world.console("deaf", 1);
@@ -38,7 +38,7 @@ fn a_signal_switches_off_and_a_program_that_does_not_want_to_is_killed() {
 }
 
 #[test]
-fn commands_of_the_host_switch_off_and_reboot() {
+fn the_hosts_commands_power_off_and_reboot() {
     for (command, said) in
         [("poweroff", "reboot: Power down"), ("reboot", "reboot: Restarting system")]
     {
@@ -50,7 +50,7 @@ fn commands_of_the_host_switch_off_and_reboot() {
 }
 
 #[test]
-fn a_build_without_init_says_so_as_process_1() {
+fn a_build_without_init_reports_that_as_process_1() {
     let mut world = World::boot("without", "");
     let look = || Some(world.0.vm.console()).filter(|text| text.contains("process 1, but"));
     let (console, _) = wait("the line", BOOT, look);

@@ -34,7 +34,7 @@ fn restarts_programs_with_growing_delays() {
 }
 
 #[test]
-fn with_busybox_there_is_a_shell_and_nobody_stays_a_zombie() {
+fn reaps_all_zombies_next_to_busybox() {
     // It has a controlling terminal: /dev/tty can be opened and is the console.
     let words = "mote.hostname=one mote.run=\"sh -c 'echo from $(tty) >/dev/tty; sleep 9999'\"";
     let world = World::connected("busybox", words);

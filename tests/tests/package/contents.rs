@@ -91,7 +91,7 @@ fn has_these_files_and_no_others(deb: &Path) {
 }
 
 #[test]
-fn the_debian_package_has_these_files_and_no_others() {
+fn the_debian_package_has_exactly_these_files() {
     has_these_files_and_no_others(&deb());
 }
 
@@ -114,7 +114,7 @@ fn control(deb: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_packages_of_other_architectures_are_those_of_x86_64_with_another_program() {
+fn packages_of_all_architectures_differ_only_in_programs() {
     for (other, [made, _]) in OTHERS.iter().zip(&PACKAGES.others) {
         are_those_of_x86_64_with_another_program(other, made);
     }
@@ -152,7 +152,7 @@ fn are_those_of_x86_64_with_another_program(other: &Other, made: &Path) {
 }
 
 #[test]
-fn the_debian_package_takes_the_place_of_the_go_agents() {
+fn the_debian_package_replaces_the_go_agents() {
     for field in ["Conflicts", "Replaces"] {
         let names = run(Command::new("dpkg-deb").arg("-f").arg(deb()).arg(field));
         assert_eq!(names.trim(), "incus-agent, lxd-agent, lxd-agent-loader", "{field}");
@@ -196,7 +196,7 @@ fn the_same_commit_gives_the_same_bytes() {
 }
 
 #[test]
-fn the_rpm_has_these_files_and_no_others() {
+fn the_rpm_has_exactly_these_files() {
     let rpm = file(&PACKAGES.first, "mote-agent-", ".rpm");
     let ask = |what: &str| run(Command::new("rpm").args(["-qp", "--nosignature", what]).arg(&rpm));
     assert_eq!(ask("-l").lines().collect::<Vec<_>>(), RPM);
@@ -215,7 +215,7 @@ fn the_rpm_has_these_files_and_no_others() {
 }
 
 #[test]
-fn the_agent_of_each_package_is_that_of_the_build() {
+fn each_package_contains_the_built_agent() {
     let scratch = mote_tests::Scratch::new();
     run(Command::new("dpkg-deb").arg("-x").arg(deb()).arg(&scratch.0));
     let built = std::fs::read(mote_tests::agent()).expect("the agent");
@@ -227,7 +227,7 @@ fn the_agent_of_each_package_is_that_of_the_build() {
 }
 
 #[test]
-fn the_programs_version_is_that_of_the_package() {
+fn program_and_package_have_the_same_version() {
     let scratch = mote_tests::Scratch::new();
     run(Command::new("dpkg-deb").arg("-x").arg(newer()).arg(&scratch.0));
     let said = run(Command::new(scratch.0.join("usr/sbin/mote-agent")).arg("--version"));
@@ -244,7 +244,7 @@ fn the_programs_version_is_that_of_the_package() {
 }
 
 #[test]
-fn the_example_of_a_policy_is_one() {
+fn the_example_policy_is_valid() {
     let scratch = mote_tests::Scratch::new();
     let example = include_str!("../../../image/packages/mote-agent.yml");
     mote_tests::put(scratch.0.join("etc/mote-agent.yml"), example);

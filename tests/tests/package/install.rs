@@ -137,7 +137,7 @@ fn the_tarball_has_a_service_for_openwrt() {
 }
 
 #[test]
-fn what_an_administrator_disabled_stays_disabled() {
+fn a_disabled_service_stays_disabled() {
     let root = Root::new("systemd");
     let (package, above) = (root.take(&deb()), root.take(&newer()));
     root.run(&["dpkg", "-i", &package]);
@@ -173,7 +173,7 @@ fn the_tarball_finds_the_init_system() {
 }
 
 #[test]
-fn the_tarballs_line_for_another_init_starts_what_it_has_installed() {
+fn the_tarballs_line_for_other_init_systems_starts_the_agent() {
     let (scratch, root) = (Scratch::new(), Scratch::new());
     let install = tarball(&scratch).join("install");
     let said = run(std::process::Command::new(install).arg("--root").arg(&root.0));
@@ -183,7 +183,7 @@ fn the_tarballs_line_for_another_init_starts_what_it_has_installed() {
 }
 
 #[test]
-fn the_tarball_leaves_a_package_alone() {
+fn the_tarball_does_not_replace_a_package() {
     let (scratch, root) = (Scratch::new(), Root::new("systemd"));
     let folder = tarball(&scratch);
     root.run(&["dpkg", "-i", &root.take(&deb())]);

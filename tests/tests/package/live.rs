@@ -99,7 +99,7 @@ impl Drop for Live {
 }
 
 #[test]
-fn an_agent_that_is_killed_is_back() {
+fn a_killed_agent_is_restarted() {
     let live = Live::start();
     let first = live.some_agent();
     // The agent's end also ends the command.
@@ -109,7 +109,7 @@ fn an_agent_that_is_killed_is_back() {
 }
 
 #[test]
-fn an_upgrade_by_a_command_of_the_host_is_not_cut_off() {
+fn an_upgrade_by_the_host_completes() {
     let live = Live::start();
     let above = live.root.take(&newer());
     let first = live.some_agent();
@@ -131,7 +131,7 @@ fn an_upgrade_by_a_command_of_the_host_is_not_cut_off() {
 }
 
 #[test]
-fn a_removal_by_a_command_of_the_host_is_not_cut_off() {
+fn a_removal_by_the_host_completes() {
     let live = Live::start();
     let said = live.exec(&["sh", "-c", "dpkg -P mote-agent && sleep 3 && echo whole"]);
     assert!(said.ends_with("whole\n"), "{said}");

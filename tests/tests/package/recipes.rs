@@ -35,7 +35,7 @@ fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn each_says_whether_it_was_tested_and_has_the_version_of_the_tree() {
+fn each_recipe_states_its_tests_and_the_current_version() {
     let cargo = std::fs::read_to_string(source().join("Cargo.toml")).expect("Cargo.toml");
     let version = cargo.split("\nversion = \"").nth(1).and_then(|rest| rest.split('"').next());
     let version = version.expect("a version");
@@ -125,7 +125,7 @@ fn archs_package_is_for_systemd() {
 }
 
 #[test]
-fn nixs_package_installs_what_the_tarball_has() {
+fn nixs_package_installs_the_tarballs_files() {
     let text = std::fs::read_to_string(recipes().join("nix/package.nix")).expect("the recipe");
     let (_, rest) = text.split_once("installPhase = ''").expect("a phase");
     let (phase, _) = rest.split_once("'';").expect("its end");

@@ -9,7 +9,7 @@ use mote_tests::{Scratch, put};
 use crate::root;
 
 #[test]
-fn options_that_limit_the_host_reach_the_agent_of_the_initramfs() {
+fn the_initramfs_agent_gets_the_options_that_limit_the_host() {
     let scratch = Scratch::new();
     let guest = scratch.0.join("guest");
     let options = || {
@@ -50,7 +50,7 @@ fn options_that_limit_the_host_reach_the_agent_of_the_initramfs() {
 }
 
 #[test]
-fn what_is_started_in_the_initramfs_has_these_options_and_a_log_of_roots() {
+fn the_initramfs_agent_has_its_options_and_a_private_log() {
     let scratch = Scratch::new();
     let options = "--allow=\n--deny=exec,files\n";
     let (agent, told) = (scratch.0.join("mote-agent"), scratch.0.join("told"));
@@ -114,7 +114,7 @@ fn installer_and_image(scratch: &Scratch, outside: &Path) -> (PathBuf, PathBuf) 
 }
 
 #[test]
-fn the_installer_stays_in_the_root_whose_links_are_absolute() {
+fn the_installer_resolves_absolute_links_within_the_root() {
     let scratch = Scratch::new();
     let outside = scratch.0.join("outside");
     let (folder, image) = installer_and_image(&scratch, &outside);

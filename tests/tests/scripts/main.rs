@@ -56,7 +56,7 @@ const SOMEBODY: (&str, &str) = ("id", "#!/bin/bash\necho 1000\n");
 const SET_UP: &str = ". scripts/common; . scripts/setup build";
 
 #[test]
-fn help_is_there_at_once_and_nothing_is_installed() {
+fn help_installs_nothing() {
     let machine = Machine::new(&[ROOT, ("apt-get", APT), ("cargo", APT), ("rustup", APT)]);
     for name in ["run", "test", "bench", "build", "fresh", "size", "fuzz", "docs"] {
         for option in ["--help", "-h"] {
@@ -76,7 +76,7 @@ fn help_is_there_at_once_and_nothing_is_installed() {
 
 /// A binary reports the commit of its sources, and a manual build reports that it has none.
 #[test]
-fn a_binary_tells_its_release_and_its_commit() {
+fn a_binary_reports_its_release_and_commit() {
     let output = Command::new(agent()).arg("--version").output().expect("the agent");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let commit = text
@@ -89,7 +89,7 @@ fn a_binary_tells_its_release_and_its_commit() {
 }
 
 #[test]
-fn each_stage_of_the_tests_is_told_and_can_be_asked_for() {
+fn each_test_stage_is_listed_and_can_be_run() {
     let machine = Machine::new(&[ROOT, ("apt-get", APT), ("cargo", APT)]);
     let (code, text) = machine.sh("scripts/test --list");
     assert_eq!(code, Some(0), "{text}");
@@ -123,7 +123,7 @@ fn unlocked(script: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn each_script_builds_with_the_versions_of_the_lock_file() {
+fn each_script_builds_with_the_lock_file() {
     let mut builds = 0;
     for folder in [".ci", "image", "scripts", "tests/clients"] {
         for entry in root().join(folder).read_dir().expect("a folder").flatten() {
@@ -144,7 +144,7 @@ fn each_script_builds_with_the_versions_of_the_lock_file() {
 }
 
 #[test]
-fn another_package_manager_is_waited_for_at_each_of_its_locks() {
+fn waits_for_another_package_manager_at_each_lock() {
     let busy = "case \"$*\" in *assume-no*) exit ;; *update*) lock=lists/lock ;; *) lock=dpkg ;; esac\n\
         if [ ! -e \"$HOME/${lock//\\//-}\" ]; then\n\
             >\"$HOME/${lock//\\//-}\"\n\
@@ -163,7 +163,7 @@ fn another_package_manager_is_waited_for_at_each_of_its_locks() {
 }
 
 #[test]
-fn what_apt_says_is_shown_when_it_fails_and_only_then() {
+fn shows_apts_output_only_if_it_fails() {
     let fails = "case \"$*\" in *' -y '*) echo 'dlstatus:1:50:half of it'; echo 'E: No space left'; exit 100 ;; esac\n\
         echo 'debconf: delaying package configuration, since apt-utils is not installed'\n";
     let machine = Machine::new(&[ROOT, ("apt-get", &format!("{APT}{fails}"))]);
@@ -174,7 +174,7 @@ fn what_apt_says_is_shown_when_it_fails_and_only_then() {
 }
 
 #[test]
-fn who_may_not_install_reads_what_to_install() {
+fn users_without_privileges_read_what_to_install() {
     let machine = Machine::new(&[SOMEBODY, ("apt-get", APT)]);
     let (code, text) = machine.sh(". scripts/common; . scripts/setup run");
     assert_eq!(code, Some(1), "{text}");
@@ -186,7 +186,7 @@ fn who_may_not_install_reads_what_to_install() {
 }
 
 #[test]
-fn rustup_is_told_the_names_and_its_own_error_is_shown() {
+fn passes_names_to_rustup_and_shows_its_error() {
     let rustup = "#!/bin/bash\necho \"rustup $*\" >>\"$HOME/asked\"\n\
         [ \"$1\" = component ] || echo 'error: could not download: no route to host'\nexit 1\n";
     let machine = Machine::new(&[ROOT, ("apt-get", APT), ("rustup", rustup), ("cargo", APT)]);
@@ -206,7 +206,7 @@ fn rustup_is_told_the_names_and_its_own_error_is_shown() {
 }
 
 #[test]
-fn a_cargo_that_is_too_old_is_said_to_be() {
+fn reports_an_outdated_cargo() {
     let cargo = "#!/bin/bash\necho 'cargo 1.63.0 (Debian)'\n";
     let machine = Machine::new(&[ROOT, ("apt-get", APT), ("cargo", cargo)]);
     let (code, text) = machine.sh(SET_UP);
@@ -216,7 +216,7 @@ fn a_cargo_that_is_too_old_is_said_to_be() {
 
 /// The main archive has an older version, and only the security archive has the required one.
 #[test]
-fn a_debian_12_without_its_security_archive_is_told_of_it_before_anything_is_installed() {
+fn reports_a_missing_security_archive_before_installing() {
     let cache = |version: &str| {
         format!(
             "#!/bin/bash\ncase \"$*\" in *rustup) ;; *) echo 'Package: x'; echo 'Version: {version}' ;; esac\n"
@@ -257,7 +257,7 @@ fn compiled(scratch: &Scratch, options: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn a_build_is_proved_to_be_static_pie_stripped_and_small_enough() {
+fn accepts_only_static_stripped_pie_builds_within_the_limit() {
     let scratch = Scratch::new();
     let whole = prove(&agent(), "any size");
     assert_eq!(whole, (true, String::new()));
@@ -280,7 +280,7 @@ fn a_build_is_proved_to_be_static_pie_stripped_and_small_enough() {
 }
 
 #[test]
-fn a_build_over_its_limit_is_no_build() {
+fn rejects_a_build_over_its_limit() {
     let scratch = Scratch::new();
     let program = compiled(&scratch, &["-s", "-static-pie"]);
     let bytes = program.metadata().expect("it").len();
@@ -297,7 +297,7 @@ fn a_build_over_its_limit_is_no_build() {
 /// A limit for Debian's toolchain was once a separate number and became outdated when rustup's
 /// changed.
 #[test]
-fn a_limit_of_debians_toolchain_moves_with_rustups() {
+fn a_limit_for_debians_toolchain_follows_rustups() {
     let budget = std::fs::read_to_string(root().join("tests/budgets/size")).expect("the budget");
     let of =
         |name: &str| budget.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));

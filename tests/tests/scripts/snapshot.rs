@@ -17,7 +17,7 @@ fn asked(machine: &Machine, arguments: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn each_servers_command_is_called_in_order() {
+fn calls_each_servers_commands_in_order() {
     let machine = Machine::new(&BOTH);
     let (code, text) = asked(&machine, "vm1");
     let order = "incus exec vm1 -- mote-agent freeze --for 60s\nincus snapshot create vm1\nincus exec vm1 -- mote-agent thaw\n";
@@ -68,7 +68,7 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
 const SPEAKS: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\nread -r word && echo \"read $word\" >>\"$HOME/asked\"\n[ \"$1\" != exec ] || echo said || exit 1\n[[ ! -e $HOME/lost || $* != *freeze* ]] || exit 1\n";
 
 #[test]
-fn a_pipe_an_unread_output_or_a_lost_connection_leaves_no_guest_frozen() {
+fn lost_output_or_connections_leave_no_guest_frozen() {
     let machine = Machine::new(&[("incus", SPEAKS)]);
     let whole = "incus exec vm1 -- mote-agent freeze --for 60s\nincus snapshot create vm1\nincus exec vm1 -- mote-agent thaw\n";
     let snapshot = "/bin/sh image/packages/mote-snapshot vm1";
@@ -84,7 +84,7 @@ fn a_pipe_an_unread_output_or_a_lost_connection_leaves_no_guest_frozen() {
 }
 
 #[test]
-fn a_project_is_that_of_what_is_frozen_too() {
+fn freezes_in_the_same_project() {
     let machine = Machine::new(&BOTH);
     let (code, text) = asked(&machine, "--project p --volume default/a vm1 s1 -- --no-expiry");
     let order = "incus --project=p exec vm1 -- mote-agent freeze --for 60s\n\

@@ -27,7 +27,7 @@ fn lines(scratch: &Scratch, part: &str) -> usize {
 }
 
 #[test]
-fn each_change_has_a_line_and_is_slowed_down_to_what_can_be_logged() {
+fn logs_each_change_and_limits_the_rate() {
     let scratch = Scratch::new();
     let mut session = logged(&scratch, &[]);
     let begun = Instant::now();
@@ -43,7 +43,7 @@ fn each_change_has_a_line_and_is_slowed_down_to_what_can_be_logged() {
 }
 
 #[test]
-fn an_open_file_that_is_changed_is_named_also_where_there_is_no_proc() {
+fn names_a_changed_open_file_without_proc() {
     let limits: &[&[&Path]] = if is_root() { &[&[], &["-b".as_ref()]] } else { &[&[]] };
     for limit in limits {
         let scratch = Scratch::new();

@@ -25,7 +25,7 @@ fn told(session: &mut Session) -> usize {
 }
 
 #[test]
-fn a_thousand_files_and_directories_are_open_at_once() {
+fn keeps_a_thousand_files_and_directories_open() {
     let (scratch, mut session) = limited(64, 2000);
     fs::create_dir(scratch.0.join("d")).unwrap();
     fs::write(scratch.0.join("d/inside"), "").unwrap();
@@ -60,7 +60,7 @@ fn a_thousand_files_and_directories_are_open_at_once() {
 }
 
 #[test]
-fn at_the_limit_a_request_fails_and_the_session_goes_on() {
+fn fails_a_request_at_the_limit_and_continues() {
     for hard in [40, 200] {
         let (scratch, mut session) = limited(20, hard);
         fs::write(scratch.0.join("f"), "0123456789").unwrap();
@@ -121,7 +121,7 @@ fn rejects_a_closed_handle() {
 }
 
 #[test]
-fn a_directory_is_opened_to_be_looked_at_and_fails_when_it_is_read() {
+fn opens_a_directory_as_a_file_but_does_not_read_it() {
     let (scratch, mut session) = session();
     fs::create_dir(scratch.0.join("d")).unwrap();
     std::os::unix::fs::symlink("d", scratch.0.join("link")).unwrap();

@@ -88,7 +88,7 @@ fn an_invalid_length_ends_the_session() {
 }
 
 #[test]
-fn the_end_of_the_input_is_an_end_without_an_error() {
+fn the_end_of_input_exits_without_error() {
     for begun in [&b""[..], b"\0\0", b"\0\0\0\x09\x11\0\0"] {
         let (_scratch, mut session) = session();
         session.socket.write_all(begun).unwrap();
@@ -105,7 +105,7 @@ fn the_end_of_the_input_is_an_end_without_an_error() {
 }
 
 #[test]
-fn any_packets_of_a_right_length_are_each_answered_once() {
+fn answers_each_packet_of_valid_length_once() {
     let (_scratch, mut session) = session();
     // SplitMix64, so that each seed repeats.
     let mut state = 0_u64;
@@ -140,7 +140,7 @@ fn any_packets_of_a_right_length_are_each_answered_once() {
 }
 
 #[test]
-fn memory_stays_the_same_whatever_is_asked() {
+fn memory_stays_constant_for_any_request() {
     let (scratch, mut session) = session();
     for file in 0..3000 {
         fs::write(scratch.0.join(format!("file-{file}")), "").unwrap();

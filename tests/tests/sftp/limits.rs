@@ -71,7 +71,7 @@ fn tree() -> Scratch {
 }
 
 #[test]
-fn nothing_leads_out_of_the_directories_that_are_shown() {
+fn no_path_leads_out_of_the_shown_directories() {
     if !by_root() {
         return;
     }
@@ -125,7 +125,7 @@ fn nothing_leads_out_of_the_directories_that_are_shown() {
 }
 
 #[test]
-fn what_cannot_be_limited_is_closed() {
+fn rejects_directories_that_cannot_be_limited() {
     let scratch = tree();
     let shown = scratch.0.join("shown");
     let link = scratch.0.join("link");

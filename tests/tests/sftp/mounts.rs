@@ -39,7 +39,7 @@ fn go(scratch: &Scratch) {
 }
 
 #[test]
-fn what_is_mounted_below_a_directory_is_not_shown_whenever_that_is_done() {
+fn does_not_show_mounts_below_a_directory() {
     if !by_root() {
         return;
     }
@@ -69,7 +69,7 @@ fn what_is_mounted_below_a_directory_is_not_shown_whenever_that_is_done() {
 }
 
 #[test]
-fn a_directory_that_is_mounted_itself_is_shown_as_it_is_mounted() {
+fn shows_a_directory_that_is_a_mount_point() {
     if !by_root() {
         return;
     }

@@ -89,7 +89,7 @@ pub(crate) fn assert_same(a: &Path, b: &Path) {
 }
 
 #[test]
-fn a_file_of_a_gibibyte_comes_and_goes_whole() {
+fn transfers_a_gibibyte_file_in_both_directions() {
     let sides = Sides::new();
     let size = (1 << 30) + 12_345;
     big_file(&sides.here().join("big"), size);
@@ -108,7 +108,7 @@ fn a_file_of_a_gibibyte_comes_and_goes_whole() {
 }
 
 #[test]
-fn files_of_every_length_around_the_limits_come_and_go_whole() {
+fn transfers_files_of_all_lengths_around_the_limits() {
     let sides = Sides::new();
     let data: Vec<u8> = (0..600_000u32).flat_map(u32::to_le_bytes).collect();
     let lengths = [0, 1, 32_767, 32_768, 65_535, 261_119, 261_120, 261_121, 262_144, 2_400_000];
@@ -148,7 +148,7 @@ fn tree(at: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_tree_of_ten_thousand_files_comes_and_goes_whole() {
+fn transfers_a_tree_of_ten_thousand_files() {
     let sides = Sides::new();
     let root = sides.here().join("tree");
     for outer in 0..10 {

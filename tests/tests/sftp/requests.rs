@@ -64,7 +64,7 @@ fn rename_replaces_files_and_posix_rename_empty_directories_too() {
 }
 
 #[test]
-fn realpath_resolves_what_is_there_and_keeps_the_rest() {
+fn realpath_resolves_existing_components_and_keeps_the_rest() {
     let (scratch, mut session) = session();
     fs::create_dir_all(scratch.0.join("d/e")).unwrap();
     symlink("d/e", scratch.0.join("link")).unwrap();
@@ -93,7 +93,7 @@ fn realpath_resolves_what_is_there_and_keeps_the_rest() {
 }
 
 #[test]
-fn contents_may_have_holes_beyond_4_gib() {
+fn writes_sparse_files_beyond_4_gib() {
     let (scratch, mut session) = session();
     let handle = session.open(b"f", open::READ | open::WRITE | open::CREATE);
     let far = 5 << 30;
@@ -113,7 +113,7 @@ fn contents_may_have_holes_beyond_4_gib() {
 }
 
 #[test]
-fn open_does_what_its_flags_say() {
+fn open_obeys_its_flags() {
     let (scratch, mut session) = session();
     let file = scratch.0.join("f");
     fs::write(&file, "0123456789").unwrap();
@@ -143,7 +143,7 @@ fn open_does_what_its_flags_say() {
 }
 
 #[test]
-fn new_files_are_as_asked_for_whatever_the_agent_s_mask() {
+fn new_files_have_the_requested_mode_despite_the_umask() {
     let scratch = Scratch::new();
     let mut command = Command::new("sh");
     command.args(["-c", "umask 077; exec \"$0\" sftp-server -d \"$1\""]);
@@ -170,7 +170,7 @@ fn new_files_are_as_asked_for_whatever_the_agent_s_mask() {
 }
 
 #[test]
-fn setstat_sets_what_is_given_and_nothing_else() {
+fn setstat_changes_only_given_attributes() {
     let (scratch, mut session) = session();
     let file = scratch.0.join("f");
     fs::write(&file, "12345").unwrap();
@@ -204,7 +204,7 @@ fn setstat_sets_what_is_given_and_nothing_else() {
 }
 
 #[test]
-fn the_extensions_are_announced_and_answer() {
+fn announced_extensions_work() {
     let (scratch, mut session) = session();
     let version = session.hello();
     assert_eq!(version[..5], [2, 0, 0, 0, 3]);
@@ -233,7 +233,7 @@ fn the_extensions_are_announced_and_answer() {
 }
 
 #[test]
-fn without_a_directory_paths_begin_where_the_server_was_started() {
+fn relative_paths_start_in_the_servers_directory() {
     let scratch = Scratch::new();
     let mut session =
         Session::with(Command::new(agent()).arg("sftp-server").current_dir(&scratch.0));

@@ -61,7 +61,7 @@ fn set_modes(session: &mut Session, directory: &Path) {
 }
 
 #[test]
-fn a_session_without_limits_keeps_all_bits_of_a_mode() {
+fn an_unlimited_session_keeps_all_mode_bits() {
     let scratch = Scratch::new();
     let mut session = limited(&scratch, &[]);
     let path = |name: &str| scratch.0.join(name).as_os_str().as_bytes().to_owned();
@@ -77,7 +77,7 @@ fn a_session_without_limits_keeps_all_bits_of_a_mode() {
 }
 
 #[test]
-fn no_mode_beyond_the_ordinary_bits_is_set_below_a_directory() {
+fn a_limited_session_sets_only_ordinary_mode_bits() {
     if !by_root() {
         return;
     }
@@ -107,7 +107,7 @@ fn no_mode_beyond_the_ordinary_bits_is_set_below_a_directory() {
 }
 
 #[test]
-fn what_is_no_file_below_a_directory_keeps_its_mode_and_owner() {
+fn irregular_files_keep_mode_and_owner() {
     if !by_root() {
         return;
     }
@@ -139,7 +139,7 @@ fn what_is_no_file_below_a_directory_keeps_its_mode_and_owner() {
 }
 
 #[test]
-fn a_device_is_not_opened_either_if_it_takes_a_files_place_meanwhile() {
+fn does_not_open_a_device_that_replaces_a_file() {
     if !by_root() {
         return;
     }

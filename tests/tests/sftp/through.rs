@@ -59,7 +59,7 @@ fn gone(pair: &Pair) {
 const FAULTS: u64 = 4000;
 
 #[test]
-fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
+fn transfers_a_file_while_the_agent_stays_small() {
     let mut pair = known("incus");
     let here = pair.scratch.0.join("here");
     fs::create_dir(&here).unwrap();
@@ -102,7 +102,7 @@ fn kills_a_hanging_session_when_its_client_disconnects() {
 }
 
 #[test]
-fn an_upload_into_a_server_that_hangs_keeps_its_place_not_long_after_its_client_has_gone() {
+fn a_hanging_uploads_place_is_freed_after_its_client_leaves() {
     const PLACES: usize = 64;
     let pair = known("lxd");
     // Idle sessions take all places except one.

@@ -41,7 +41,7 @@ fn ask(victim: &Victim, key: &str) -> UnixStream {
 }
 
 #[test]
-fn long_answers_to_clients_that_do_not_read_are_held_one_at_a_time() {
+fn holds_one_long_answer_for_clients_that_do_not_read() {
     let mut victim = Victim::start();
     give_values(&mut victim);
     let deaf: Vec<_> = (0..MANY)

@@ -45,7 +45,7 @@ fn two_hundred_commands_of_0_9_mb_and_a_list_of_them() {
 }
 
 #[test]
-fn many_commands_and_many_lists_of_them_that_nobody_reads() {
+fn many_commands_and_unread_lists() {
     let mut victim = Victim::start();
     // The agent shows at most 64 KiB of metadata for each.
     let words = vec!["x".repeat(1000); 40];
@@ -78,7 +78,7 @@ fn half(victim: &Victim, target: &str, length: usize) -> Wire {
 }
 
 #[test]
-fn requests_by_the_host_that_are_never_finished() {
+fn incomplete_requests_of_the_host() {
     let mut victim = Victim::start();
     // Each is a TLS connection with a received record.
     let events = at_once(8, 8, |_| half(&victim, "/1.0/events", MEGABYTE));

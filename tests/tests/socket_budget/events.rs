@@ -49,7 +49,7 @@ fn post(victim: &Victim, count: usize, heard: Option<&mpsc::Receiver<usize>>) {
 }
 
 #[test]
-fn a_deaf_listener_in_the_guest_is_cut_and_the_others_hear_all() {
+fn drops_a_stalled_guest_listener_without_loss_for_others() {
     let mut victim = Victim::start();
     let deaf = guest_listener(&victim.pair).unwrap();
     let good = guest_listener(&victim.pair).unwrap();
@@ -69,7 +69,7 @@ fn a_deaf_listener_in_the_guest_is_cut_and_the_others_hear_all() {
 }
 
 #[test]
-fn a_deaf_listener_of_the_host_is_cut_and_the_others_hear_all() {
+fn drops_a_stalled_host_listener_without_loss_for_others() {
     let mut victim = Victim::start();
     let deaf = [Ws::open(&victim.host, "/1.0/events").unwrap()];
     let deaf_lines = host_listener(&victim.host).unwrap();
@@ -89,7 +89,7 @@ fn a_deaf_listener_of_the_host_is_cut_and_the_others_hear_all() {
 }
 
 #[test]
-fn a_thousand_deaf_listeners_in_the_guest_get_one_copy_of_an_event() {
+fn a_thousand_stalled_guest_listeners_share_one_copy() {
     let mut victim = Victim::start();
     let deaf = taken((0..MANY).map(|_| guest_listener(&victim.pair)).collect());
     post(&victim, 5, None);
@@ -97,7 +97,7 @@ fn a_thousand_deaf_listeners_in_the_guest_get_one_copy_of_an_event() {
 }
 
 #[test]
-fn a_hundred_deaf_listeners_of_the_host_get_one_copy_of_an_event() {
+fn a_hundred_stalled_host_listeners_share_one_copy() {
     let mut victim = Victim::start();
     let deaf = taken(at_once(32, 100, |_| host_listener(&victim.host)));
     post(&victim, 5, None);

@@ -83,7 +83,7 @@ fn answers_new_clients_next_to_idle_connections() {
 }
 
 #[test]
-fn newcomers_are_answered_beside_readers_of_long_answers_that_do_not_read() {
+fn answers_new_clients_next_to_unread_long_answers() {
     let pair = pair();
     let request = b"GET /1.0/config/user.big HTTP/1.1\r\nHost: x\r\n\r\n".repeat(4);
     beside(&pair, 150, |pair| stalled(said(pair, &request)));
@@ -169,7 +169,7 @@ fn evicts_the_connection_that_is_idle_longest() {
 }
 
 #[test]
-fn an_agent_with_few_descriptors_serves_all_who_ask() {
+fn serves_all_clients_with_few_descriptors() {
     let by = ["prlimit", "--nofile=64:64"];
     let mut pair = Pair::start_by(&by, "lxd", &["user.foo=bar"]);
     let silent: Vec<_> = (0..500).map(|_| pair.connect()).collect();
@@ -184,7 +184,7 @@ fn an_agent_with_few_descriptors_serves_all_who_ask() {
 }
 
 #[test]
-fn a_client_that_does_not_leave_is_closed() {
+fn closes_a_client_that_does_not_disconnect() {
     let pair = pair();
     let mut stream = said(&pair, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(stream.read(&mut [0; 512]).unwrap() > 0);
@@ -195,7 +195,7 @@ fn a_client_that_does_not_leave_is_closed() {
 }
 
 #[test]
-fn waits_for_operations_leave_room_for_others() {
+fn waits_for_operations_leave_permits_for_others() {
     // The limits of root: 16 simultaneous requests, 8 of them long.
     let by = ["prlimit", "--nofile=128:128"];
     let pair = Pair::start_by(

@@ -12,7 +12,7 @@ use mote_tests::wait;
 use super::lxd;
 
 #[test]
-fn bad_requests_get_a_clear_error_and_the_agent_lives() {
+fn answers_invalid_requests_with_a_clear_error() {
     let mut pair = lxd();
     let long = "x".repeat(20_000);
     for (bytes, status) in [
@@ -48,7 +48,7 @@ fn bad_requests_get_a_clear_error_and_the_agent_lives() {
 }
 
 #[test]
-fn any_fault_of_the_host_is_a_500_in_bounded_time() {
+fn any_fault_of_the_host_is_a_500_in_time() {
     let mut pair = lxd();
     for (kind, number) in
         [("reset", "0"), ("garbage", "0"), ("wrong-cert", "0"), ("huge", "0"), ("stall", "9999")]

@@ -232,17 +232,17 @@ fn survives_all(users: u32) {
 }
 
 #[test]
-fn all_attacks_of_a_user_at_once_are_survived() {
+fn survives_all_attacks_of_one_user() {
     survives_all(1);
 }
 
 #[test]
-fn all_attacks_of_twelve_users_at_once_are_survived() {
+fn survives_all_attacks_of_twelve_users() {
     survives_all(12);
 }
 
 #[test]
-fn root_is_answered_beside_waits_of_twelve_users_and_may_wait_too() {
+fn answers_root_next_to_waits_of_twelve_users() {
     let victim = Victim::start();
     let pair = &victim.pair;
     pair.host.ok(&["fault", NAME, "slow", "60000"]);
@@ -258,7 +258,7 @@ fn root_is_answered_beside_waits_of_twelve_users_and_may_wait_too() {
 }
 
 #[test]
-fn root_finds_room_for_a_listener_beside_those_of_another_user() {
+fn root_can_listen_next_to_another_users_listeners() {
     let victim = Victim::start();
     let listens = |pair: &Pair| {
         let mut stream = pair.connect();

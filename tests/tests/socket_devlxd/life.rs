@@ -12,7 +12,7 @@ use super::{answered, lxd};
 
 /// The agent's own verification makes it CONNECTED earlier, so the host sends no other PUT.
 #[test]
-fn devlxd_opens_though_the_hosts_put_could_not_be_verified() {
+fn opens_devlxd_although_the_put_could_not_be_verified() {
     let pair = lxd();
     let conf = std::fs::read_to_string(pair.host.share.join("agent.conf")).unwrap();
     let off = conf.replace(",\"devlxd\":true", "").replace("\"devlxd\":true,", "");
@@ -31,7 +31,7 @@ fn devlxd_opens_though_the_hosts_put_could_not_be_verified() {
 }
 
 #[test]
-fn unusable_files_are_named_and_a_second_agent_is_refused() {
+fn names_unusable_files_and_rejects_a_second_agent() {
     let pair = lxd();
     let mut second = launch(&pair.scratch.0, "lxd", &pair.host.share);
     let end = wait("the second agent", Duration::from_secs(5), || second.0.try_wait().unwrap()).0;
@@ -73,7 +73,7 @@ fn unusable_files_are_named_and_a_second_agent_is_refused() {
 }
 
 #[test]
-fn the_service_manager_hears_ready_watchdog_and_stopping() {
+fn notifies_the_service_manager_of_ready_watchdog_and_stopping() {
     let mut pair = lxd();
     pair.agent.kill();
     let path = pair.scratch.0.join("notify");
@@ -103,7 +103,7 @@ fn the_service_manager_hears_ready_watchdog_and_stopping() {
 }
 
 #[test]
-fn an_agent_that_is_killed_and_started_again_still_knows_ready() {
+fn remembers_ready_after_a_kill_and_restart() {
     let mut pair = lxd();
     assert_eq!(pair.ask_with("PATCH", "/1.0", "", "{\"state\":\"Ready\"}").0, 200);
     pair.agent.kill();
@@ -164,7 +164,7 @@ fn closed_listeners_free_their_quota() {
 }
 
 #[test]
-fn a_connection_that_is_kept_is_refused_once_devlxd_is_off() {
+fn rejects_kept_connections_once_devlxd_is_disabled() {
     let pair = lxd();
     let client = pair.client();
     let mut told = client.host_info().unwrap();

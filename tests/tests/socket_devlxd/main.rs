@@ -43,7 +43,7 @@ fn answered(stream: UnixStream) -> (String, BufReader<UnixStream>) {
 
 /// Requests beyond the conformance suite, which covers every endpoint.
 #[test]
-fn odd_requests_are_answered_or_refused() {
+fn answers_or_rejects_unusual_requests() {
     let pair = lxd();
     // The agent does not forward a field that the client names in `Connection`.
     let own = "Connection: keep-alive, authorization\r\nAuthorization: Bearer secret\r\n";
@@ -128,7 +128,7 @@ fn keep_alive_pipelining_chunks_expect_and_head_work() {
 }
 
 #[test]
-fn an_image_of_any_size_passes_in_constant_memory() {
+fn passes_images_on_in_constant_memory() {
     let pair = lxd();
     let before = pair.memory("VmHWM:");
     let mut stream = pair.connect();
@@ -143,7 +143,7 @@ fn an_image_of_any_size_passes_in_constant_memory() {
 }
 
 #[test]
-fn config_prints_all_keys_whatever_they_are_called() {
+fn config_prints_keys_of_any_name() {
     let config = ["user.%2F%=p", "user.?#=q", "user.a b=s", "user.empty=", "user.e\u{e9}=u"];
     let config = [&config[..], &["user.k8s.io/role=cp", "user.last=z"]].concat();
     for flavour in ["lxd", "lxd-5.0", "incus"] {
@@ -159,7 +159,7 @@ fn config_prints_all_keys_whatever_they_are_called() {
 }
 
 #[test]
-fn a_second_call_costs_no_signature() {
+fn a_second_call_needs_no_signature() {
     let pair = lxd();
     // The agent's own verification was the first call and got the first ticket.
     for _ in 0..20 {

@@ -72,7 +72,7 @@ fn verified(pair: &Pair, port: &Terminal, host: &str) {
 }
 
 #[test]
-fn a_host_that_is_not_there_is_not_connected() {
+fn is_not_connected_to_an_absent_host() {
     let (pair, port, host) = with_port();
     port.say("CONNECT 2:9\n");
     wait("the line", LIMIT, || {
@@ -100,7 +100,7 @@ fn an_answer_to_an_older_verification_does_not_count() {
 }
 
 #[test]
-fn a_host_with_another_certificate_than_the_line_names_is_not_connected() {
+fn is_not_connected_to_a_host_with_another_certificate() {
     let (pair, port, host) = with_port();
     let before = pair.log().len();
     port.say(&format!("CONNECT {host} {}\n", "0".repeat(64)));
@@ -112,7 +112,7 @@ fn a_host_with_another_certificate_than_the_line_names_is_not_connected() {
 }
 
 #[test]
-fn want_of_own_descriptors_in_a_verification_is_no_loss_of_the_host() {
+fn missing_descriptors_in_a_verification_do_not_lose_the_host() {
     let (pair, port, host) = with_port();
     let pid = pair.agent.0.id();
     let limit = |most: usize| {

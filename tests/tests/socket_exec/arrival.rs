@@ -38,7 +38,7 @@ fn one_by_one(agent: &Client, pause: Duration) -> (Duration, Result<i64, String>
 }
 
 #[test]
-fn a_host_that_is_slow_to_connect_one_socket_after_the_other_is_waited_for() {
+fn waits_for_a_host_that_connects_sockets_slowly() {
     let pair = start();
     let agent = pair.client();
     // 6 s for all sockets, while each has 5 s. On a busy machine one may exceed 5 s; then the test
@@ -94,7 +94,7 @@ fn reports_a_socket_that_arrives_too_late() {
 }
 
 #[test]
-fn after_its_end_a_command_takes_no_sockets_whether_they_were_there_or_not() {
+fn accepts_no_sockets_after_a_commands_end() {
     for flavour in ["lxd", "incus"] {
         let pair = super::tried(mote_tests::agent::Pair::start(flavour, &[]));
         let agent = pair.client();

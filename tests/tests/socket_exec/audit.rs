@@ -24,7 +24,7 @@ fn find(pair: &Pair, parts: &[&str]) -> String {
 }
 
 #[test]
-fn a_command_has_two_lines_and_its_secrets_have_none() {
+fn logs_two_lines_per_command_without_secrets() {
     let pair = Pair::start("lxd", &[]);
     let mut command = pair.host.exec_with(
         &["-T", "--env", "TOKEN=hushed-env"],
@@ -72,7 +72,7 @@ fn a_command_has_two_lines_and_its_secrets_have_none() {
 }
 
 #[test]
-fn no_number_of_commands_leaves_one_without_its_line() {
+fn logs_every_one_of_many_commands() {
     let pair = Pair::start("lxd", &[]);
     let client = Client::new(Way::Socket(pair.scratch.0.join("vs.listen_8443")), &pair.host);
     for _ in 0..220 {
@@ -85,7 +85,7 @@ fn no_number_of_commands_leaves_one_without_its_line() {
 }
 
 #[test]
-fn files_have_a_line_for_each_change_and_one_for_each_session() {
+fn logs_each_change_and_each_session() {
     let pair = Pair::start("lxd", &[]);
     let place = pair.scratch.0.join("odd \"name");
     let path = place.to_str().unwrap();
@@ -103,7 +103,7 @@ fn files_have_a_line_for_each_change_and_one_for_each_session() {
 }
 
 #[test]
-fn a_forwarded_port_has_a_line() {
+fn logs_a_forwarded_port() {
     let pair = Pair::start("incus", &[]);
     let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = target.local_addr().unwrap().port().to_string();

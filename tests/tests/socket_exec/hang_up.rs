@@ -37,7 +37,7 @@ fn over(events: &mut Ws, running: &Running) -> Value {
 }
 
 #[test]
-fn the_host_last_sees_the_terminal_of_a_command_hang_up() {
+fn the_host_sees_a_hang_up_of_the_terminal_last() {
     for request in [script("echo begun; exec sleep 300"), terminal("echo begun; exec sleep 300")] {
         let mut pair = start();
         let agent = pair.client();
@@ -62,7 +62,7 @@ fn the_host_last_sees_the_terminal_of_a_command_hang_up() {
 }
 
 #[test]
-fn a_host_that_waits_for_the_operation_is_answered() {
+fn answers_a_host_that_waits_for_the_operation() {
     let mut pair = start();
     let agent = pair.client();
     let mut running = Running::start(&agent, &script("echo begun; exec sleep 300")).unwrap();
@@ -77,7 +77,7 @@ fn a_host_that_waits_for_the_operation_is_answered() {
 }
 
 #[test]
-fn a_command_without_an_end_of_its_output_is_cut() {
+fn cuts_off_a_command_with_endless_output() {
     let mut pair = start();
     let agent = pair.client();
     let mut events = Ws::open(&agent, "/1.0/events").unwrap();
@@ -92,7 +92,7 @@ fn a_command_without_an_end_of_its_output_is_cut() {
 }
 
 #[test]
-fn a_host_that_does_not_leave_or_does_not_read_delays_the_end_by_seconds() {
+fn a_stalled_host_delays_the_end_by_seconds_only() {
     for flood in [false, true] {
         let mut pair = start();
         let agent = pair.client();

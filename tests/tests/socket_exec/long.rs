@@ -45,7 +45,7 @@ fn output(pair: &Pair, request: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn arguments_of_1_9_mib_arrive_as_they_were_and_leave_nothing_behind() {
+fn passes_arguments_of_1_9_mib_and_frees_them() {
     let mut pair = start();
     output(&pair, &plain(&["true"]));
     let before = pair.memory("VmRSS");
@@ -99,7 +99,7 @@ fn wait_for(pair: &Pair, operation: &str) -> Value {
 }
 
 #[test]
-fn only_exec_takes_more_than_a_mebibyte_and_not_without_end() {
+fn only_exec_accepts_more_than_a_mebibyte_within_a_limit() {
     let mut pair = start();
     // White space, so that only the length is invalid.
     let long = |length: usize| {
@@ -145,7 +145,7 @@ fn half(pair: &Pair, body: &[u8]) -> Wire {
 }
 
 #[test]
-fn many_long_ones_at_once_share_a_bounded_memory() {
+fn many_long_commands_share_limited_memory() {
     let mut pair = start();
     let before = pair.memory("VmRSS");
     let body = words(&two_megabytes("x")).to_string();
@@ -171,7 +171,7 @@ fn many_long_ones_at_once_share_a_bounded_memory() {
 }
 
 #[test]
-fn commands_that_wait_to_be_started_share_a_bounded_memory() {
+fn waiting_commands_share_limited_memory() {
     let mut pair = start();
     let before = pair.memory("VmRSS");
     // 1.9 MiB each, with sockets that never connect.
@@ -195,7 +195,7 @@ fn commands_that_wait_to_be_started_share_a_bounded_memory() {
 }
 
 #[test]
-fn a_long_path_and_a_long_name_cost_neither_time_nor_memory() {
+fn long_paths_and_names_cost_neither_time_nor_memory() {
     let mut pair = start();
     let agent = pair.client();
     let before = pair.memory("VmRSS");

@@ -56,7 +56,7 @@ fn distinguishes_a_missing_directory_from_a_missing_command() {
 }
 
 #[test]
-fn a_failed_operation_is_waited_for_as_each_server_does() {
+fn a_wait_for_a_failed_operation_matches_each_server() {
     for flavour in ["lxd", "lxd-5.0", "incus"] {
         let pair = tried(Pair::start(flavour, &[]));
         let agent = pair.client();
@@ -86,7 +86,7 @@ fn a_failed_operation_is_waited_for_as_each_server_does() {
 }
 
 #[test]
-fn a_gibibyte_goes_in_and_out_of_cat_unchanged() {
+fn pipes_a_gibibyte_through_cat() {
     const PIECE: usize = 1 << 16;
     const PIECES: usize = 1 << 14;
     let pair = start();
@@ -116,7 +116,7 @@ fn a_gibibyte_goes_in_and_out_of_cat_unchanged() {
 }
 
 #[test]
-fn two_hundred_at_once_each_get_their_own_output_and_exit_code() {
+fn two_hundred_parallel_commands_keep_output_and_exit_code() {
     let mut pair = start();
     let run = |number: i32| {
         let script = format!("echo {number}; cat; exit {}", number % 100);
@@ -148,7 +148,7 @@ fn two_hundred_at_once_each_get_their_own_output_and_exit_code() {
 
 /// 5,000 with `MOTE_LONG`.
 #[test]
-fn many_in_a_row_leave_nothing_behind() {
+fn many_commands_in_sequence_leak_nothing() {
     let mut pair = start();
     let count = if std::env::var_os("MOTE_LONG").is_some() { 5000 } else { 150 };
     let one = |number: usize| {
@@ -183,7 +183,7 @@ fn many_in_a_row_leave_nothing_behind() {
 }
 
 #[test]
-fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
+fn a_command_waits_for_a_stalled_host() {
     let mut pair = start();
     let before = pair.memory("VmHWM");
     let mut yes = pair.host.exec_with(&["-T", "-n", "--fault", "stall=600"], &["yes"]);
@@ -215,7 +215,7 @@ fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
 }
 
 #[test]
-fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
+fn reaps_orphans_as_pid_1() {
     let by = match private(Private::Processes) {
         Ok(by) => by,
         Err(why) => return skipped(&why),
@@ -230,6 +230,6 @@ fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
 }
 
 #[test]
-fn a_command_ends_also_where_whoever_started_the_agent_ignored_the_end_of_children() {
+fn a_command_ends_although_sigchld_was_ignored_at_start() {
     tried(Pair::start_by(&["env", "--ignore-signal=CHLD"], "lxd", &[]));
 }

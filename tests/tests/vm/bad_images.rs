@@ -42,7 +42,7 @@ fn without(guest: &mut Guest, module: &str) -> Option<()> {
 }
 
 #[test]
-fn without_the_ports_driver_the_guest_has_its_api_all_the_same() {
+fn serves_devlxd_without_the_ports_driver() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), false);
     unread(&world, "not a byte of the disk");
     let Some(()) = without(&mut guest, "virtio_console") else {
@@ -65,7 +65,7 @@ fn without_the_ports_driver_the_guest_has_its_api_all_the_same() {
 }
 
 #[test]
-fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
+fn both_servers_see_an_agent_without_vsocks_driver() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
     if without(&mut guest, "vmw_vsock_virtio_transport").is_some() {
         guest.ok(START);
@@ -96,7 +96,7 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
 }
 
 #[test]
-fn a_read_only_root_changes_nothing() {
+fn works_on_a_read_only_root() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
     unread(&world, "nothing has mounted it");
     guest.ok("mount -o remount,ro /");
@@ -117,7 +117,7 @@ fn a_read_only_root_changes_nothing() {
 }
 
 #[test]
-fn an_agent_without_dev_waits_for_it_and_says_so() {
+fn waits_for_a_missing_dev_and_reports_it() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
     // The shell itself needs /dev/null.
     let log = guest.ok(
@@ -132,7 +132,7 @@ fn an_agent_without_dev_waits_for_it_and_says_so() {
 }
 
 #[test]
-fn a_config_share_that_comes_after_two_minutes_is_used_at_once() {
+fn uses_a_config_share_that_appears_after_two_minutes() {
     let spec = Spec { late: vec![Late::Disk], ..Spec::default() };
     let (mut world, mut guest) = without_agent("lxd", &spec, true);
     guest.ok(START);

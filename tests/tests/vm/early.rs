@@ -40,7 +40,7 @@ fn when(guest: &mut Guest, line: &str) -> f64 {
 }
 
 #[test]
-fn it_loads_the_ports_driver_as_all_others() {
+fn loads_the_ports_driver() {
     let spec = Spec { words: "mote.modules=no".into(), ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.shell();
@@ -87,7 +87,7 @@ fn an_agent_started_before_run_survives_a_second_one() {
 }
 
 #[test]
-fn started_before_its_devices_it_is_connected_once_they_are_there() {
+fn connects_once_late_devices_appear() {
     for (port, flavour, order) in [
         ("com.canonical.lxd", "lxd", [Late::Disk, Late::Vsock, Late::Port]),
         ("org.linuxcontainers.incus", "incus", [Late::Port, Late::Disk, Late::Vsock]),
@@ -141,7 +141,7 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
 
 /// Measured in the guest's time, from the appearance of the drivers' files.
 #[test]
-fn drivers_that_come_later_are_used_at_once() {
+fn uses_late_drivers_immediately() {
     let spec = Spec { words: "mote.modules=no mote.agent=later".into(), ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.vm.guest();

@@ -137,7 +137,7 @@ fn thaws_in_time_whatever_is_killed() {
 }
 
 #[test]
-fn a_hook_that_fails_leaves_nothing_frozen_and_all_hooks_undone() {
+fn a_failed_hook_leaves_nothing_frozen() {
     let mut vm = Machine::boot("");
     for (directory, name, code) in [
         ("/etc/mote/freeze.d", "a", 0),
@@ -170,7 +170,7 @@ fn a_hook_that_fails_leaves_nothing_frozen_and_all_hooks_undone() {
 }
 
 #[test]
-fn commands_and_status_go_on_while_the_agents_own_log_is_frozen() {
+fn commands_and_status_work_while_the_log_is_frozen() {
     let mut vm = Machine::boot("mote.agent=later mote.args=--remember,/data/kept");
     vm.guest.ok("sed -i s,/run/agent.log,/data/agent.log, /run/agent.start; start-stop-daemon -S -b -x /run/agent.start");
     vm.world.host.connected(MOTE_BOOT);
@@ -240,7 +240,7 @@ fn bad_snapshots(vm: &Machine, is_frozen: bool) -> usize {
 }
 
 #[test]
-fn snapshots_of_two_volumes_fit_together_if_they_were_frozen() {
+fn frozen_volumes_give_consistent_snapshots() {
     let mut vm = Machine::boot("");
     // Each number is in the journal before it is in the data.
     let write = "printf %08d $n | dd of=/$v/number conv=notrunc,fsync 2>/dev/null";

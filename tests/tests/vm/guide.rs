@@ -33,7 +33,7 @@ fn kernel() -> (String, String) {
 }
 
 #[test]
-fn the_example_of_the_page_works_as_it_is_written() {
+fn the_initramfs_example_works_as_written() {
     let scratch = Scratch::new();
     let (kernel, version) = kernel();
     std::os::unix::fs::symlink(kernel, scratch.0.join("kernel")).expect("a link");
@@ -59,7 +59,7 @@ fn the_example_of_the_page_works_as_it_is_written() {
 }
 
 #[test]
-fn the_tutorial_works_as_it_is_written() {
+fn the_tutorial_works_as_written() {
     let scratch = Scratch::new();
     let image = Spec::default().image;
     for name in ["vmlinuz", "initrd"] {

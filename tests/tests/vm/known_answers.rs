@@ -6,7 +6,7 @@ use mote_tests::vm::run::{output, run};
 use mote_tests::{Scratch, tool};
 
 #[test]
-fn ring_as_it_is_linked_gives_the_known_answers() {
+fn the_linked_ring_gives_known_answers() {
     let scratch = Scratch::new();
     let pushed = format!("{}:/run/vectors", tool("MOTE_VECTORS", "target/vectors").display());
     // With SSE4.1, as in `max`, ring's ChaCha20 is not linked; without it, the agent prefers it.

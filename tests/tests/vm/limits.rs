@@ -7,7 +7,7 @@ use mote_tests::world::{MOTE_BOOT, World};
 /// Runs in an initramfs, where `pivot_root` cannot replace the root directory. Each session has its
 /// own mount namespace, which ends with it.
 #[test]
-fn files_below_a_directory_are_all_that_the_host_sees() {
+fn shows_the_host_only_files_below_a_directory() {
     let spec = Spec { words: "mote.agent=no".into(), ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.vm.guest();

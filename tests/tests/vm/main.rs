@@ -27,7 +27,7 @@ use mote_tests::world::{BACK, MOTE_BOOT, World};
 use mote_tests::{agent, tool, wait};
 
 #[test]
-fn each_port_name_is_found_and_tells_the_flavour() {
+fn detects_the_flavour_by_the_ports_name() {
     for (port, flavour, socket) in [
         ("com.canonical.lxd", "lxd", "/dev/lxd/sock"),
         ("org.linuxcontainers.lxd", "lxd-5.0", "/dev/lxd/sock"),
@@ -52,7 +52,7 @@ fn each_port_name_is_found_and_tells_the_flavour() {
 }
 
 #[test]
-fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
+fn a_host_killed_in_any_state_regains_the_agent_in_two_seconds() {
     // Before the PUT: the host has read STARTED but does not call, and no file contains its
     // address.
     let mut world = World::prepare("lxd", &Spec::default(), &[], |host| {
@@ -96,7 +96,7 @@ fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
 }
 
 #[test]
-fn a_host_on_a_socket_says_connect_and_an_echo_does_not_matter() {
+fn follows_connect_on_a_socket_and_ignores_an_echo() {
     for shared in [false, true] {
         let extra: &[&str] = if shared { &["--shared-memory"] } else { &[] };
         let mut world = World::of("lxd", &Spec { socket: true, ..Spec::default() }, extra);
@@ -133,7 +133,7 @@ fn the_config_share_may_be_virtiofs() {
 }
 
 #[test]
-fn it_is_small_and_stays_small_and_boots_in_little_memory() {
+fn stays_small_and_boots_in_little_memory() {
     let spec = Spec { memory: little_memory(), ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.shell();

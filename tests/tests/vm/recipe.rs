@@ -199,7 +199,7 @@ fn the_vsock_device_starts_once_and_ends_with_its_instance() {
 }
 
 #[test]
-fn qemu_takes_every_option_of_the_recipe_for_disks_and_incus_strings() {
+fn qemu_accepts_every_option_of_the_recipe() {
     let scratch = Scratch::new();
     let directory = scratch.0.as_path();
     let prefix = directory.join("p").display().to_string();

@@ -34,7 +34,7 @@ fn log(guest: &mut Guest) -> String {
 }
 
 #[test]
-fn after_a_pause_the_clock_is_right_unless_another_program_sets_it() {
+fn corrects_the_clock_after_a_pause_unless_another_program_sets_it() {
     let spec = Spec { nic: NIC, ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.shell();

@@ -6,7 +6,7 @@ use mote_tests::world::{MOTE_BOOT, World};
 use mote_tests::{tool, wait};
 
 #[test]
-fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
+fn a_sandboxed_agent_reports_and_reconnects() {
     for (flavour, port, modules) in
         [("lxd", "com.canonical.lxd", "yes"), ("incus", "org.linuxcontainers.incus", "no")]
     {
@@ -40,7 +40,7 @@ fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
 
 /// The same attempts as over sockets (`boot injected`), with vsock and a real `/dev`.
 #[test]
-fn injected_code_can_do_what_the_page_says_and_no_more() {
+fn injected_code_can_do_only_what_the_page_lists() {
     const DENIED: &str = "--deny exec,files,mounts";
     let program =
         tool("MOTE_INJECTED", "target/relay/x86_64-unknown-linux-gnu/release/mote-injected");

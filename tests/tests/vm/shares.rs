@@ -94,7 +94,7 @@ fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
 }
 
 #[test]
-fn on_incus_a_share_is_mounted_beside_the_answer_and_unmounted_by_its_tag() {
+fn mounts_incus_shares_after_the_answer_and_unmounts_by_tag() {
     let shares = Scratch::new();
     let shared = vec![("incus_plug", directory(&shares.0, "plug"))];
     let port = "org.linuxcontainers.incus";

@@ -36,7 +36,7 @@ fn suspend(guest: &mut Guest) {
 }
 
 #[test]
-fn after_a_suspend_the_next_line_comes_within_a_second() {
+fn writes_the_next_line_within_a_second_after_a_suspend() {
     // This host reads each line.
     let words = format!("mote.args=--interval-connected,{INTERVAL}");
     let spec = Spec { socket: true, words, ..Spec::default() };
@@ -74,7 +74,7 @@ fn after_a_suspend_the_next_line_comes_within_a_second() {
 }
 
 #[test]
-fn after_a_suspend_a_command_has_ended_with_a_reason_and_the_next_one_runs() {
+fn ends_a_command_with_a_reason_after_a_suspend() {
     let mut world = World::of("lxd", &Spec::default(), &[]);
     let mut guest = world.shell();
     if !wakes(&mut guest) {

@@ -35,7 +35,7 @@ fn templates(flavour: &str, spec: &Spec, connected: fn(&mut World) -> Guest) -> 
 }
 
 #[test]
-fn templates_come_out_as_with_the_real_agents() {
+fn templates_give_the_same_files_as_the_go_agents() {
     for agent in [Column::LxdAgent, Column::IncusAgent] {
         let (flavour, title) = (agent.flavour(), agent.title());
         let theirs = templates(flavour, &Spec { memory: 256, ..world::spec(agent) }, |world| {
@@ -111,7 +111,7 @@ fn a_guest_without_systemd_has_keys_and_name_from_its_host() {
 }
 
 #[test]
-fn an_images_own_name_is_kept_and_a_credential_runs_nothing_where_exec_is_denied() {
+fn keeps_an_images_host_name_and_runs_no_credential_if_exec_is_denied() {
     if !mote_tests::vm::has_smbios() {
         return mote_tests::skipped("SMBIOS");
     }

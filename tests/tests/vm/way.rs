@@ -17,7 +17,7 @@ fn connected(guest: &mut Guest) -> Duration {
 }
 
 #[test]
-fn an_agent_in_the_tests_image_is_connected_is_small_and_stops() {
+fn connects_stays_small_and_stops_in_the_tests_image() {
     let spec = Spec { words: "mote.log=kernel".into(), ..Spec::default() };
     let begun = Instant::now();
     let mut world = World::of("lxd", &spec, &[]);

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_found_by_name_in_any_table_of_their_kind() {
+    fn finds_credentials_by_name_in_any_table_of_their_type() {
         let table = table();
         assert_eq!(find(&table, HOSTNAME).unwrap().unwrap(), b"web1");
         assert_eq!(find(&table, KEYS).unwrap().unwrap(), b"ssh-ed25519 A\n");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_cut_off_has_none_but_whole_ones() {
+    fn a_truncated_table_has_only_complete_credentials() {
         let table = table();
         for end in 0..table.len() {
             for (name, whole) in [(HOSTNAME, &b"web1"[..]), (KEYS, b"ssh-ed25519 A\n")] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_too_long_or_not_base64_is_bad() {
+    fn rejects_a_value_that_is_too_long_or_not_base64() {
         let of = |kind: &str, value: &str| {
             let string = [kind, KEYS, "=", value].concat();
             find(&structure(11, &[&string]), KEYS).unwrap().ok().map(|value| value.len())
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_hosts_are_told_from_other_text() {
+    fn recognises_host_names() {
         for good in ["web1", "a.example.org", "9-x\n"] {
             assert_eq!(host_name(good.as_bytes()), Some(good.trim_end()));
         }

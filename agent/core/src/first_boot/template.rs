@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read_and_the_rest_is_passed_over() {
+    fn reads_entries_and_skips_the_rest() {
         let (all, end) = read(
             "architecture: x86_64\nproperties: {a: [b]}\ntemplates:\n  /etc/hostname:\n    when: \
              [create]\n    template: hostname.tpl\n    properties:\n      text: |\n        x: [\n  \
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_entry_spoils_only_itself() {
+    fn an_invalid_entry_affects_no_other() {
         let bad = [
             "../etc/x: {template: a}",
             "etc/x: {template: a}",
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_an_error_is_given() {
+    fn returns_entries_before_an_error() {
         let (all, end) = read("templates:\n  /a: {template: a}\n  /b: {template: &x b}\n");
         assert_eq!(all, [Ok(plain("/a", "a"))]);
         assert_eq!(end, Err(YamlError { line: 3, why: Why::Unsupported("an anchor") }));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_octal_with_or_without_their_zero() {
+    fn reads_octal_modes_with_or_without_a_leading_zero() {
         for (text, mode) in [
             ("755", Some(0o755)),
             ("0755", Some(0o755)),

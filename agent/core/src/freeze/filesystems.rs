@@ -138,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn disks_that_can_be_written_count_once_in_the_order_of_their_first_mounts() {
+    fn lists_writable_disks_once_in_mount_order() {
         assert_eq!(shown(DEBIAN), ["/", "/boot/efi", "/srv/my data", "/mnt/loop", "/pool"]);
     }
 
     #[test]
-    fn a_mount_that_another_is_in_front_of_is_not_taken_for_it() {
+    fn skips_a_mount_that_is_hidden_by_another() {
         let mount = |device: &str, point: &str| {
             std::format!("1 2 {device} / {point} rw - ext4 /dev/x rw\n")
         };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_mounts_cost_as_much_each_as_a_hundred() {
+    fn the_cost_per_mount_does_not_grow() {
         type Line = fn(usize) -> String;
         let kinds: [(&str, Line); 3] = [
             ("disks", |n| std::format!("1 2 8:{n} / /a/{n} rw - ext4 /dev/x rw\n")),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_cut_anywhere_is_no_other_mount() {
+    fn a_truncated_line_names_no_other_mount() {
         let whole = "27 1 254:1 / / rw shared:1 - ext4 /dev/vda1 rw";
         assert_eq!(shown(whole), ["/"]);
         for cut in 0..whole.len() {

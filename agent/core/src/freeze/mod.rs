@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leavings_are_no_hooks() {
+    fn ignores_backup_files_of_hooks() {
         for name in ["mysql-flush", "10-db.sh", "/etc/.d/a.b"] {
             assert!(is_hook(name.as_bytes()), "{name}");
         }
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_in_seconds_or_minutes() {
+    fn reads_times_in_seconds_or_minutes() {
         let seconds = |text| length(text).map(|length| length.as_secs());
         for (text, wanted) in [("1", 1), ("60s", 60), ("5m", 300), ("60m", 3600)] {
             assert_eq!(seconds(text), Some(wanted), "{text}");

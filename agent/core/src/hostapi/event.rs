@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_guest_hears_three_types_only(asked in "(type=)?([a-z]{0,9}(,|%2C)?){0,3}", kind in "[a-zA-Z ,]{0,12}") {
+        fn guests_receive_only_three_types(asked in "(type=)?([a-z]{0,9}(,|%2C)?){0,3}", kind in "[a-zA-Z ,]{0,12}") {
             let guest = Subscription::new(Audience::Guest, Some(&asked));
             prop_assert!(!guest.hears(&kind) || kind == CONFIG || kind == DEVICE || kind == RESTORED, "{}", kind);
             let alone = Subscription::new(Audience::Host, Some(&format!("type={kind}")));

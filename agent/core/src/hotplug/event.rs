@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_disks_are_told_from_others() {
+    fn recognises_disk_events() {
         for (event, is_disk) in [
             (
                 &b"change@/devices/virtio2/block/vda\0ACTION=change\0SUBSYSTEM=block\0RESIZE=1\0"[..],

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_of_what_is_added_are_told_from_all_others() {
+    fn recognises_events_of_added_resources() {
         for (event, expected) in [
             (
                 &b"add@/devices/system/cpu/cpu1\0ACTION=add\0DEVPATH=/devices/system/cpu/cpu1\0SUBSYSTEM=cpu\0"[..],
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_command_line_keeps_off_what_it_names() {
+    fn respects_resources_disabled_on_the_kernel_command_line() {
         for (line, is_off) in [
             (&b"console=ttyS0 maxcpus=1\n"[..], [true, false]),
             (b"memhp_default_state=offline quiet", [false, true]),

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_the_key_is_told_by_sysfs() {
+    fn sysfs_shows_whether_a_device_has_the_key() {
         // An ACPI button and a PS/2 keyboard; a mouse, a speaker, nothing.
         assert!(has_it("10000000000000 0\n"));
         assert!(has_it("402000000 3803078f800d001 feffffdfffefffff fffffffffffffffe\n"));

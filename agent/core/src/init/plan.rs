@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_names_a_program_with_its_arguments() {
+    fn reads_a_program_and_its_arguments() {
         let plan = Plan::read("mote.run=\"/bin/a 'b\" panic=-1", "");
         assert_eq!(programs(&plan), []);
         assert_eq!(plan.troubles, ["mote.run: unclosed quote in /bin/a 'b; it is not started"]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_started_again_if_told_so() {
+    fn restarts_the_program_on_request() {
         for line in ["mote.respawn mote.run=/a", "mote.run=/a mote.respawn=yes", "mote.respawn=/a"]
         {
             assert_eq!(programs(&Plan::read(line, "")), [(["/a"].into(), true)], "{line}");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_takes_the_place_of_the_files_programs() {
+    fn the_command_line_overrides_the_file() {
         let file = "run /a\nhostname one\nmodules x\n";
         let plan = Plan::read("mote.run=/b mote.hostname=two mote.modules=y,z mote.agent=-d", file);
         assert_eq!(programs(&plan), [(["/b"].into(), false)]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_taken_apart_as_the_kernel_does_it() {
+    fn splits_parameters_like_the_kernel() {
         let cases: [(&str, &[(&str, &str)]); 5] = [
             ("a b=c", &[("a", ""), ("b", "c")]),
             ("  a=\"b c\"  d\n", &[("a", "b c"), ("d", "")]),

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_stay_waits_twice_as_long_each_time() {
+    fn doubles_the_delay_for_an_unstable_program() {
         let expected = [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000];
         assert_eq!(pauses(&[0; 11]), expected);
     }

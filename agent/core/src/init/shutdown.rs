@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_end_when_asked_are_not_killed() {
+    fn does_not_kill_programs_that_end_on_sigterm() {
         let acts = story(Goal::Off, Some(10_300), 10_500);
         let expected = [(0, Act::Ask), (500, Act::Unmount), (1500, Act::Leave(Goal::Off))];
         assert_eq!(acts, expected);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_has_time_to_read_what_a_killed_agent_wrote_too() {
+    fn waits_for_the_host_to_read_the_port_of_a_killed_agent() {
         let acts = story(Goal::Off, Some(15_100), 15_100);
         assert_eq!(acts[2..], [(5100, Act::Unmount), (6300, Act::Leave(Goal::Off))]);
     }

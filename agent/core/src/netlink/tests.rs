@@ -36,7 +36,7 @@ fn address_message() -> List<u8> {
 }
 
 #[test]
-fn links_and_addresses_of_one_datagram_are_read() {
+fn reads_links_and_addresses_of_a_datagram() {
     let mut datagram = link_message();
     datagram.extend(address_message());
     datagram.extend(message(3, &[0; 4], &[]));
@@ -55,13 +55,13 @@ fn links_and_addresses_of_one_datagram_are_read() {
 }
 
 #[test]
-fn a_verdict_is_an_errno() {
+fn returns_the_errno_of_an_acknowledgement() {
     let errno = message(2, &(-17i32).to_ne_bytes(), &[]);
     assert_eq!(replies(&errno).collect::<List<_>>(), [Reply::Verdict(17)]);
 }
 
 #[test]
-fn requests_are_as_rtnetlink_has_them() {
+fn writes_requests_in_rtnetlink_format() {
     let name = change(7, Change::Name("eth0"));
     let mut expected = List::from([0; 16]);
     expected[..8].copy_from_slice(&[44, 0, 0, 0, 19, 0, 5, 0]);
@@ -81,7 +81,7 @@ fn requests_are_as_rtnetlink_has_them() {
 
 proptest! {
     #[test]
-    fn nothing_panics_and_a_cut_datagram_shows_no_more_than_the_whole(
+    fn a_truncated_datagram_adds_nothing_and_causes_no_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         cut in 0usize..400,
         at in 0usize..400,

@@ -145,7 +145,7 @@ mod tests {
     const WEEK: Duration = Duration::from_hours(7 * 24);
 
     #[test]
-    fn programs_that_set_the_clock_are_known_by_name() {
+    fn recognises_programs_that_set_the_clock() {
         for name in ["chronyd\n", "ntpd\n", "systemd-timesyn\n"] {
             assert!(is_setter(name.as_bytes()), "{name}");
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_shows_another_time_on_purpose_is_known() {
+    fn recognises_an_intentionally_wrong_clock() {
         let mut difference = Difference::default();
         assert_eq!(difference.cause(), Some(Cause::Unknown), "as far as is known");
         assert!(!difference.look(NOW / SECOND, [NOW + SECOND / 2; 2]));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_drifts_for_days_is_meant_to_be_right() {
+    fn treats_a_drifting_clock_as_correct() {
         // Drift in millionths, slow or fast.
         for ppm in [-80, -20, 0, 20, 80] {
             let mut difference = Difference::default();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_an_hour_is_no_local_time() {
+    fn does_not_mistake_an_hours_pause_for_local_time() {
         let mut difference = Difference::default();
         assert_eq!(difference.cause(), Some(Cause::Unknown));
         assert!(!difference.look(NOW / SECOND, [NOW; 2]));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_starved_first_look_does_not_decide() {
+    fn ignores_a_delayed_first_reading() {
         let mut difference = Difference::default();
         assert!(!difference.look(NOW / SECOND, [NOW - 9 * SECOND, NOW]));
         assert!(!difference.look(NOW / SECOND + 3, [NOW + 3 * SECOND; 2]));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_busy_between_two_readings_is_no_pause() {
+    fn does_not_mistake_a_busy_host_for_a_pause() {
         let (mut time, mut difference) = (NOW, Difference::default());
         // Time without CPU before and after reading the RTC, in tenths of a second.
         for (before, after) in [(0, 0), (0, 17), (0, 0), (21, 0), (4, 4), (0, 90), (0, 0), (0, 0)] {
@@ -261,7 +261,7 @@ mod tests {
     proptest! {
         // What a look sees: the hardware's clock in whole seconds.
         #[test]
-        fn a_pause_of_two_and_a_half_seconds_is_seen_at_once_and_none_where_there_is_none(
+        fn detects_a_pause_of_two_and_a_half_seconds_immediately(
             off in -4_000_000_000_i64..4_000_000_000,
             paused in 0_i64..100,
             looks in proptest::collection::vec((1_i64..30_000, [0_i64..5_000, 0..5_000]), 1..20),
@@ -286,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn any_numbers_are_taken(hardware: i64, wall: i64, then: i64, asked: bool, age: u64) {
+        fn accepts_any_numbers(hardware: i64, wall: i64, then: i64, asked: bool, age: u64) {
             let mut difference = Difference::since(Duration::from_secs(age));
             prop_assert!(!difference.look(hardware, [wall; 2]));
             difference.look(then, [wall, hardware]);

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limits_hold_to_the_byte() {
+    fn limits_are_exact_to_the_byte() {
         let of = |length: usize| self::length(&u32::try_from(length).unwrap().to_be_bytes());
         assert_eq!(of(0), Err(BadLength));
         assert_eq!(of(1), Ok(Some(5)));
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_length_asks_for_more() {
+    fn a_partial_length_needs_more_input() {
         for cut in 0..4 {
             assert_eq!(length(&b"\xff\xff\xff"[..cut.min(3)]), Ok(None), "cut at {cut}");
         }

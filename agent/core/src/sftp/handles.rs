@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_handle_is_invalid_even_when_its_slot_is_used_again() {
+    fn a_closed_handle_stays_invalid_when_its_slot_is_reused() {
         let mut handles = Handles::new(2);
         let first = handles.add("first").unwrap();
         assert_eq!(handles.get(first), Some(&"first"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_reached_exactly_and_slots_are_used_again() {
+    fn reaches_the_limit_exactly_and_reuses_slots() {
         const MOST: usize = 1000;
         let mut handles = Handles::new(MOST);
         let mut given: Vec<_> = (0..MOST).map(|number| handles.add(number).unwrap()).collect();

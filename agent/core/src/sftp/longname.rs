@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_a_line_steers_no_terminal() {
+    fn escapes_control_characters_in_names() {
         let shown = named("a\x1b[2J\r\n\u{9b}31m\u{e9}\x7f".as_bytes(), 0, 0);
         assert!(shown.ends_with(" a?[2J??\u{fffd}?31m\u{e9}?"), "{shown}");
         assert!(!shown.contains(char::is_control), "{shown}");
     }
 
     #[test]
-    fn a_line_looks_like_openssh_s() {
+    fn formats_lines_like_openssh() {
         // As `sftp-server` of OpenSSH 9.2 writes it, but for the names of users.
         assert_eq!(
             line(0o040_755, 1_767_225_599),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_and_special_bit_has_its_letter() {
+    fn shows_every_file_type_and_special_bit() {
         for (mode, letters) in [
             (0o010_000, "p---------"),
             (0o020_001, "c--------x"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_come_shows_its_year() {
+    fn shows_the_year_of_a_future_time() {
         let later = u32::try_from(NOW + 1).unwrap();
         assert!(line(0, later).ends_with(" Jan  1  2026 n"));
         let old = u32::try_from(NOW - RECENT).unwrap();

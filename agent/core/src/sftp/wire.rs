@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_string_longer_than_what_is_there_is_not_taken() {
+    fn rejects_a_string_beyond_the_packet() {
         for bytes in [&b"\0\0\0\x02a"[..], b"\xff\xff\xff\xffabc", b"\0\0\0", b""] {
             let mut reader = Reader(bytes);
             assert_eq!(reader.string(), None);

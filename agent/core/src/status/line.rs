@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn cleared_bytes_are_gone() {
+    fn clear_removes_all_bytes() {
         let mut buf = LineBuf::default();
         assert!(std::vec![b'x'; 2 * limits::LINE].iter().all(|byte| buf.push(*byte).is_none()));
         buf.clear();

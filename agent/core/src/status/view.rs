@@ -112,7 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_file_that_is_cut_or_another_is_none() {
+    fn rejects_a_truncated_or_foreign_file() {
         let view = View { running: true, state: Some("STARTED".into()), ..View::default() };
         let file = view.write();
         assert_eq!(View::read(file.as_bytes()), Some(view));
@@ -128,7 +128,7 @@ mod tests {
         /// Checks that texts, also longer ones than the first buffer, are read as written, by other
         /// parsers too.
         #[test]
-        fn what_is_written_is_read(text in any::<String>(), times in 1usize..200, number: u64, is: bool) {
+        fn a_written_file_reads_back(text in any::<String>(), times in 1usize..200, number: u64, is: bool) {
             let text = text.repeat(times);
             let view = View {
                 running: true,

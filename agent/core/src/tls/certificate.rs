@@ -118,12 +118,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn survives_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _maybe = public_key(&bytes);
         }
 
         #[test]
-        fn a_changed_byte_is_survived(at in 0usize..700, byte in any::<u8>()) {
+        fn survives_changed_bytes(at in 0usize..700, byte in any::<u8>()) {
             let (mut der, _) = certificate(&[], 100);
             if let Some(changed) = der.get_mut(at) {
                 *changed = byte;

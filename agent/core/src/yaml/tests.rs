@@ -50,7 +50,7 @@ fn same(meaning: &str, ways: &[&str]) {
 }
 
 #[test]
-fn a_map_reads_the_same_however_it_is_written() {
+fn reads_all_styles_of_a_map() {
     same(
         "{\"a\" \"b\" \"c\" [\"d\" \"e\"]}",
         &[
@@ -69,7 +69,7 @@ fn a_map_reads_the_same_however_it_is_written() {
 }
 
 #[test]
-fn metadata_of_real_images_is_read() {
+fn reads_metadata_of_real_images() {
     let image = "architecture: x86_64\ncreation_date: 1761033000\nexpiry_date: 1763625000\n\
         properties:\n  architecture: amd64\n  description: Debian bookworm amd64 (20251121_05:24)\n\
         \x20 name: debian-bookworm-amd64-default-20251121_05:24\n  os: debian\n  notes: |\n    a: [b\n\n    \
@@ -104,7 +104,7 @@ fn nested_collections_may_begin_on_the_line_of_their_dash() {
 }
 
 #[test]
-fn lines_of_a_scalar_are_folded() {
+fn folds_the_lines_of_a_scalar() {
     same(
         "{\"a\" \"b c\\nd\"}",
         &["a: b\n  c\n\n  d\n", "a: 'b\n  c\n\n   d'", "a:\n  b\n  c\n\n  d"],
@@ -117,7 +117,7 @@ fn lines_of_a_scalar_are_folded() {
 }
 
 #[test]
-fn escapes_and_quotes_stand_for_what_yaml_says() {
+fn decodes_escapes_and_quotes() {
     same("\"it's \\\\n\"", &["'it''s \\n'"]);
     let escapes = "\"\\0\\a\\t\\e\\\"\\/\\\\\\N\\_\\x41\\u00e9\\U0001F600\"";
     let meant = "\0\x07\t\x1b\"/\\\u{85}\u{a0}A\u{e9}\u{1f600}";
@@ -126,7 +126,7 @@ fn escapes_and_quotes_stand_for_what_yaml_says() {
 }
 
 #[test]
-fn block_scalars_are_passed_over() {
+fn skips_block_scalars() {
     for text in ["|", ">-", "|2+", ">1 # note"] {
         let document = format!("a: {text}\n  b: c\n\n   # d\n  e\nf: g\n");
         same("{\"a\" | \"f\" \"g\"}", &[&document]);
@@ -143,7 +143,7 @@ fn a_colon_or_a_hash_within_a_word_is_text() {
 }
 
 #[test]
-fn unsupported_yaml_is_refused_with_its_line() {
+fn rejects_unsupported_yaml_with_its_line() {
     for (document, line, why) in [
         ("a: &x b", 1, Why::Unsupported("an anchor")),
         ("a: b\nc: *x", 2, Why::Unsupported("an alias")),
@@ -194,7 +194,7 @@ fn errors_are_sentences() {
 }
 
 #[test]
-fn a_node_is_skipped_whole() {
+fn skips_a_whole_node() {
     let mut parser = Parser::new(b"a: {b: [c, {d: e}], f: g}\nh: i").unwrap();
     assert_eq!(parser.step(), Ok(Event::Map));
     let _key = parser.step().unwrap();
@@ -349,7 +349,7 @@ fn meaning(tree: &Tree) -> String {
 
 proptest! {
     #[test]
-    fn any_tree_is_read_however_it_is_written(tree in tree(), choices in prop::collection::vec(any::<u8>(), 1..40)) {
+    fn reads_any_tree_in_any_style(tree in tree(), choices in prop::collection::vec(any::<u8>(), 1..40)) {
         let mut out = String::from("---");
         Writer { choices: &choices, at: 0 }.block(&tree, 0, &mut out);
         out.push('\n');
@@ -358,7 +358,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(noise in "[-:?,{}\\[\\]&*!|>'\"%#@`a~ \n\t\\\\1]{0,60}") {
+    fn no_text_causes_a_panic(noise in "[-:?,{}\\[\\]&*!|>'\"%#@`a~ \n\t\\\\1]{0,60}") {
         if let Ok(out) = read(&noise) {
             prop_assert!(!out.is_empty());
         }

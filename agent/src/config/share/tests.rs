@@ -41,8 +41,8 @@ fn waits_for_a_disk_on_a_scsi_bus() {
 
 /// Both ways of mounting leave no visible mount.
 #[test]
-fn a_share_is_read_without_a_visible_mount() {
-    const TEST: &str = "config::share::tests::a_share_is_read_without_a_visible_mount";
+fn reads_a_share_without_a_visible_mount() {
+    const TEST: &str = "config::share::tests::reads_a_share_without_a_visible_mount";
     if !mote_machine::in_private(mote_machine::Private::Mounts, TEST) {
         return;
     }

@@ -38,7 +38,7 @@ impl World {
 const EACH: [Flavour; 3] = [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld];
 
 #[test]
-fn new_files_are_made_with_their_directories_and_modes() {
+fn creates_files_with_directories_and_modes() {
     for flavour in EACH {
         let world = World::new(
             "new",
@@ -59,7 +59,7 @@ fn new_files_are_made_with_their_directories_and_modes() {
 }
 
 #[test]
-fn a_file_that_is_there_keeps_its_inode_and_its_mode() {
+fn an_existing_file_keeps_its_inode_and_mode() {
     for (flavour, mode) in EACH.into_iter().zip([0o600, 0o600, 0o640]) {
         let world = World::new("there", "templates: {/etc/a: {template: t, mode: 644}}");
         fs::write(world.root.join("etc/a"), "something longer than the template").unwrap();
@@ -75,7 +75,7 @@ fn a_file_that_is_there_keeps_its_inode_and_its_mode() {
 }
 
 #[test]
-fn create_only_keeps_what_is_there_even_a_dangling_link() {
+fn create_only_keeps_existing_files_and_dangling_links() {
     for flavour in EACH {
         let world = World::new(
             "only",
@@ -92,7 +92,7 @@ fn create_only_keeps_what_is_there_even_a_dangling_link() {
 }
 
 #[test]
-fn a_symbolic_link_is_followed_to_its_target() {
+fn follows_a_symbolic_link() {
     let world = World::new("link", "templates: {/etc/a: {template: t}}");
     std::os::unix::fs::symlink("b", world.root.join("etc/a")).unwrap();
     world.out("t", "through");
@@ -101,7 +101,7 @@ fn a_symbolic_link_is_followed_to_its_target() {
 }
 
 #[test]
-fn no_link_of_a_users_leads_to_another_file() {
+fn follows_no_link_of_a_user() {
     use std::os::unix::fs::{chown, lchown, symlink};
 
     if !rustix::process::geteuid().is_root() {
@@ -133,7 +133,7 @@ fn no_link_of_a_users_leads_to_another_file() {
 }
 
 #[test]
-fn a_template_that_fails_does_not_stop_the_others() {
+fn a_failed_template_does_not_stop_the_others() {
     let world = World::new(
         "fails",
         "templates:\n  /etc: {template: t}\n  /../x: {template: t}\n  /etc/fifo: {template: f}\n  \
@@ -159,7 +159,7 @@ fn a_template_that_fails_does_not_stop_the_others() {
 }
 
 #[test]
-fn files_longer_than_a_piece_are_compared_and_copied_whole() {
+fn compares_and_copies_long_files_completely() {
     let world = World::new("long", "templates: {/a: {template: t}}");
     let text = "x".repeat(3 * COPY_BUFFER + 7);
     world.out("t", &text);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_act_beyond_the_burst_waits_for_its_turn() {
+    fn an_action_beyond_the_burst_waits() {
         let waits: Vec<_> = (0..BURST + 100).map(|_| due(&CALLS)).collect();
         assert!(waits.iter().take(100).all(Duration::is_zero));
         let last = waits.last().unwrap();

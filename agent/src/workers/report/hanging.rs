@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_held_as_long_as_its_process_is_there() {
+    fn remembers_a_mount_while_its_process_exists() {
         let root = crate::runtime::scratch::scratch("hanging");
         std::fs::create_dir_all(root.join("run/mote")).unwrap();
         let point = b"/a b".to_vec();

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_they_come() {
+    fn reads_the_same_lines_from_any_pieces() {
         let text = b"one\n\nthree\nno newline";
         for drip in [1, 2, 3, 5, 100] {
             assert_eq!(lines(text, drip), [&b"one"[..], b"", b"three", b"no newline"]);

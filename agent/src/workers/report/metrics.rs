@@ -113,7 +113,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_agent_itself_makes_what_neither_hangs_nor_is_long() {
+    fn the_agent_writes_short_documents_that_cannot_hang() {
         let root = crate::runtime::scratch::scratch("metrics-at-once");
         let put = |path: &str, text: &str| {
             fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();

@@ -106,7 +106,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     #[test]
-    fn a_file_is_protected_if_it_is_anothers_in_a_sticky_directory_for_all() {
+    fn protects_foreign_files_in_sticky_directories() {
         if !rustix::process::getuid().is_root() {
             return;
         }

@@ -164,7 +164,7 @@ mod tests {
     use anyhow::anyhow;
 
     #[test]
-    fn each_has_a_name_and_is_found_by_it() {
+    fn finds_each_failure_by_name() {
         for (failure, name) in CallFailure::NAMES {
             assert_eq!((failure.name(), CallFailure::named(name)), (name, Some(failure)));
         }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_comes_first_and_once() {
+    fn shows_the_cause_first_and_once() {
         let vm = Instance::sample(Flavour::Lxd, &[]);
         let denied = rustls::Error::AlertReceived(AlertDescription::AccessDenied);
         let raw = io::Error::new(io::ErrorKind::InvalidData, denied);

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leap_days_and_year_ends_are_right() {
+    fn handles_leap_days_and_year_ends() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),

@@ -36,7 +36,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_counted_and_marks_in_strings_are_not() {
+    fn counts_values_outside_strings() {
         for (text, least, most) in [
             ("7", 1, 1),
             ("[]", 1, 2),
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_text_of_many_values_is_refused() {
+    fn rejects_a_short_text_with_many_values() {
         assert_eq!(parse(b"[1]").unwrap(), json!([1]));
         let many = format!("[{}0]", "0,".repeat(VALUES));
         assert!(parse(many.as_bytes()).unwrap_err().to_string().contains("500000 values"));

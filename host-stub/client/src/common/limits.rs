@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_held_than_that() {
+    fn stops_at_the_limit() {
         let mut bounded = Bounded::new(2048);
         bounded.write_all(&[b'x'; 2048]).unwrap();
         assert_eq!(bounded.write_all(b"y").unwrap_err().to_string(), "longer than 2 KiB");

@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_log_is_short_whatever_the_guest_says() {
+    fn limits_the_length_of_log_lines() {
         assert_eq!(log_line("a\nb"), "a\\nb");
         let long = log_line(&"\u{e9}\x1b".repeat(100_000));
         assert!(long.len() < 8 * LINE && long.ends_with("..."), "{}", long.len());
     }
 
     #[test]
-    fn no_two_names_look_the_same() {
+    fn different_names_look_different() {
         let escape = OsStr::from_bytes(b"\x1b");
         assert_eq!((name(escape), name("\\x1b")), ("\\x1b".into(), "\\\\x1b".into()));
         assert_eq!(name(OsStr::from_bytes(b"a\xff\xc3b")), "a\\xff\\xc3b");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_systems_numbers_are_left_out() {
+    fn omits_the_systems_error_numbers() {
         let raw = "f1: No such file or directory (os error 2)";
         assert_eq!(without_numbers(raw), "f1: No such file or directory");
         assert_eq!(without_numbers("a (os error 2) b (os error x)"), "a b (os error x)");

@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_odd_words_are_quoted() {
+    fn quotes_only_words_that_need_it() {
         assert_eq!(quoted("/a/b-c_d.e,f=g:h@i+j%k"), "/a/b-c_d.e,f=g:h@i+j%k");
         assert_eq!(quoted(""), "''");
         assert_eq!(quoted("it's a"), "'it'\\''s a'");

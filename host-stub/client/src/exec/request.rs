@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_name_or_two_dashes_is_the_command() {
+    fn reads_the_command_after_the_name_or_two_dashes() {
         let exec = parse("--user 5 vm1 --cwd /x -T -- ls --user 6").unwrap();
         assert_eq!((exec.instance.as_str(), exec.user), ("vm1", Some(5)));
         assert_eq!(exec.command, ["ls", "--user", "6"]);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_fills_in_what_was_left_out_unless_told_not_to() {
+    fn adds_defaults_unless_disabled() {
         let config = [("environment.A", "of the instance"), ("environment.B", "b")];
         let instance = Instance::sample(Flavour::Lxd, &config);
         let body = parse("vm1 -T --env A=mine -- id").unwrap().body(&instance, false);

@@ -241,7 +241,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_missing_command_is_named_with_where_it_was_looked_for() {
+    fn reports_a_missing_command_and_its_search_path() {
         for (body, said) in [
             (
                 json!({"command": ["x\x1b", "y"]}),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_are_the_commands_or_say_what_went_wrong() {
+    fn returns_the_commands_exit_code_or_an_error() {
         let exit_code = |outcome| {
             exit_code(outcome, |_| "Disconnected".to_owned(), || "nothing there".to_owned())
         };

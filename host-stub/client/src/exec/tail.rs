@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_kept_and_no_more_of_it_than_that() {
+    fn keeps_only_the_end() {
         let tails = Tails::kept();
         tails.take(Stream::Out, b"first");
         tails.take(Stream::Err, b"other");

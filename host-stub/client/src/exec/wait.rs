@@ -100,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_from_200_on_an_operation_has_ended() {
+    fn an_operation_has_ended_from_status_200_on() {
         assert_eq!(outcome(&json!({"status_code": 103, "metadata": {"return": 3}})).unwrap(), None);
         let ended = json!({"status_code": 200, "err": "", "metadata": {"return": 3}});
         assert_eq!(outcome(&ended).unwrap(), Some(Outcome { code: Some(3), error: None }));

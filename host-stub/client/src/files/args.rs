@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_the_guest_come_with_or_after_the_instance() {
+    fn reads_guest_paths_with_or_after_the_instance() {
         let inside = |line: &str| inside(words(line)).ok();
         let both = |paths: &str| Some(("vm1".to_owned(), words(paths)));
         assert_eq!(inside("vm1 /a b/c"), both("/a b/c"));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_path_of_a_push_says_where_to() {
+    fn reads_the_target_of_a_push_last() {
         let root = root();
         let before = |line: &str| before(&root, words(line)).ok();
         let as_vm1 = |files: &str, path: &str| Some(("vm1".into(), words(files), path.into()));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_octal() {
+    fn reads_octal_modes() {
         assert_eq!(octal("0640").unwrap(), 0o640);
         assert!(octal("8").is_err() && octal("10000").is_err());
     }

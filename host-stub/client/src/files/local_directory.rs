@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_single_name_is_a_place_in_it() {
+    fn accepts_only_single_names() {
         let here = LocalDirectory::open(Path::new(""), Missing::Refuse).unwrap();
         assert_eq!(here.place("a".as_ref()).unwrap(), Path::new("a"));
         for name in ["", ".", "..", "/", "a/b", "/a", "a/", "a/.."] {
@@ -292,7 +292,7 @@ mod tests {
         }
     }
     #[test]
-    fn no_link_on_the_way_is_followed_and_a_report_only_reaches_devices_through_one() {
+    fn follows_no_link_except_to_a_device_for_a_report() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         std::fs::create_dir_all(at("real/below")).unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_only_root_can_have_made_is_followed_for_another_user() {
+    fn follows_links_that_only_root_can_create() {
         use std::fs::{Permissions, set_permissions};
         use std::os::unix::fs::PermissionsExt;
         let other = rustix::process::Uid::from_raw(65_534);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_directory_gets_no_more_rights_than_this_process_gives_and_others_keep_theirs() {
+    fn limits_a_new_directorys_mode_and_keeps_existing_ones() {
         use std::fs::Permissions;
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         let directory = tempfile::tempdir().unwrap();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_the_place_itself_or_below_it() {
+    fn accepts_targets_at_or_below_the_directory() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         std::fs::create_dir(at("d")).unwrap();

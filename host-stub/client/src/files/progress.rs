@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_fits_into_the_terminal_and_cannot_steer_it() {
+    fn a_progress_bar_fits_and_contains_no_escapes() {
         for columns in [20, 40, 71, 72, 80, 200] {
             for length in [0, 5_000_000_000] {
                 let lines = Arc::new(Mutex::new(Vec::new()));

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_flavour_tells_its_own_flag_and_only_if_it_is_on() {
+    fn each_flavour_writes_its_own_flag_only_if_set() {
         let told = Instance::sample(Flavour::Lxd, &[]).host_info(5, "PEM");
         assert_eq!(told, json!({"cid": 2, "port": 5, "certificate": "PEM", "devlxd": true}));
         let told = Instance::sample(Flavour::Incus, &[]).host_info(5, "PEM");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_stand_ins_for_vsock_have_a_socket_file() {
+    fn only_replacements_of_vsock_have_a_socket_file() {
         let (uds, plain) = (Vsock::Uds("/a/vs".into()), Vsock::Plain("/a/p".into()));
         assert_eq!(uds.host_socket(7), Some("/a/vs_7".into()));
         assert_eq!(plain.host_socket(7), Some("/a/p_7".into()));

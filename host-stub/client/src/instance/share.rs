@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_hashed_to_what_fits() {
+    fn hashes_long_names_to_the_limit() {
         let device = Device::new();
         let long = "a".repeat(40);
         for (flavour, length) in [(Flavour::Lxd, 31), (Flavour::Incus, 30)] {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_says_where_what_and_how() {
+    fn describes_a_templates_path_content_and_mode() {
         let template = Template::parse("/etc/x=/f,create_only,mode=600").unwrap();
         assert_eq!((template.target.as_str(), template.file), ("/etc/x", "/f".into()));
         assert_eq!(template.options["create_only"], "true");

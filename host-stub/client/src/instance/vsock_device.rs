@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_program_with_this_socket_is_it() {
+    fn recognises_the_device_by_its_socket() {
         let of = |words: &[&str]| {
             let line = words.join("\0").into_bytes();
             is_device(&line) && value(&line, b"uds-path=") == Some(b"/d/vs")
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_its_thread_has_stopped_once_it_has_served() {
+    fn detects_a_device_whose_thread_has_ended() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
         let text = "\nthread 'vring_worker' panicked at src/x.rs:1:2:\ncalled `unwrap()`: EPIPE\n  0: main\n";

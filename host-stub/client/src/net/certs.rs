@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_made_pair_is_read_back_and_belongs_together() {
+    fn a_created_key_pair_reads_back_and_matches() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         let pair = Pair::load_or_make(directory, "x").unwrap();

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn chunked_and_sized_bodies_are_read() {
+    fn reads_chunked_and_sized_bodies() {
         let chunked =
             b"PATCH /1.0?x=y HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n";
         let read = request(chunked).unwrap().unwrap();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_as_long_as_it_may_be_and_no_longer() {
+    fn limits_the_length_of_a_body() {
         let head = "PATCH / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
         for (body, is_taken) in [
             ("3\r\nabc\r\n0\r\n\r\n", true),

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_that_drips_does_not_stretch_the_deadline() {
+    fn a_slow_peer_does_not_extend_the_deadline() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let dripping = std::thread::spawn(move || {
             // 20 s in total, of which each part is below the limit.

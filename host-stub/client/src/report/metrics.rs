@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_host_takes_its_own_shape_and_refuses_the_others() {
+    fn each_host_accepts_only_its_own_format() {
         let map = json!({"disk": {"vda": {"disk_read_bytes": 512}}});
         let list = json!({"disk": [{"device": "vda", "disk_read_bytes": 512}], "time_seconds": 1});
         let line =
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_refused_and_null_is_nothing() {
+    fn rejects_invalid_types_and_treats_null_as_absent() {
         for wrong in [
             json!([]),
             json!({"memory": {"memory_active_bytes": -1}}),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_look_as_go_prints_them() {
+    fn formats_numbers_like_go() {
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_cannot_break_out_of_their_quotes() {
+    fn escapes_labels() {
         let odd = json!({"disk": {"a\"b\\c\nd": {}}});
         assert!(text(Flavour::Lxd, odd).unwrap().contains(r#"device="a\"b\\c\nd""#));
     }

@@ -203,7 +203,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_state_without_processes_or_with_wrong_types_is_refused() {
+    fn rejects_a_state_without_processes_or_with_invalid_types() {
         let lxd = Instance::sample(Flavour::Lxd, &[]);
         let text = readable(&lxd, &json!({"processes": 3, "disk": null, "network": null}));
         assert!(text.unwrap().contains("processes  3\n"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_has_units_and_words_and_cannot_steer_a_terminal() {
+    fn shows_a_state_with_units_and_without_escapes() {
         let said = json!({"processes": 6, "status": "", "status_code": 0, "pid": 0,
             "cpu": {"usage": 1_250_000_000, "allocated_time": 0},
             "memory": {"usage": 35_750_000, "total": 0, "usage_peak": 0, "swap_usage": 0},
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn incus_wants_pid_1() {
+    fn incus_requires_pid_1() {
         let incus = Instance::sample(Flavour::Incus, &[]);
         let time = "0001-01-01T00:00:00Z";
         readable(&incus, &json!({"processes": 3, "pid": 1, "started_at": time})).unwrap();

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn junit_has_each_case_without_what_xml_cannot_hold() {
+    fn writes_junit_cases_without_invalid_characters() {
         let took = Duration::from_millis(1500);
         let case = |name: &str, failure: Option<&str>, output: [&str; 2]| Case {
             name: name.into(),

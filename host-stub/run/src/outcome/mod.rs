@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_end_has_its_code_and_its_name() {
+    fn each_outcome_has_an_exit_code_and_a_name() {
         let why = || "why".to_owned();
         for (outcome, code, name) in [
             (Outcome::Exited(37), 37, "exited"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_that_were_not_reached_are_not_there() {
+    fn omits_phases_that_were_not_reached() {
         let mut phases = Phases::new();
         phases.booted = Some(phases.begun + Duration::from_millis(30));
         phases.connected = Some(phases.begun + Duration::from_millis(2030));

@@ -139,7 +139,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn why_qemu_ends_is_read_where_an_answer_was_awaited() {
+    fn reads_the_reason_of_qemus_end_instead_of_an_answer() {
         let (line, mut qemu) = UnixStream::pair().unwrap();
         let shutdown = json!({"event": "SHUTDOWN", "data": {"reason": "guest-reset"}});
         let documents = [json!({"QMP": {}}), json!({"return": {}, "id": 1})];

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_that_counts_is_each_servers_own() {
+    fn selects_each_servers_line() {
         for (lines, lxd, incus) in [
             (&[][..], None, None),
             (&["STARTED"], Some("STARTED"), Some("STARTED")),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn torn_lines_are_joined_and_overlong_ones_are_dropped_whole() {
+    fn joins_split_lines_and_drops_overlong_ones() {
         let mut lines = Lines::default();
         let text = format!("STAR|TED\n{}STARTED\nCONN|ECTED\n\n", "x".repeat(STATUS_LINE));
         let got: Vec<String> =

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_started_is_an_edge_until_stopped() {
+    fn only_the_first_started_counts_until_stopped() {
         let mut agent = AgentState::default();
         let edges: Vec<Edge> = ["STARTED", "STARTED", "CONNECTED", "x", "STOPPED", "STOPPED"]
             .iter()
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_of_a_connected_agent_leave_it_connected() {
+    fn repeated_started_keeps_a_connected_agent_connected() {
         let mut agent = AgentState::default();
         for line in ["STARTED", "CONNECTED", "STARTED"] {
             agent.note(line);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_stopped_and_started_to_be_called_again_is_started_since_the_first_time() {
+    fn a_repeated_stopped_and_started_keeps_the_first_start_time() {
         let mut agent = AgentState::default();
         let since = |agent: &AgentState| agent.since.1;
         agent.note("STARTED");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_put_that_worked_connects() {
+    fn only_a_successful_put_connects() {
         let mut agent = AgentState::default();
         let put = |error: Option<&str>| Put {
             error: error.map(str::to_owned),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_slow_to_answer_and_then_calls_is_connected() {
+    fn a_slow_agent_is_connected_by_its_call() {
         let mut agent = AgentState::default();
         // It calls without a line on its port, so the port is at fault.
         agent.called();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_taken_from_the_last_of_several_lines() {
+    fn the_last_line_determines_the_state() {
         let mut agent = AgentState::default();
         let state = |agent: &AgentState| agent.to_json()["serial_state"]["processes"].clone();
         agent.note_state(&["STARTED", r#"{"pid":1,"processes":7}"#]);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_lines_is_bounded() {
+    fn limits_the_memory_for_lines() {
         let mut agent = AgentState::default();
         for number in 0..100 {
             agent.note(&format!("{number}{}", "x".repeat(1000)));

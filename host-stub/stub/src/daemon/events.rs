@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_hears_its_own_instance_and_one_that_sleeps_is_dropped() {
+    fn listeners_receive_only_their_instance_and_slow_ones_are_dropped() {
         let events = Events::default();
         let (one, all) = (events.subscribe(Some("a".into())), events.subscribe(None));
         events.tell("b", "lifecycle", &json!({}));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_kinds_are_refused_with_a_list_and_times_are_bounded() {
+    fn rejects_unknown_faults_with_a_list_and_limits_times() {
         let error = Fault::parse("stal", None).unwrap_err().to_string();
         for (kind, _) in KINDS {
             assert!(error.contains(kind), "{kind} in {error}");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_read_shown_and_explained() {
+    fn every_fault_is_parsed_shown_and_explained() {
         for (kind, meaning) in KINDS {
             let fault = Fault::parse(kind, Some(7)).unwrap();
             let shown = fault.to_string();

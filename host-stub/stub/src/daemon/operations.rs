@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_waited_for_by_its_owner_only() {
+    fn only_the_owner_can_wait_for_an_operation() {
         let operations = Operations::default();
         let begun = operations.begin("a", Duration::from_secs(60)).unwrap();
         assert_eq!(begun["status_code"], 103);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_operation_wakes_those_who_wait() {
+    fn a_cancelled_operation_wakes_its_waiters() {
         let operations = std::sync::Arc::new(Operations::default());
         let id = id(&operations.begin("a", Duration::from_secs(60)).unwrap());
         let waiting = std::thread::spawn({
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_kept() {
+    fn limits_the_number_of_operations() {
         let operations = Operations::default();
         let first = id(&operations.begin("a", Duration::ZERO).unwrap());
         for _ in 0..MAX_KEPT {

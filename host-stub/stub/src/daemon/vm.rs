@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_news_if_they_say_something_of_the_vm() {
+    fn reports_only_events_about_the_vm() {
         let of = |event: Value| News::of(&event);
         let port = |id: &str, open: bool| {
             of(json!({"event": "VSERPORT_CHANGE", "data": {"id": id, "open": open}}))
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_vm_ended_with_stays_until_the_next_one_is_found() {
+    fn keeps_a_vms_end_until_the_next_vm() {
         let (line, _qemu) = UnixStream::pair().unwrap();
         let orders = Arc::new(Orders::new(line));
         let mut vm = Vm::found(orders.clone());

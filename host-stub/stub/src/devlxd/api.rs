@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_has_its_own_keys_and_words() {
+    fn each_server_uses_its_own_keys_and_texts() {
         let config = [("user.a", "1"), ("user.empty", ""), ("limits.cpu", "1")];
         let (lxd, incus) =
             (Instance::sample(Flavour::Lxd, &config), Instance::sample(Flavour::Incus, &config));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_info_has_what_each_server_says() {
+    fn the_info_matches_each_server() {
         let token = [("mote.bearer", "t"), ("security.devlxd.management.volumes", "true")];
         let mut request = get("/1.0");
         let lxd = Instance::sample(Flavour::Lxd, &token);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_each_servers_own() {
+    fn each_server_has_its_own_paths() {
         let pro = ["1.0", "ubuntu-pro"];
         assert_eq!(place(Flavour::Lxd, &pro), Some(Place::Pro));
         assert_eq!(place(Flavour::Incus, &pro), None);

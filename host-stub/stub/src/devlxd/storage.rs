@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_adds_to_the_configuration_and_a_put_replaces_it() {
+    fn a_patch_extends_and_a_put_replaces_the_configuration() {
         let known = json!({"name": "v", "config": {"size": "1", "a": "b"}});
         let body = json!({"description": "d", "config": {"size": "2"}});
         let mut patched = object(known.clone());

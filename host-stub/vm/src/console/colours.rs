@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_titles_and_moves_are_taken_out_and_nothing_else() {
+    fn removes_only_colours_titles_and_cursor_moves() {
         for (text, shown) in [
             ("\x1b[0;1;31mFailed\x1b[0m to start", "Failed to start"),
             ("\x1b]0;title\x07a\x1b]0;b\x1b\\c\x1b(Bd\x1b7e", "acde"),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_cut_off_waits_for_its_rest_but_not_for_ever() {
+    fn waits_briefly_for_the_rest_of_an_escape() {
         let mut colours = Colours::default();
         assert_eq!(colours.whole(b"a\x1b[0;1"), b"a");
         assert_eq!(colours.whole(b";31mb\x1b"), b"\x1b[0;1;31mb");

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_kernels_own_line_is_a_panic() {
+    fn detects_only_the_kernels_own_panic_line() {
         let said = "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100";
         for line in [format!("[    1.234567] {said}\r"), said.to_owned()] {
             assert_eq!(panic_in(&line).as_deref(), Some(said), "{line}");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_own_words_are_known_by_their_level() {
+    fn recognises_the_agents_lines_by_their_level() {
         let said = agent_in("/ # mote: info: waiting for vsock: no\x1b driver\r");
         assert_eq!(said.as_deref(), Some("waiting for vsock: no\\x1b driver"));
         for line in ["", "mote: type 'mote-agent status'", "remote: hello", "info: x"] {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_in_pieces_is_one_and_the_end_is_what_is_shown() {
+    fn joins_partial_lines_and_shows_the_end() {
         let path = std::env::temp_dir().join(format!("mote-host-console-{}", std::process::id()));
         let mut console = Console::new(path.clone(), Echo::No, Keeps::End);
         assert_eq!(console.look(), None);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_its_place_is_not_shown() {
+    fn does_not_show_a_replaced_console() {
         let directory = tempfile::tempdir().unwrap();
         let [path, secret] = ["console", "secret"].map(|name| directory.path().join(name));
         std::fs::write(&secret, "mine\n").unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_guest_that_prints_without_end_the_end_is_kept() {
+    fn keeps_the_end_of_endless_output() {
         let path = std::env::temp_dir().join(format!("mote-host-endless-{}", std::process::id()));
         let line = [b"x".repeat(1022), b"\r\n".to_vec()].concat().repeat(1024);
         for (keeps, most) in [(Keeps::End, 2 * KEPT), (Keeps::All, u64::MAX)] {

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_systems_own_words_are_known() {
+    fn recognises_each_systems_messages() {
         for line in [
             "ALERT!  /dev/vda1 does not exist.  Dropping to a shell!",
             "(initramfs) ",

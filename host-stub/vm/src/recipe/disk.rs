@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disks_format_is_said_or_by_its_name() {
+    fn uses_the_given_format_or_the_file_extension() {
         let of = |said: &str| {
             let (file, format) = root_disk(said).unwrap();
             (file.to_str().unwrap().to_owned(), format)

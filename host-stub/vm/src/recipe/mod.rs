@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_ids_are_those_that_servers_give() {
+    fn uses_the_servers_names_and_ids() {
         for (flavour, name, ports, ring) in [
             (Flavour::Lxd, "name=com.canonical.lxd,", 2, 16),
             (Flavour::Incus, "name=org.linuxcontainers.incus,", 2, 16_384),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_the_guest_has_its_device() {
+    fn each_transport_has_its_device() {
         let mut vm = Instance::sample(Flavour::Lxd, &[]);
         vm.vsock = Vsock::Cid(7);
         assert!(recipe(&vm).0.contains(&"vhost-vsock-pci,guest-cid=7".to_owned()));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_paths_survive_the_shell_and_qemu() {
+    fn quotes_paths_for_the_shell_and_qemu() {
         let mut vm = Instance::sample(Flavour::Lxd, &[]);
         vm.channel = Channel::Qmp("/it's a,b/qmp".into());
         let (arguments, text) = recipe(&vm);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn smbios_is_each_servers_and_carries_the_configuration_of_incus() {
+    fn smbios_matches_each_server() {
         let config = [
             (UUID, "u-u"),
             (GENERATION, "g-g"),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_gets_nothing_that_qemu_has_not_for_it() {
+    fn omits_devices_that_a_machine_lacks() {
         let instance = Instance::sample(Flavour::Lxd, &[(UUID, "u-u"), (GENERATION, "g-g")]);
         let mut recipe =
             Recipe::of(Path::new("/d"), &instance, Path::new("/d/instances/vm1/config"));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_disk_takes_the_kernels_place_and_a_seed_is_made_of_its_directory() {
+    fn boots_a_root_disk_and_builds_a_seed() {
         let instance = Instance::sample(Flavour::Lxd, &[]);
         let mut recipe =
             Recipe::of(Path::new("/d"), &instance, Path::new("/d/instances/vm1/config"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_monitor_for_mote_host_and_one_for_others() {
+    fn has_separate_monitors_for_mote_host_and_users() {
         let monitors = |instance: &Instance| -> Vec<String> {
             let arguments = recipe(instance).0;
             let pairs = arguments.windows(2).filter(|two| two[0] == "-qmp");

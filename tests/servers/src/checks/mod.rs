@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_checks_have_the_same_name() {
+    fn check_names_are_unique() {
         for server in Server::ALL {
             let names: Vec<_> = of(server).map(|check| check.id()).collect();
             assert!(names.len() > 60, "{}", names.len());

@@ -90,7 +90,7 @@ mod tests {
     use crate::checks;
 
     #[test]
-    fn each_reason_is_for_a_check_that_there_is() {
+    fn each_reason_has_a_check() {
         for reason in REASONS {
             let all = Server::ALL.into_iter();
             let mut all = all.filter(|server| reason.groups.contains(&server.name()));

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_run_again_and_a_success_is_not() {
+    fn repeats_only_failures() {
         let mut column = Column::new(Agent::Mote);
         let holds = || Verdict::Holds(String::new());
         let fails = || Verdict::Fails("no".into());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_comes_back_as_it_was_written() {
+    fn a_record_reads_back() {
         let mut column = Column::new(Agent::Own);
         column.runs.push(run("2026-01-01 10:00"));
         column.note("2026-01-01 10:00", "exec.uname", Verdict::Holds("a\nb".into()), 0.5);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn later_runs_replace_what_they_saw_and_no_more() {
+    fn later_runs_replace_only_their_own_results() {
         let mut column = Column::new(Agent::Mote);
         column.runs.push(run("1"));
         column.note("1", "exec.uname", Verdict::Fails("no".into()), 1.0);

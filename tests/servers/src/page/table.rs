@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_what_is_on_record() {
+    fn the_page_matches_the_record() {
         for server in Server::ALL {
             let columns = seen::load(server).unwrap();
             if std::env::var_os("MOTE_WRITE_DOCS").is_some() {

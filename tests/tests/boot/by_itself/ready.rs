@@ -82,7 +82,7 @@ fn reports_ready_once_all_conditions_hold() {
 }
 
 #[test]
-fn an_applications_ready_counts_and_a_hanging_command_is_repeated() {
+fn accepts_an_applications_ready_and_repeats_a_hanging_command() {
     let boot = Boot::new("lxd");
     // Found by its number.
     let line = format!("/usr/bin/sleep 36{}", std::process::id());

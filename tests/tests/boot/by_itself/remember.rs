@@ -9,7 +9,7 @@ use mote_tests::conform::client::{Client, Way};
 use crate::world::{Boot, connected, terminate};
 
 #[test]
-fn an_agent_whose_share_is_gone_starts_with_what_it_remembers() {
+fn starts_with_the_stored_host_if_the_share_is_missing() {
     if !by_root() {
         return;
     }

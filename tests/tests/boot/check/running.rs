@@ -47,7 +47,7 @@ fn assert_blocked(boot: &Boot, why: &str) {
 }
 
 #[test]
-fn a_policy_that_the_running_agent_has_not_read_is_not_taken_for_its_own() {
+fn check_distinguishes_an_unread_policy() {
     let boot = Boot::new("lxd");
     let agent = boot.start(&[]);
     boot.logged("CONNECTED");
@@ -96,7 +96,7 @@ fn check_uses_the_running_agents_view() {
 
 /// The files of another instance: the agent reaches its host, which cannot call it.
 #[test]
-fn a_host_that_is_refused_cannot_use_it() {
+fn check_reports_a_refused_host() {
     const WHY: &str =
         "refused a caller whose certificate is not server.crt: is this another host's share?";
     let (boot, elsewhere) = (Boot::new("lxd"), Scratch::new());
@@ -132,7 +132,7 @@ fn a_host_that_is_refused_cannot_use_it() {
 
 /// As with another server's port, or a chardev of another name: the host's address was in the share.
 #[test]
-fn a_host_that_never_calls_does_not_see_it() {
+fn check_reports_a_host_that_never_calls() {
     let boot = Boot::new("lxd");
     whole(&boot);
     let port = Terminal::open(80, 24);

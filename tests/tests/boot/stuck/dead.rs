@@ -16,13 +16,12 @@ fn children(process: u32) -> Vec<u32> {
 }
 
 #[test]
-fn a_command_on_a_dead_file_system_keeps_nothing_of_an_agent_that_is_killed() {
+fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
     if !is_root() || !Path::new("/dev/fuse").exists() {
         mote_tests::skipped("root and /dev/fuse");
         return;
     }
-    let name =
-        "stuck::dead::a_command_on_a_dead_file_system_keeps_nothing_of_an_agent_that_is_killed";
+    let name = "stuck::dead::a_hanging_command_keeps_nothing_of_a_killed_agent";
     if !in_private_mounts(name) {
         return;
     }

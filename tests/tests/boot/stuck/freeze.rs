@@ -111,8 +111,8 @@ fn disk(boot_dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_hook_that_fails_as_it_thaws_is_reported() {
-    if !can("a_hook_that_fails_as_it_thaws_is_reported", "/dev/loop-control") {
+fn reports_a_hook_that_fails_at_the_thaw() {
+    if !can("reports_a_hook_that_fails_at_the_thaw", "/dev/loop-control") {
         return;
     }
     let place = mote_tests::Scratch::new();

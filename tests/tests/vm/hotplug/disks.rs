@@ -154,7 +154,7 @@ const WRITER: &str = "printf '#!/bin/sh\\nwhile :; do dd if=/dev/zero of=/$1/f b
                       start-stop-daemon -S -b -x /run/writer --";
 
 #[test]
-fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() {
+fn grows_partition_and_file_system_in_use_within_a_second() {
     if !has_tools() {
         return;
     }
@@ -202,7 +202,7 @@ fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() 
 }
 
 #[test]
-fn leaves_a_smaller_file_system_and_blocks_nobody() {
+fn keeps_a_smaller_file_system_without_blocking() {
     if !has_tools() {
         return;
     }
@@ -240,7 +240,7 @@ fn leaves_a_smaller_file_system_and_blocks_nobody() {
 }
 
 #[test]
-fn another_disk_of_the_same_name_is_as_it_was_plugged_in_and_grows_with_its_own() {
+fn a_new_disk_of_the_same_name_grows_separately() {
     if !has_tools() {
         return;
     }
@@ -344,7 +344,7 @@ fn is_ended(path: &PathBuf) -> bool {
 }
 
 #[test]
-fn after_a_power_cut_at_any_moment_table_and_file_system_are_whole_and_the_next_start_ends_it() {
+fn survives_a_power_cut_at_any_moment_and_completes_at_the_next_start() {
     if !has_tools() {
         return;
     }

@@ -53,7 +53,7 @@ fn named(guest: &mut Guest) -> Duration {
 }
 
 #[test]
-fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
+fn names_only_the_hot_plugged_nic() {
     let mut world = boot("lxd", "");
     let mut guest = world.shell();
     assert_eq!(guest.ok("cat /sys/class/net/lan0/mtu"), "1400\n");
@@ -77,7 +77,7 @@ fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
 }
 
 #[test]
-fn one_that_is_plugged_in_while_the_agent_starts_gets_its_name() {
+fn names_a_nic_plugged_in_during_the_start() {
     let mut world = boot("lxd", "");
     // From now on the kernel queues events; the agent reads them half a second later.
     wait("STARTED to be read", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
@@ -88,7 +88,7 @@ fn one_that_is_plugged_in_while_the_agent_starts_gets_its_name() {
 }
 
 #[test]
-fn one_that_is_plugged_in_behind_a_thousand_events_gets_its_name() {
+fn names_a_nic_after_a_thousand_events() {
     let mut world = boot("lxd", "");
     let mut guest = world.shell();
     std::thread::sleep(SOON);

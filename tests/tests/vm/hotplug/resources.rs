@@ -92,7 +92,7 @@ fn brings_new_resources_online_and_keeps_others_offline() {
 }
 
 #[test]
-fn what_the_policy_denies_is_left_alone() {
+fn does_not_change_denied_resources() {
     let Some(mut world) = boot("mote.args=--deny,resources") else { return };
     let mut guest = world.shell();
     world.vm.add_cpu(1);

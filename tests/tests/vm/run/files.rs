@@ -60,7 +60,7 @@ fn a_guest_cannot_write_to_a_share_that_it_may_only_read() {
 }
 
 #[test]
-fn a_command_that_never_ran_is_reported_so_and_an_init_of_ones_own_gets_its_agent() {
+fn reports_a_command_that_never_ran_and_supports_a_custom_init() {
     let scratch = Scratch::new();
     let [file, junit] = ["result", "junit"].map(|name| scratch.0.join(name));
     let reports =

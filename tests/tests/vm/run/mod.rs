@@ -202,7 +202,7 @@ fn a_failed_fetch_or_write_fails_the_run() {
 }
 
 #[test]
-fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
+fn stops_starts_and_deletes_a_kept_vm() {
     let scratch = Scratch::new();
     let image = Spec::default().image;
     let directory = scratch.0.join("d");

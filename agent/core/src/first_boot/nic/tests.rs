@@ -11,7 +11,7 @@ fn called(text: &str) -> Name {
 }
 
 #[test]
-fn a_file_of_the_host_is_read() {
+fn reads_a_file_of_the_host() {
     let file =
         br#"{"device_name":"eth0","nic_name":"lan0","mac_address":"00:16:3e:aa:bb:cc","mtu":1400}"#;
     let wanted = Wanted::parse(file).unwrap();
@@ -23,7 +23,7 @@ fn a_file_of_the_host_is_read() {
 }
 
 #[test]
-fn the_nics_of_a_hosts_devices_are_read() {
+fn reads_nics_from_the_hosts_devices() {
     let devices = br#"{"type":"sync","metadata":{"root":{"type":"disk","path":"/","name":"x","hwaddr":"00:16:3e:aa:bb:01"},
         "later":{"type":"nic","nictype":"p2p","name":"lan9","hwaddr":"00:16:3e:aa:bb:cc","mtu":"1400"},
         "nameless":{"type":"nic","hwaddr":"00:16:3e:aa:bb:dd"},
@@ -50,7 +50,7 @@ fn the_nics_of_a_hosts_devices_are_read() {
 }
 
 #[test]
-fn invalid_members_are_refused_with_their_reason() {
+fn rejects_invalid_members_with_the_reason() {
     let with = |name: &str, mac: &str, mtu: &str| {
         let file = format!(r#"{{"nic_name":{name},"mac_address":{mac},"mtu":{mtu}}}"#);
         Wanted::parse(file.as_bytes()).unwrap_err()
@@ -82,7 +82,7 @@ fn wanted(mac: u8, name: &str) -> Wanted {
 }
 
 #[test]
-fn a_link_stacked_on_a_nic_is_not_mistaken_for_it() {
+fn does_not_mistake_a_stacked_link_for_its_nic() {
     let wanted = [wanted(1, "lan"), wanted(2, "wan"), wanted(3, "gone")];
     let mut search = Search::new(&wanted);
     let mac = [[1u8; 6], [2; 6]];
@@ -108,7 +108,7 @@ fn a_link_stacked_on_a_nic_is_not_mistaken_for_it() {
 }
 
 #[test]
-fn without_an_address_of_its_own_the_oldest_link_is_the_nic() {
+fn selects_the_oldest_link_without_an_own_address() {
     let wanted = [wanted(1, "lan")];
     let mut search = Search::new(&wanted);
     let mac = [1; 6];
@@ -120,7 +120,7 @@ fn without_an_address_of_its_own_the_oldest_link_is_the_nic() {
 }
 
 #[test]
-fn nothing_is_done_to_a_nic_that_is_as_wanted() {
+fn does_not_change_a_nic_that_is_already_right() {
     let wanted = [wanted(1, "eth0")];
     let mut search = Search::new(&wanted);
     search.see(&Link { index: 2, name: b"eth0", hardware: &[1; 6], ..Link::default() });
@@ -156,7 +156,7 @@ proptest! {
     /// Any permutation of names works from any state; and if any step fails, undoing restores its
     /// whole group.
     #[test]
-    fn names_can_be_permuted_and_a_failure_undoes_its_group(
+    fn permutes_names_and_undoes_a_group_on_failure(
         (order, wishes, fail_at) in links_and_changes()
     ) {
         let mut links = Links::new();

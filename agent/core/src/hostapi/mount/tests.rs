@@ -138,7 +138,7 @@ fn separates_flags_from_file_system_options() {
 
 proptest! {
     #[test]
-    fn nothing_panics_whatever_an_event_says(
+    fn no_event_causes_a_panic(
         noise in "[\\[\\]{}:,\"a-z/.]{0,40}",
         path in "[a-z/.]{0,12}",
     ) {

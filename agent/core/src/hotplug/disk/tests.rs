@@ -233,7 +233,7 @@ fn usual() -> [(usize, Vec<u8>); 2] {
 }
 
 #[test]
-fn a_checksum_is_that_of_ethernet() {
+fn computes_the_ethernet_checksum() {
     assert_eq!(crc32(&[b"1234", b"56789"]), 0xcbf4_3926);
 }
 
@@ -288,7 +288,7 @@ fn a_power_cut_at_any_sector_leaves_a_valid_table_that_grows_later() {
 }
 
 #[test]
-fn sectors_of_4096_bytes_are_the_same() {
+fn grows_disks_with_4096_byte_sectors() {
     let entries = [(2, entry(&LINUX, 256, 2554))];
     let mut sim = gpt(4096, 2560, &entries).larger(5120);
     let last = sim.grow(2560);
@@ -325,7 +325,7 @@ fn detects_whether_the_partition_ended_with_the_disk() {
 }
 
 #[test]
-fn a_table_that_is_not_whole_is_left_alone() {
+fn does_not_change_an_incomplete_table() {
     for (place, at) in [(1, 0), (1, 24), (1, 60), (1, 88), (3, 511), (0, 510)] {
         let mut sim = gpt(512, OLD, &usual()).larger(NEW);
         let mut sector = sim.get(place, 512);
@@ -342,7 +342,7 @@ fn a_table_that_is_not_whole_is_left_alone() {
 }
 
 #[test]
-fn the_last_primary_partition_of_dos_is_grown_by_one_sector() {
+fn grows_the_last_primary_dos_partition_by_one_sector() {
     let mut sim = mbr(OLD, &[(0x83, 2048, 4096), (0x83, 6144, OLD as u32 - 6144)]).larger(NEW);
     let last = sim.grow(OLD);
     assert_eq!((last.number, last.end, last.most), (2, OLD - 1, NEW - 1));
@@ -364,7 +364,7 @@ fn the_last_primary_partition_of_dos_is_grown_by_one_sector() {
 }
 
 #[test]
-fn a_length_of_dos_has_32_bits() {
+fn limits_a_dos_partition_to_32_bits() {
     let geometry = DiskGeometry { sector: 512, sectors: 1 << 33, before: OLD };
     let mut sim = mbr(OLD, &[(0x83, 2048, OLD as u32 - 2048)]);
     let mut table = Table::default();
@@ -375,7 +375,7 @@ fn a_length_of_dos_has_32_bits() {
 }
 
 #[test]
-fn a_disk_that_fails_ends_it() {
+fn stops_when_the_disk_fails() {
     let mut sim = gpt(512, OLD, &usual()).larger(NEW);
     let (mut table, last) = sim.read(0).unwrap();
     let geometry = sim.geometry(0);

@@ -149,7 +149,7 @@ fn a_finished_body_consumes_nothing() {
 
 proptest::proptest! {
     #[test]
-    fn what_is_chunked_comes_out_whole(
+    fn decodes_what_was_chunked(
         chunks in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 1..50), 0..8),
         size in 1usize..60,
     ) {

@@ -38,7 +38,7 @@ fn agrees(json: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn documents_of_others_are_valid_and_so_are_no_mutants(
+    fn agrees_with_serde_on_documents_and_mutants(
         document in a_document(),
         place in any::<prop::sample::Index>(),
         byte in prop_oneof![any::<u8>(), prop::sample::select(b"[]{},:\"\\u0 -.e1".to_vec())],
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn soup_is_judged_as_others_judge_it(
+    fn agrees_with_serde_on_random_input(
         words in prop::collection::vec(prop::sample::select(WORDS), 0..24),
         noise in prop::collection::vec(any::<u8>(), 0..60),
     ) {
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn members_are_those_that_others_find(document in a_document()) {
+    fn finds_the_same_members_as_serde(document in a_document()) {
         let json = document.to_string();
         let ours = Value::parse(json.as_bytes()).unwrap();
         if let Theirs::Object(map) = &document {
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_quoted_comes_back(text in any::<String>(), other in any::<String>()) {
+    fn quoted_text_reads_back(text in any::<String>(), other in any::<String>()) {
         let out = Document::new(0, |json| json.string(&text));
         let value = Value::parse(out.value().raw().as_bytes()).unwrap();
         prop_assert_eq!(&value.string().unwrap(), &text);
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn any_string_that_others_accept_means_the_same(
+    fn decodes_strings_like_serde(
         pieces in prop::collection::vec(prop::sample::select(ESCAPES), 0..12),
     ) {
         let json = format!("\"{}\"", pieces.concat());
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics_on_spans_that_were_never_checked(noise in any::<String>()) {
+    fn unchecked_spans_cause_no_panic(noise in any::<String>()) {
         let value = unchecked(&noise);
         let spans = value.members().count() + value.elements().count();
         prop_assert!(spans <= noise.len());

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_read_with_their_device() {
+    fn reads_mounts_with_their_device() {
         let line =
             b"29 1 8:2 / /a\\040b rw,relatime shared:1 master:2 - ext4 /dev/sda2 rw,errors=remount-ro";
         let expected = Mounted {

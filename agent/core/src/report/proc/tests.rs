@@ -11,7 +11,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 #[test]
-fn numbers_stay_at_the_largest_and_nothing_else_is_a_number() {
+fn saturates_large_numbers_and_rejects_other_text() {
     assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
     assert_eq!(number(b"99999999999999999999999"), Some(u64::MAX));
     for bad in [&b""[..], b"-1", b"+1", b"1.5", b"0x1", b"1 ", b"\xb2"] {
@@ -20,7 +20,7 @@ fn numbers_stay_at_the_largest_and_nothing_else_is_a_number() {
 }
 
 #[test]
-fn a_keys_number_is_only_its_own() {
+fn reads_a_number_only_from_its_own_key() {
     assert_eq!(keyed(b"oom_kill 3", "oom_kill"), Some(3));
     assert_eq!(keyed(b"oom_kill_x 3", "oom_kill"), None);
     assert_eq!(keyed(b"oom_kill", "oom_kill"), None);
@@ -28,7 +28,7 @@ fn a_keys_number_is_only_its_own() {
 }
 
 #[test]
-fn interfaces_have_their_bytes_packets_errors_and_drops() {
+fn reads_the_counters_of_interfaces() {
     let line = b"  eth0:18446744073709551615 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
     let Interface { name, counters } = Interface::parse(line).unwrap();
     let of = |traffic: Traffic| [traffic.bytes, traffic.packets, traffic.errors, traffic.dropped];
@@ -42,7 +42,7 @@ fn interfaces_have_their_bytes_packets_errors_and_drops() {
 }
 
 #[test]
-fn a_mount_of_a_server_or_a_program_may_hang() {
+fn recognises_mounts_that_may_hang() {
     let may_hang = |line: &str| Mount::parse(line.as_bytes()).unwrap().may_hang();
     for line in [
         "/dev/vda1 / ext4 rw 0 0",
@@ -62,7 +62,7 @@ fn a_mount_of_a_server_or_a_program_may_hang() {
 }
 
 #[test]
-fn processors_are_told_from_other_lines() {
+fn recognises_cpu_lines() {
     let cpu = Cpu::parse(b"cpu12 1 2 3 4 5 6 7 8 9 10").unwrap();
     assert_eq!((cpu.name, cpu.ticks), (&b"cpu12"[..], [1, 2, 3, 4, 5, 6, 7, 8]));
     assert_eq!(cpu.busy(), (1 + 2 + 3 + 6 + 7) * 10_000_000);
@@ -77,7 +77,7 @@ fn processors_are_told_from_other_lines() {
 }
 
 #[test]
-fn disks_are_read_whatever_follows() {
+fn reads_disks_and_ignores_further_fields() {
     let disk = Disk::parse(b" 254 0 vda 1197359 12 56423578 7171 154919 99 56822168 99 0").unwrap();
     assert_eq!((disk.name, disk.reads, disk.writes), (&b"vda"[..], 1_197_359, 154_919));
     assert_eq!((disk.read, disk.written), (56_423_578 * 512, 56_822_168 * 512));
@@ -86,7 +86,7 @@ fn disks_are_read_whatever_follows() {
 }
 
 #[test]
-fn memory_is_in_bytes_and_a_missing_line_is_nothing() {
+fn reads_memory_in_bytes_and_missing_lines_as_none() {
     let mut memory = Memory::default();
     for line in [
         &b"MemTotal:  24684092 kB"[..],
@@ -111,7 +111,7 @@ fn text(bytes: impl Iterator<Item = u8>) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_kernel_escapes_is_read_and_nothing_else_changes() {
+fn unescapes_only_the_kernels_escapes() {
     assert_eq!(text(unescape(b"/a\\040b\\011\\012\\134\\043")), b"/a b\t\n\\#");
     for same in [&b"\\"[..], b"\\0", b"\\04", b"\\048", b"\\400", b"\\x40"] {
         assert_eq!(text(unescape(same)), same);
@@ -119,7 +119,7 @@ fn what_the_kernel_escapes_is_read_and_nothing_else_changes() {
 }
 
 #[test]
-fn mounts_are_chosen_by_kind_and_place() {
+fn selects_mounts_by_type_and_path() {
     let counts = |flavour, kind: &str, point: &str| {
         let line = std::format!("dev {point} {kind} rw 0 0");
         Mount::parse(line.as_bytes()).unwrap().counts(flavour, point.as_bytes())
@@ -162,7 +162,7 @@ fn a_bind_mount_does_not_hide_the_root_in_a_map() {
 }
 
 #[test]
-fn a_mount_without_a_device_is_still_a_mount_and_half_a_line_is_none() {
+fn reads_mounts_without_device_and_rejects_partial_lines() {
     let mount = Mount::parse(b" /x tmpfs rw 0 0").unwrap();
     assert_eq!((mount.device, mount.point, mount.kind), (&b""[..], &b"/x"[..], &b"tmpfs"[..]));
     for half in [&b""[..], b"dev", b"dev /x", b"dev /x ext"] {
@@ -171,7 +171,7 @@ fn a_mount_without_a_device_is_still_a_mount_and_half_a_line_is_none() {
 }
 
 #[test]
-fn file_systems_have_the_servers_names() {
+fn uses_the_servers_file_system_names() {
     assert_eq!(
         (kind(0xef53), kind(0x9123_683e), kind(0x6573_5546)),
         (Some("ext4"), Some("btrfs"), None)
@@ -179,7 +179,7 @@ fn file_systems_have_the_servers_names() {
 }
 
 #[test]
-fn variables_are_read_as_a_shell_would() {
+fn reads_variables_like_a_shell() {
     let read = |line: &str| {
         release::variable(line.as_bytes(), "NAME").map(|text| String::from_utf8(text).unwrap())
     };
@@ -198,7 +198,7 @@ fn variables_are_read_as_a_shell_would() {
 }
 
 #[test]
-fn the_full_name_is_the_first_of_our_line() {
+fn reads_the_first_name_of_the_hosts_line() {
     let name = |line: &'static str| release::full_name(line.as_bytes(), b"vm");
     assert_eq!(name("127.0.1.1\tvm.example.net vm # us"), Some(&b"vm.example.net"[..]));
     assert_eq!(name("::1 vm"), Some(&b"vm"[..]));
@@ -211,7 +211,7 @@ fn the_full_name_is_the_first_of_our_line() {
 
 proptest! {
     #[test]
-    fn nothing_panics_and_pieces_are_pieces_of_the_line(
+    fn returns_slices_of_the_line_without_panics(
         line in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\\'), b'0'..=b'9'], 0..80),
         prefix in prop_oneof![Just(""), Just("cpu"), Just("a: "), Just("NAME="), Just("1 2 vda ")],
     ) {

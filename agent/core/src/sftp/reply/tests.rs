@@ -61,7 +61,7 @@ fn each() -> Vec<(Write, Vec<u8>)> {
 }
 
 #[test]
-fn each_reply_is_as_in_the_draft() {
+fn formats_replies_like_the_draft() {
     for (write, bytes) in each() {
         let mut out = [0xee; 512];
         let length = write(&mut out).unwrap();
@@ -73,7 +73,7 @@ fn each_reply_is_as_in_the_draft() {
 }
 
 #[test]
-fn a_reply_that_does_not_fit_is_an_error() {
+fn reports_a_reply_that_does_not_fit() {
     for (write, bytes) in each() {
         // READ needs space for the requested length, two bytes more than it reads here.
         let need = 4 + bytes.len() + if bytes[0] == READ { 2 } else { 0 };
@@ -85,7 +85,7 @@ fn a_reply_that_does_not_fit_is_an_error() {
 }
 
 #[test]
-fn version_is_3_with_the_extensions_that_are_understood() {
+fn announces_version_3_and_its_extensions() {
     let mut out = [0; 512];
     let length = version(&mut out).unwrap();
     assert_eq!(out[4..9], *b"\x02\0\0\0\x03");
@@ -112,20 +112,20 @@ fn version_is_3_with_the_extensions_that_are_understood() {
 }
 
 #[test]
-fn a_reader_that_fails_leaves_no_reply() {
+fn a_failed_read_leaves_no_reply() {
     let read = |_: &mut [u8]| Err("unreadable");
     assert_eq!(data(&mut [0; 64], 1, 9, read), Err("unreadable"));
 }
 
 #[test]
-fn a_reader_gets_at_most_what_one_reply_may_hold() {
+fn limits_a_read_to_one_reply() {
     let mut out = std::vec![0; 13 + DATA];
     let read = |room: &mut [u8]| Ok::<_, ()>(room.len());
     assert_eq!(data(&mut out, 1, u32::MAX, read), Ok(Ok(13 + DATA)));
 }
 
 #[test]
-fn a_whole_piece_of_a_directory_fits() {
+fn a_full_piece_of_a_directory_fits() {
     // The worst cases of LISTING bytes: names of four letters (24 bytes each) and of 255.
     let most = Attrs {
         size: Some(u64::MAX),
@@ -146,7 +146,7 @@ fn a_whole_piece_of_a_directory_fits() {
 
 proptest! {
     #[test]
-    fn any_path_and_any_room_give_a_whole_reply_or_none(
+    fn writes_a_complete_reply_or_none(
         name in proptest::collection::vec(any::<u8>(), 0..64),
         room in 0..256usize,
     ) {

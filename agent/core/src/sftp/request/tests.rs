@@ -100,14 +100,14 @@ fn each() -> Vec<(Vec<u8>, Request<'static>)> {
 }
 
 #[test]
-fn each_request_is_read_whole() {
+fn reads_each_request() {
     for (frame, request) in each() {
         assert_eq!(Packet::parse(&frame, MODES), Ok(Packet::Request { id: 7, request }));
     }
 }
 
 #[test]
-fn every_cut_is_refused_by_its_id() {
+fn rejects_truncated_requests_by_id() {
     for (frame, request) in each() {
         if request == Request::Unknown {
             continue; // its fields are not known
@@ -124,7 +124,7 @@ fn every_cut_is_refused_by_its_id() {
 }
 
 #[test]
-fn bytes_after_the_last_field_change_nothing() {
+fn ignores_bytes_after_the_last_field() {
     for (mut frame, request) in each() {
         frame.extend(b"\0\0\0\x01trailing");
         assert_eq!(Packet::parse(&frame, MODES), Ok(Packet::Request { id: 7, request }));
@@ -132,7 +132,7 @@ fn bytes_after_the_last_field_change_nothing() {
 }
 
 #[test]
-fn init_is_read_whatever_it_says() {
+fn accepts_any_init() {
     for frame in [&b"\x01\0\0\0\x03"[..], b"\x01\0\0\0\x06\0\0\0\x01x\0\0\0\0"] {
         assert_eq!(Packet::parse(frame, MODES), Ok(Packet::Init));
     }
@@ -140,7 +140,7 @@ fn init_is_read_whatever_it_says() {
 }
 
 #[test]
-fn types_of_other_versions_are_answered_and_not_understood() {
+fn reports_types_of_other_versions_as_unsupported() {
     for kind in (0..=255).filter(|kind| !matches!(kind, 1 | 3..=20 | 200)) {
         let expected = Packet::Request { id: 7, request: Request::Unknown };
         assert_eq!(Packet::parse(&[kind, 0, 0, 0, 7], MODES), Ok(expected));
@@ -148,7 +148,7 @@ fn types_of_other_versions_are_answered_and_not_understood() {
 }
 
 #[test]
-fn a_handle_of_another_length_is_not_ours() {
+fn rejects_handles_of_another_length() {
     for text in [&b""[..], b"abcd", b"abcdefg", b"abcdefghi", &[b'a'; 256]] {
         let frame = frame(4, &[Text(text)]);
         let request = Request::Close { handle: Handle::NONE };
@@ -157,7 +157,7 @@ fn a_handle_of_another_length_is_not_ours() {
 }
 
 #[test]
-fn attributes_are_there_as_their_flags_say() {
+fn reads_attributes_by_their_flags() {
     let of = |fields: &[Field<'_>]| match Packet::parse(
         &frame(10, &[HANDLE].into_iter().chain(fields.iter().map(again)).collect::<Vec<_>>()),
         MODES,
@@ -188,7 +188,7 @@ fn again<'a>(field: &Field<'a>) -> Field<'a> {
 }
 
 #[test]
-fn room_is_kept_for_the_requested_length_up_to_the_limit() {
+fn reserves_the_requested_length_up_to_the_limit() {
     let read = |length| Request::Read { handle: H, offset: 0, length }.reply_room();
     assert_eq!(read(0), 13);
     assert_eq!(read(100), 113);
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_with_bent_bytes_gives_an_answer(
+    fn answers_requests_with_changed_bytes(
         which in 0..26usize,
         bends in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
     ) {
@@ -222,7 +222,7 @@ proptest! {
 }
 
 #[test]
-fn what_changes_a_file_system_is_known() {
+fn recognises_requests_that_change_files() {
     let open =
         |flags| Request::Open { path: b"a", flags: OpenFlags(flags), attrs: Attrs::default() };
     assert!(!open(0).writes() && !open(OpenFlags::READ).writes());

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_answer_to_an_ordinary_call_is_no_proof_of_the_way_back() {
+fn an_ordinary_call_does_not_verify_the_host() {
     // Simulates files of another instance: the host answers, but every verification fails.
     let mut status = status();
     status.know(at(0), HOST);
@@ -17,7 +17,7 @@ fn an_answer_to_an_ordinary_call_is_no_proof_of_the_way_back() {
 }
 
 #[test]
-fn a_refused_call_has_the_host_looked_at_anew() {
+fn a_refused_call_triggers_a_verification() {
     for still_ours in [true, false] {
         let mut status = connected(0);
         run(&mut status, 0, 5000);
@@ -42,7 +42,7 @@ fn a_refused_call_has_the_host_looked_at_anew() {
 }
 
 #[test]
-fn a_call_that_fails_is_started_at_once() {
+fn a_failed_call_reports_started_immediately() {
     let mut status = connected(10);
     run(&mut status, 10, 700);
     status.host_lost(at(700));
@@ -54,7 +54,7 @@ fn a_call_that_fails_is_started_at_once() {
 }
 
 #[test]
-fn a_host_that_comes_and_goes_is_not_flooded_with_announcements() {
+fn limits_announcements_to_a_flapping_host() {
     let (mut status, mut seen) = (connected(0), Vec::new());
     run(&mut status, 0, 0);
     for now in 0..10_000 {
@@ -69,7 +69,7 @@ fn a_host_that_comes_and_goes_is_not_flooded_with_announcements() {
 }
 
 #[test]
-fn want_of_own_descriptors_is_no_loss_of_the_host() {
+fn missing_descriptors_do_not_lose_the_host() {
     let mut status = connected(0);
     run(&mut status, 0, 5000);
     // A refused call and a CONNECT line request verifications, but the agent cannot make a call for
@@ -95,7 +95,7 @@ fn want_of_own_descriptors_is_no_loss_of_the_host() {
 }
 
 #[test]
-fn a_flood_is_read_in_portions_and_named_now_and_then() {
+fn reads_a_flood_in_portions_and_logs_it_occasionally() {
     let mut status = connected(0);
     let (mut read, mut named) = (0, 0);
     for now in 0..20_000 {

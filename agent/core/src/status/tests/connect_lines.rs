@@ -19,7 +19,7 @@ fn by_line() -> Status {
 }
 
 #[test]
-fn a_connect_line_is_followed_however_it_is_cut() {
+fn follows_a_connect_line_cut_anywhere() {
     let text = line(HOST).replace('\n', "\r\n");
     let text = format!("noise\0\nSTARTED\r\n{text}STAR").into_bytes();
     for size in 1..=text.len() {
@@ -39,7 +39,7 @@ fn a_connect_line_is_followed_however_it_is_cut() {
 }
 
 #[test]
-fn each_new_address_is_told_to_the_log_once() {
+fn logs_each_new_address_once() {
     let mut status = announced();
     status.received(at(0), line(HOST).as_bytes());
     let all: Vec<_> = core::iter::from_fn(|| status.poll(at(0))).collect();
@@ -51,7 +51,7 @@ fn each_new_address_is_told_to_the_log_once() {
 }
 
 #[test]
-fn an_overlong_line_is_no_connect_and_the_next_one_is() {
+fn ignores_an_overlong_connect_line_and_reads_the_next() {
     let mut status = announced();
     let long = format!("CONNECT 2:4000{}\n{}", " ".repeat(crate::limits::LINE), line(at_port(7)));
     status.received(at(0), long.as_bytes());
@@ -60,7 +60,7 @@ fn an_overlong_line_is_no_connect_and_the_next_one_is() {
 }
 
 #[test]
-fn half_a_line_dies_with_its_port() {
+fn drops_a_partial_line_with_its_port() {
     let mut status = announced();
     status.received(at(0), b"CONNECT 2:40");
     status.port_appeared(at(1));
@@ -76,7 +76,7 @@ fn half_a_line_dies_with_its_port() {
 }
 
 #[test]
-fn our_own_echo_changes_nothing() {
+fn ignores_its_own_echo() {
     // Shared memory: every line is echoed, cut in two.
     let (mut plain, mut echoed) = (by_line(), by_line());
     let (mut now, mut seen) = (1, Vec::new());
@@ -95,7 +95,7 @@ fn our_own_echo_changes_nothing() {
 }
 
 #[test]
-fn a_certificate_is_never_taken_on_trust() {
+fn verifies_every_certificate() {
     let mut status = status();
     run(&mut status, 0, 0);
     status.received(at(1), b"CONNECT 2:4000\n");
@@ -111,7 +111,7 @@ fn a_certificate_is_never_taken_on_trust() {
 }
 
 #[test]
-fn a_told_host_is_tried_for_a_while_then_announced_to_again() {
+fn tries_an_announced_host_then_announces_again() {
     let mut status = announced();
     status.received(at(0), line(HOST).as_bytes());
     let seen = run_with(&mut status, 0, 2500, Some(false));
@@ -122,7 +122,7 @@ fn a_told_host_is_tried_for_a_while_then_announced_to_again() {
 }
 
 #[test]
-fn a_lie_does_not_replace_an_address_that_was_true() {
+fn a_false_address_does_not_replace_a_verified_one() {
     let mut status = connected(0);
     run(&mut status, 0, 500);
     status.received(at(600), b"CONNECT 2:666\n");
@@ -139,7 +139,7 @@ fn a_lie_does_not_replace_an_address_that_was_true() {
 }
 
 #[test]
-fn our_own_tries_ask_for_the_certificate_that_the_line_named() {
+fn retries_expect_the_certificate_of_the_line() {
     let mut status = status();
     status.received(at(0), format!("CONNECT 2:4000 {}\n", "01".repeat(32)).as_bytes());
     run_with(&mut status, 0, 0, Some(true));
@@ -165,7 +165,7 @@ fn a_restarted_host_may_send_connect_while_we_are_connected() {
 }
 
 #[test]
-fn the_same_address_again_is_checked_and_answered_without_leaving_connected() {
+fn verifies_a_repeated_address_without_leaving_connected() {
     let mut status = by_line();
     run(&mut status, 0, 700);
     status.received(at(700), b"CONNECT 2:4000\n");
@@ -183,13 +183,13 @@ fn the_same_address_again_is_checked_and_answered_without_leaving_connected() {
 }
 
 #[test]
-fn a_host_that_reads_every_line_is_written_to_seldom() {
+fn writes_seldom_to_a_host_that_reads_every_line() {
     let seen = run(&mut by_line(), 1, 62_000);
     assert_eq!(lines(&seen), [(30_000, "STARTED", true), (60_000, "STARTED", true)]);
 }
 
 #[test]
-fn a_put_goes_before_a_line_that_waits() {
+fn a_put_precedes_a_waiting_line() {
     let mut status = announced();
     status.received(at(0), line(at_port(1)).as_bytes());
     run(&mut status, 0, 0);
@@ -201,7 +201,7 @@ fn a_put_goes_before_a_line_that_waits() {
 }
 
 #[test]
-fn the_latest_line_wins() {
+fn the_latest_line_counts() {
     let mut status = announced();
     let [one, two, three] = [1, 2, 3].map(at_port);
     status.received(at(0), line(one).as_bytes());
@@ -216,7 +216,7 @@ fn the_latest_line_wins() {
 }
 
 #[test]
-fn a_hostile_writer_costs_a_bounded_number_of_calls() {
+fn limits_the_calls_that_a_hostile_writer_causes() {
     // Whether the calls hang, fail or succeed.
     for (answer, most) in [(None, 11), (Some(false), 110), (Some(true), 110)] {
         let (mut status, mut calls) = (announced(), 0);

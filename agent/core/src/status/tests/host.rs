@@ -114,7 +114,7 @@ fn together(host: &mut Simulated, status: &mut Status, mut now: u64, end: u64) -
 const NEVER: u64 = 1_000_000;
 
 #[test]
-fn a_restarted_host_has_us_back_within_two_seconds() {
+fn reconnects_to_a_restarted_host_within_two_seconds() {
     let mut slowest = 0;
     for (incus, lag) in [(false, 0), (true, 0), (false, 1000), (true, 1000)] {
         for down in [2000, 5000, 16_000, 60_000] {
@@ -156,7 +156,7 @@ fn a_restarted_host_has_us_back_within_two_seconds() {
 }
 
 #[test]
-fn a_host_whose_put_got_lost_is_made_to_send_another() {
+fn makes_the_host_repeat_a_lost_put() {
     for incus in [false, true] {
         for failing in 1..4 {
             let (mut host, mut status) = (Simulated::new(incus, 0), status());
@@ -170,7 +170,7 @@ fn a_host_whose_put_got_lost_is_made_to_send_another() {
 }
 
 #[test]
-fn an_agent_that_was_killed_is_told_although_the_host_noticed_nothing() {
+fn reports_a_kill_that_the_host_did_not_notice() {
     let (mut host, mut first) = (Simulated::new(false, 0), status());
     let killed = together(&mut host, &mut first, 0, NEVER);
     drop(first);
@@ -184,7 +184,7 @@ fn an_agent_that_was_killed_is_told_although_the_host_noticed_nothing() {
 }
 
 #[test]
-fn the_first_host_that_looks_finds_us_whenever_it_comes() {
+fn the_first_host_finds_the_agent_at_any_time() {
     for incus in [false, true] {
         for late in (0..70_000).step_by(130) {
             let (mut host, mut status) = (Simulated::new(incus, 0), status());
@@ -198,7 +198,7 @@ fn the_first_host_that_looks_finds_us_whenever_it_comes() {
 }
 
 #[test]
-fn stopped_is_read_by_every_host_whatever_stood_before_it() {
+fn every_host_reads_stopped_after_any_line() {
     for incus in [false, true] {
         for when in (0..12_000).step_by(170) {
             let (mut host, mut status) = (Simulated::new(incus, 0), status());
@@ -221,7 +221,7 @@ fn stopped_is_read_by_every_host_whatever_stood_before_it() {
 }
 
 #[test]
-fn agent_conf_connects_in_the_background_while_started_is_still_said() {
+fn agent_conf_connects_while_started_is_repeated() {
     let mut status = status();
     status.know(at(0), HOST);
     let first = actions(&mut status, 0);
@@ -244,7 +244,7 @@ fn agent_conf_connects_in_the_background_while_started_is_still_said() {
 }
 
 #[test]
-fn one_that_was_called_after_it_had_found_its_host_says_no_stopped() {
+fn does_not_report_stopped_if_called_after_verification() {
     let mut status = status();
     status.know(at(0), HOST);
     let Action::Verify { attempt, .. } = actions(&mut status, 0)[0] else { unreachable!() };
@@ -257,7 +257,7 @@ fn one_that_was_called_after_it_had_found_its_host_says_no_stopped() {
 }
 
 #[test]
-fn agent_conf_does_not_replace_what_the_host_said() {
+fn agent_conf_does_not_replace_the_hosts_put() {
     let mut status = connected(0);
     let other = at_port(9);
     status.know(at(1), other);

@@ -35,7 +35,7 @@ fn a_new_host_replaces_a_verified_one_only_once_it_is_verified() {
 }
 
 #[test]
-fn a_told_host_is_called_before_it_is_verified_if_there_is_no_other() {
+fn calls_an_unverified_host_without_an_alternative() {
     let mut status = status();
     assert_eq!(status.host(), None);
     // A line's is not: it would send a guest's secrets to a host that nobody has checked.
@@ -49,7 +49,7 @@ fn a_told_host_is_called_before_it_is_verified_if_there_is_no_other() {
 }
 
 #[test]
-fn a_lost_host_is_replaced_by_the_next_one_that_is_told() {
+fn the_next_announced_host_replaces_a_lost_one() {
     let mut status = connected(0);
     run(&mut status, 0, 500);
     status.host_lost(at(500));
@@ -59,7 +59,7 @@ fn a_lost_host_is_replaced_by_the_next_one_that_is_told() {
 }
 
 #[test]
-fn a_line_that_replaces_a_put_does_not_make_it_forgotten() {
+fn a_line_does_not_discard_an_earlier_put() {
     let mut status = connected(0);
     run(&mut status, 0, 500);
     let replaced = status.put_started(at(500), NEW);
@@ -70,7 +70,7 @@ fn a_line_that_replaces_a_put_does_not_make_it_forgotten() {
 }
 
 #[test]
-fn a_line_without_a_fingerprint_means_the_certificate_of_the_host_that_is_called() {
+fn a_line_without_fingerprint_expects_the_current_certificate() {
     let mut status = connected(0);
     run(&mut status, 0, 500);
     status.received(at(500), b"CONNECT 2:4001\n");

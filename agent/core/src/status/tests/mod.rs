@@ -119,14 +119,14 @@ fn regain(status: &mut Status, millis: u64) -> Vec<Action> {
 }
 
 #[test]
-fn it_announces_itself_at_once_and_then_each_second() {
+fn announces_immediately_and_every_second() {
     let seen = run(&mut status(), 0, 3500);
     assert_eq!(lines(&seen), [0, 1000, 2000, 3000].map(|now| (now, "STARTED", true)));
     assert_eq!(seen[0].1, started());
 }
 
 #[test]
-fn a_late_poll_says_one_line_and_no_burst() {
+fn a_late_poll_writes_one_line() {
     let mut started_long_ago = status();
     run(&mut started_long_ago, 0, 0);
     assert_eq!(actions(&mut started_long_ago, 14_900), [started()]);
@@ -139,7 +139,7 @@ fn a_late_poll_says_one_line_and_no_burst() {
 }
 
 #[test]
-fn an_interval_of_nothing_is_not_a_busy_loop() {
+fn a_zero_interval_does_not_loop() {
     let zero = Duration::ZERO;
     let intervals = Intervals { connect: zero, started: zero, connected: zero };
     let seen = run(&mut Status::new(at(0), intervals), 0, 1000);
@@ -154,7 +154,7 @@ fn changes(status: &mut Status, millis: u64) -> Vec<State> {
 }
 
 #[test]
-fn the_log_is_told_of_a_state_once() {
+fn logs_each_state_once() {
     let mut status = connected(0);
     assert_eq!(changes(&mut status, 0), [State::Connected]);
     // The host repeats its address and is verified again: nothing changes.
@@ -175,7 +175,7 @@ fn the_log_is_told_of_a_state_once() {
 }
 
 #[test]
-fn a_put_that_is_verified_says_connected_and_goes_on_quietly() {
+fn a_verified_put_reports_connected_once() {
     let mut status = connected(10);
     assert_eq!(status.state(), State::Connected);
     let seen = run(&mut status, 10, 62_000);
@@ -188,7 +188,7 @@ fn a_put_that_is_verified_says_connected_and_goes_on_quietly() {
 }
 
 #[test]
-fn nothing_is_written_while_the_host_is_called() {
+fn writes_nothing_during_a_call() {
     let mut status = status();
     run(&mut status, 0, 900);
     status.put_started(at(900), HOST);
@@ -200,7 +200,7 @@ fn nothing_is_written_while_the_host_is_called() {
 }
 
 #[test]
-fn a_lost_address_is_tried_again_ever_more_slowly() {
+fn retries_a_lost_address_with_growing_delays() {
     let mut status = connected(0);
     status.host_lost(at(0));
     let seen = run_with(&mut status, 0, 100_000, Some(false));
@@ -214,14 +214,14 @@ fn a_lost_address_is_tried_again_ever_more_slowly() {
 }
 
 #[test]
-fn a_try_of_our_own_that_hangs_has_failed_after_three_seconds() {
+fn an_own_attempt_times_out_after_three_seconds() {
     let mut status = connected(0);
     status.host_lost(at(0));
     assert_eq!(tries(&run(&mut status, 0, 20_000)), [1000, 6000, 13_000]);
 }
 
 #[test]
-fn a_host_that_never_calls_again_is_told_stopped_then_started() {
+fn reports_stopped_then_started_to_a_silent_host() {
     let mut status = connected(0);
     status.host_lost(at(0));
     let seen = run_with(&mut status, 0, 50_000, Some(false));
@@ -231,13 +231,13 @@ fn a_host_that_never_calls_again_is_told_stopped_then_started() {
 }
 
 #[test]
-fn a_host_that_does_not_know_of_our_restart_is_told_too() {
+fn reports_its_restart_to_an_unaware_host() {
     let seen = run(&mut status(), 0, 50_000);
     assert_eq!(times(&seen, "STOPPED\nSTOPPED"), [15_000, 45_000]);
 }
 
 #[test]
-fn a_failed_put_turns_the_host_around_soon() {
+fn a_failed_put_causes_stopped_and_started_soon() {
     let mut status = status();
     run(&mut status, 0, 100);
     let attempt = status.put_started(at(500), HOST);
@@ -255,7 +255,7 @@ fn a_failed_put_turns_the_host_around_soon() {
 }
 
 #[test]
-fn puts_that_fail_again_and_again_turn_the_host_around_twice_a_minute() {
+fn repeated_failures_cause_stopped_and_started_twice_a_minute() {
     let (mut status, mut seen, mut edge) = (status(), Vec::new(), true);
     for now in (0..120_000).step_by(100) {
         let written = actions(&mut status, now);
@@ -270,7 +270,7 @@ fn puts_that_fail_again_and_again_turn_the_host_around_twice_a_minute() {
 }
 
 #[test]
-fn regained_between_stopped_and_started_the_started_still_comes() {
+fn still_reports_started_if_regained_after_stopped() {
     for by_put in [false, true] {
         let mut status = connected(0);
         status.host_lost(at(0));
@@ -290,7 +290,7 @@ fn regained_between_stopped_and_started_the_started_still_comes() {
 }
 
 #[test]
-fn a_write_that_fails_is_repeated_later() {
+fn repeats_a_failed_write_later() {
     let mut status = connected(0);
     let words = actions(&mut status, 0);
     assert_eq!(words.len(), 1);
@@ -300,7 +300,7 @@ fn a_write_that_fails_is_repeated_later() {
 }
 
 #[test]
-fn a_line_that_was_not_written_is_forgotten_when_it_is_no_longer_true() {
+fn drops_an_unwritten_line_that_is_outdated() {
     // CONNECTED, then the host is lost.
     let mut status = connected(0);
     actions(&mut status, 0);
@@ -325,7 +325,7 @@ fn a_line_that_was_not_written_is_forgotten_when_it_is_no_longer_true() {
 }
 
 #[test]
-fn a_turn_that_was_not_written_is_taken_again() {
+fn repeats_an_unwritten_stopped() {
     let mut status = connected(0);
     status.host_lost(at(0));
     run_with(&mut status, 0, 15_000, Some(false));
@@ -335,7 +335,7 @@ fn a_turn_that_was_not_written_is_taken_again() {
 }
 
 #[test]
-fn a_port_that_takes_nothing_is_tried_once_a_second() {
+fn retries_a_full_port_once_a_second() {
     let (mut status, mut writes, mut now) = (status(), 0, 0);
     while now < 60_000 {
         for action in actions(&mut status, now) {
@@ -350,7 +350,7 @@ fn a_port_that_takes_nothing_is_tried_once_a_second() {
 }
 
 #[test]
-fn a_port_that_appears_is_written_to_at_once_but_a_flapping_one_is_not_flooded() {
+fn writes_to_a_new_port_immediately_without_flooding_a_flapping_one() {
     let mut status = status();
     run(&mut status, 0, 0);
     status.write_failed(at(100));
@@ -365,7 +365,7 @@ fn a_port_that_appears_is_written_to_at_once_but_a_flapping_one_is_not_flooded()
 }
 
 #[test]
-fn old_results_do_not_count() {
+fn ignores_outdated_results() {
     let mut status = status();
     let first = status.put_started(at(0), HOST);
     let second = status.put_started(at(1), HOST);
@@ -377,7 +377,7 @@ fn old_results_do_not_count() {
 }
 
 #[test]
-fn stopped_is_the_last_word() {
+fn nothing_follows_stopped() {
     let mut status = connected(0);
     let before = status.put_started(at(4), HOST);
     status.stop(at(5));

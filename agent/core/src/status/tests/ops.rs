@@ -153,7 +153,7 @@ fn densest(times: &[u64]) -> usize {
 
 proptest! {
     #[test]
-    fn whatever_happens_it_is_bounded_and_goes_on(ops in proptest::collection::vec(op(), 1..80)) {
+    fn any_operations_have_bounded_effects(ops in proptest::collection::vec(op(), 1..80)) {
         let mut driver = Driver {
             status: status(),
             now: 0,

@@ -23,7 +23,7 @@ fn machine(state: State) -> Status {
 type Row = (&'static str, fn(&mut Status), [State; 4]);
 
 #[test]
-fn every_input_leads_from_every_state_where_it_should() {
+fn every_input_leads_to_the_expected_state() {
     use State::{Connect, Connected, Started, Stopped};
     let rows: [Row; 16] = [
         ("nothing", |_| {}, [Started, Connect, Connected, Stopped]),
@@ -92,7 +92,7 @@ fn put_and_verify(status: &mut Status) {
 }
 
 #[test]
-fn the_port_is_looked_at_as_often_as_the_state_needs() {
+fn polls_the_port_as_often_as_the_state_needs() {
     let pause = |state| {
         let mut status = machine(state);
         actions(&mut status, 10_000);
@@ -105,7 +105,7 @@ fn the_port_is_looked_at_as_often_as_the_state_needs() {
 
 /// An idle machine wakes only for its writes, and reads the port then.
 #[test]
-fn looking_at_the_port_costs_no_wake_up_of_its_own() {
+fn polling_the_port_adds_no_wake_up() {
     const TEN_MINUTES: u64 = 600_000;
     let wakes = |state, looking: bool| {
         let mut status = machine(state);

@@ -7,7 +7,7 @@ use super::*;
 use crate::runtime::scratch::scratch;
 
 #[test]
-fn one_that_another_is_mounted_over_is_not_reached_by_its_path() {
+fn rejects_a_file_system_that_is_mounted_over() {
     let root = scratch("grow-covered");
     let device = root.join("sys/block/vdb");
     for directory in [&device, &root.join("a/b"), &root.join("c"), &root.join("proc/self")] {
@@ -38,7 +38,7 @@ fn one_that_another_is_mounted_over_is_not_reached_by_its_path() {
 }
 
 #[test]
-fn a_mount_point_is_opened_by_its_own_name_and_by_no_link() {
+fn opens_a_mount_point_without_following_links() {
     let root = scratch("grow-names");
     let open = |escaped: &str| {
         let point = [root.to_str().unwrap(), "/", escaped].concat();

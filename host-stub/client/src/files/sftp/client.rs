@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_elsewhere_is_refused() {
+    fn rejects_a_name_with_path_components() {
         let list = |name: &str| session(&directory(name)).list(Path::new("/x"), LISTING);
         assert_eq!(list("fine").unwrap().entries[0].name, "fine");
         assert!(list("..").unwrap().entries.is_empty());
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_costs_what_it_takes_and_no_more_than_there_is() {
+    fn limits_the_memory_of_a_listing() {
         let cost = ENTRY + "fine".len() + "long".len();
         let list = |room: usize| session(&directory("fine")).list(Path::new("/x"), room);
         assert_eq!(list(cost).unwrap().cost, cost);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_no_request_ends_the_session() {
+    fn an_unsolicited_answer_ends_the_session() {
         let attrs = Writer::default().u32(0).attrs(&Attrs::default());
         let other = Writer::default().u32(1).u32(0);
         assert!(session(&[(kind::ATTRS, attrs.clone())]).stat(Path::new("/x")).is_ok());
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_keeps_the_servers_code_and_words() {
+    fn keeps_code_and_text_of_the_servers_error() {
         let body = Writer::default().u32(0).u32(3).bytes(b"not you").bytes(b"");
         let error = session(&[(kind::STATUS, body)]).stat(Path::new("/x")).unwrap_err();
         assert_eq!(

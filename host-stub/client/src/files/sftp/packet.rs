@@ -48,7 +48,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_guest_that_says_no_more_is_given_up() {
+    fn gives_up_a_silent_guest() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         ours.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let error = receive(&mut ours).unwrap_err();
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_never_longer_than_it_may_be() {
+    fn limits_the_length_of_packets() {
         assert!(receive(&mut &[0xff; 5][..]).is_err());
         assert!(receive(&mut &[0; 5][..]).is_err());
         assert_eq!(receive(&mut &[0, 0, 0, 1, 7][..]).unwrap(), (7, vec![]));

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_come_short_and_out_of_order_make_the_file() {
+    fn assembles_short_and_unordered_parts() {
         for (length, most) in [(0, 9), (1, 9), (PIECE, PIECE), (1_000_000, PIECE), (90_000, 1000)] {
             let server = Server { file: content(length), most, ..Server::default() };
             let mut client = Client::start(server).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_keeps_many_under_way_and_no_more() {
+    fn limits_the_writes_in_flight() {
         let server = Server { refuse_after: usize::MAX, ..Server::default() };
         let mut client = Client::start(server).unwrap();
         let sent = content(64 * WINDOW * 1024);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_is_reported_and_the_session_goes_on() {
+    fn reports_a_refused_write_and_continues() {
         let server = Server { refuse_after: 100_000, ..Server::default() };
         let mut client = Client::start(server).unwrap();
         let sent = content(1_000_000);

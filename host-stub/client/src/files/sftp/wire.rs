@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_survive_the_wire_in_every_combination() {
+    fn all_combinations_of_attributes_read_back() {
         for bits in 0..16u32 {
             let has = |bit: u32| bits & bit != 0;
             let attrs = Attrs {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_nothing_twice() {
+    fn does_not_repeat_text_in_an_error() {
         let refused =
             |code: u32, message: &str| Refused { code, message: message.to_owned() }.to_string();
         let missing = "no such file or directory";
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_packet_is_refused() {
+    fn rejects_a_length_beyond_the_packet() {
         assert!(Reader(&[0, 0, 0, 2, 1]).bytes().is_err());
         assert!(Reader(&[0xff, 0xff, 0xff, 0xff]).bytes().is_err());
         assert_eq!(Reader(&[0, 0, 0, 0]).bytes().unwrap(), b"");

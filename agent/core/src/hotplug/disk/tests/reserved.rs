@@ -55,7 +55,7 @@ fn keeps_reserved_space_wherever_the_copy_is() {
 }
 
 #[test]
-fn nothing_is_reserved_by_entries_of_another_size_or_number() {
+fn reserves_nothing_for_other_entry_sizes_or_counts() {
     // Fewer entries, with the last usable block directly before the shorter copy; or larger
     // entries.
     for (count, size, own) in [(56u32, 128u32, 14), (4, 128, 1), (64, 256, 32), (32, 512, 32)] {
@@ -89,7 +89,7 @@ fn nothing_is_reserved_by_entries_of_another_size_or_number() {
 }
 
 #[test]
-fn a_copy_beyond_the_disk_says_that_it_is_cut_off() {
+fn a_backup_table_beyond_the_disk_reveals_truncation() {
     let mut sim = gpt(512, OLD, &[(0, entry(&LINUX, 2048, 4095))]);
     sim.sectors = OLD - 1;
     assert!(sim.read(0).is_none());
