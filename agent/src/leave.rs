@@ -112,7 +112,7 @@ fn reexec(agent: &Agent, mode: Mode) {
     agent.options.transport.hand_on(false);
 }
 
-/// Ends the agent for one that takes over: closes its listeners and port and releases the lock, in
+/// Ends the agent when another takes over: closes its listeners and port and releases the lock, in
 /// this order, then waits for the host's commands to end. devlxd's socket keeps its name.
 pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>; 2]) {
     notify::stopping();

@@ -176,7 +176,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     let mut options = defaults(stands_in);
     let (mut words, mut given) = (Vec::new(), 0);
     if leaves {
-        // Shut down whatever the arguments are.
+        // Shut down for any arguments.
         words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
         args.by_ref().for_each(drop);
     }

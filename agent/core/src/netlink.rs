@@ -87,7 +87,7 @@ pub fn change(index: u32, change: Change<'_>) -> Request {
 
 fn request(kind: u16, flags: u16, body: &[[u8; 4]], attribute: Option<(u16, &[u8])>) -> Request {
     let mut out = Request::new();
-    // REQUEST has room for the longest valid name. A longer one is cut, and the kernel refuses the
+    // REQUEST has room for the longest valid name. A longer one is truncated, and the kernel refuses the
     // message for its length.
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes).is_ok();
     put(&[0; 4]);
@@ -178,7 +178,7 @@ pub struct Address {
     pub address: core::net::IpAddr,
 }
 
-/// The messages of a datagram, up to the first that is cut short.
+/// The messages of a datagram, up to the first truncated one.
 pub fn replies(datagram: &[u8]) -> impl Iterator<Item = Reply<'_>> {
     let mut rest = datagram;
     core::iter::from_fn(move || {

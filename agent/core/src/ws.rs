@@ -143,7 +143,7 @@ pub struct Reader {
     state: Reading,
     /// Set while a message is incomplete; true if it is text.
     message: Option<bool>,
-    /// Start of a character that is cut at the end of the input.
+    /// Start of a character that the end of the input splits.
     character: heapless::Vec<u8, 4>,
 }
 

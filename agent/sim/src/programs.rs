@@ -187,7 +187,7 @@ async fn report(started: Started) -> Ended {
     }
 }
 
-/// Mounts a share. One that hangs is killed in the end.
+/// Mounts a share. The agent kills a hanging mount.
 async fn mount(started: Started) -> Ended {
     let Started { here, output, .. } = started;
     let _one = One::more(&here, "mounts", |kernel| &kernel.mounts, 1);

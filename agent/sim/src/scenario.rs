@@ -150,7 +150,7 @@ impl Scenario {
         });
     }
 
-    /// Opens so many idle connections that there is no room for more.
+    /// Opens idle connections up to the limit.
     pub(crate) fn crowd(&self, length: Micros) {
         self.sim.trace("crowd", length, 0);
         for _ in 0..self.bounds.connections {
@@ -186,7 +186,7 @@ impl Scenario {
         });
     }
 
-    /// Takes away or restores the agent's descriptors, which says nothing about the host.
+    /// Takes away or restores the agent's descriptors. That must not count as a lost host.
     pub(crate) fn starve(&self, lacks: bool) {
         self.sim.trace("descriptors", u64::from(lacks), 0);
         here().lacking.set(lacks);

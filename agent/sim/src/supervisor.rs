@@ -75,7 +75,7 @@ impl Scenario {
         let scenario = Rc::downgrade(self);
         let reexec = move |old: &Rc<AgentProcess>, stage| {
             let Some(scenario) = scenario.upgrade() else { return };
-            // Who is connected to it is cut off; what the host runs is not.
+            // Its guest connections are closed; the host's commands continue.
             scenario.oracle.excuse_guests();
             let (sim, kernel) = (&scenario.sim, &here().kernel);
             let listener = old.listens.borrow().listener().filter(|_| old.hands_on.get());

@@ -200,7 +200,7 @@ mod tests {
         listener
     }
 
-    /// Metadata of so many bytes.
+    /// Returns metadata of this length in bytes.
     fn long(bytes: usize) -> Document {
         Document::new(bytes, |json| json.string(&"x".repeat(bytes - 2)))
     }

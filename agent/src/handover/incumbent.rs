@@ -167,7 +167,7 @@ mod tests {
             ("proc/locks", LOCK.replace("77", "78")),
             ("proc/locks", LOCK.replace("77", "99999999999")),
             ("proc/77/status", status("1000\t1000\t1000\t1000")),
-            // A setuid program, and one that shows its user's ids.
+            // A setuid program, and a program that shows its user's ids.
             ("proc/77/status", status("1000\t0\t0\t0")),
             ("proc/77/status", status("0\t1000\t0\t1000")),
             ("proc/77/status", String::new()),

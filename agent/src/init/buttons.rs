@@ -84,7 +84,7 @@ mod tests {
             buttons.look(&root);
             assert_eq!(buttons.files().count(), 1);
         }
-        // End of file stands for a device that is gone.
+        // End of file means that the device was removed.
         assert!(buttons.is_pressed() && buttons.is_empty());
     }
 }

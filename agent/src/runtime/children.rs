@@ -40,7 +40,7 @@ impl Children {
         Ok(child)
     }
 
-    /// Reaps all processes that have ended, orphans included. One SIGCHLD may stand for several.
+    /// Reaps all processes that have ended, orphans included. One SIGCHLD may report several.
     pub(crate) fn reap(&self) {
         while let Some((pid, ended)) = sys::reap() {
             let mut alive = self.alive.borrow_mut();

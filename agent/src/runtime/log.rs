@@ -13,7 +13,7 @@ use rustix::net::SendFlags;
 pub(crate) mod audit;
 pub(crate) mod frozen;
 
-/// Longest line, bytes. Longer lines are cut.
+/// Longest line, bytes. Longer lines are truncated.
 const LINE: usize = 512;
 
 /// Limit of pending output, bytes, while it cannot be written because a file system and so the

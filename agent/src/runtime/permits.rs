@@ -43,7 +43,7 @@ impl Semaphore {
 }
 
 impl Permit {
-    /// Releases all but `count`.
+    /// Releases all except `count`.
     pub(crate) fn shrink(&mut self, count: usize) {
         let rest = self.1.saturating_sub(count);
         self.1 -= rest;

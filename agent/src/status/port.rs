@@ -61,7 +61,7 @@ pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
 fn look(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let ports = Ports { root, listed: OnceCell::new() };
     let port = |(name, flavour): &(&str, Flavour)| Some((ports.named(name)?, *flavour));
-    // Next to a newer port, the old one is a dummy, whatever is wanted.
+    // Next to a newer port, the old one is always a dummy.
     let wished = PORT_NAMES.iter().find(|(_, it)| Some(*it) == wanted && *it != Flavour::LxdOld);
     let (path, flavour) = wished.and_then(port).or_else(|| PORT_NAMES.iter().find_map(port))?;
     let legacy = match flavour {

@@ -36,7 +36,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     while pump.step().await {}
 }
 
-/// Says that there is no port, and why.
+/// Logs that there is no port, and why.
 pub(super) fn waits(agent: &Agent, why: &str) {
     let why = format!("{WAITING}{why}");
     log::info(format_args!("{why}"));
@@ -74,7 +74,7 @@ impl Pump {
         status_file::update(&self.agent, path, &mut self.reported);
         let last = {
             let status = self.agent.status.borrow();
-            // Without a port there is nobody to tell.
+            // Without a port there is no host to notify.
             status.state() == State::Stopped
                 && (status.deadline().is_none() || self.search.missing.is_some())
         };

@@ -253,7 +253,7 @@ mod tests {
     use mote_machine::Private;
     use std::os::unix::fs::symlink;
 
-    /// Runs the test of this name again in a mount namespace of its own; true in there.
+    /// Runs the test of this name again in its own mount namespace; true inside.
     #[track_caller]
     fn in_private_mounts(test: &str) -> bool {
         mote_machine::in_private(Private::Mounts, &format!("workers::mount::tests::{test}"))

@@ -1,4 +1,4 @@
-//! Several kernels: each runs in a process of its own and gets one line of the report.
+//! Several kernels: each runs in its own process and gets one line of the report.
 
 use std::fs::{self, File};
 use std::io::{Write, stderr, stdout};

@@ -109,7 +109,7 @@ fn shares_memory_and_ignores_its_own_line() {
     assert_eq!(port.line(), connect);
     port.say("STARTED\n");
     assert_eq!((port.line().as_str(), port.line()), ("STARTED\n", connect.clone()));
-    // The host ignores its own line when it comes back.
+    // The host ignores the echo of its own line.
     port.say(&connect);
     assert_eq!(port.line(), connect);
     assert!(port.is_quiet(), "and says nothing more");

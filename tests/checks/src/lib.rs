@@ -17,7 +17,7 @@ pub use table::Table;
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds; what was seen.
+    /// The check passed: the observation.
     Holds(String),
     Differs(String),
     /// The feature is missing, or ends in an error.

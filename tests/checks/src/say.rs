@@ -1,4 +1,4 @@
-//! Assertions whose messages name what was seen and what was expected.
+//! Assertions whose messages contain the actual and the expected value.
 
 use std::fmt::Debug;
 

@@ -55,7 +55,7 @@ pub fn in_time(took: Duration, limit: Duration) -> bool {
 /// Polls until `look` returns something. Returns it, and the time that took.
 ///
 /// # Panics
-/// If it is not there [`in_time`].
+/// If that takes too long ([`in_time`]).
 #[track_caller]
 pub fn wait<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> (T, Duration) {
     let begun = Instant::now();

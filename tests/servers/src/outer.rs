@@ -255,7 +255,7 @@ fn pack(payload: &Path, script: &Path, files: &[&Path]) -> Result<(), String> {
     if packed.success() { Ok(()) } else { Err("tar failed".into()) }
 }
 
-/// Returns QEMU's command line, the only one that a kept state fits.
+/// Returns QEMU's command line. A stored state requires the same one.
 pub fn command_line(spec: &Spec) -> String {
     format!("{:?} {:?} {PAYLOAD}", qemu(spec), spec.more)
 }

@@ -34,7 +34,7 @@ impl Book {
         Self { machine, ..Self::default() }
     }
 
-    /// What the description says of this; empty if nothing.
+    /// Returns a value of the description; empty if it is missing.
     #[must_use]
     pub fn said(&self, name: &str) -> &str {
         let found = self.machine.iter().find(|(key, _)| key == name);

@@ -47,7 +47,7 @@ impl Options {
 /// Measures all rows that are wanted; failures are in the book too.
 #[must_use]
 pub fn run(options: &Options) -> Book {
-    // A failing row prints one line, and the run goes on.
+    // A failing row prints one line, and the run continues.
     std::panic::set_hook(Box::new(|failure| eprintln!("{failure}")));
     let mut book = Book::on(machine(options));
     let begun = Instant::now();

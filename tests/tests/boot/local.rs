@@ -145,7 +145,7 @@ fn reports_an_endless_port_at_little_cost() {
 fn systemd_never_gives_up() {
     let unit = include_str!("../../../image/services/mote-agent.service");
     let has = |line: &str| unit.lines().any(|other| other == line);
-    // systemd restarts it after each failure, however many there were; both settings are in the
+    // systemd restarts it after any number of failures; both settings are in the
     // section for it.
     assert!(has("Restart=on-failure") && has("StartLimitIntervalSec=0"), "{unit}");
     let (general, _) = unit.split_once("[Service]").unwrap();

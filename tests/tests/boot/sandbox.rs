@@ -1,4 +1,4 @@
-//! An agent that nobody may ask for privileged actions drops its privileges, and no agent keeps
+//! An agent whose policy denies privileged actions drops its privileges, and no agent keeps
 //! secrets longer than needed.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

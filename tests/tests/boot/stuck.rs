@@ -1,4 +1,4 @@
-//! Peers that read nothing, write endlessly, or are stopped, block nobody else.
+//! Peers that read nothing, write endlessly or are stopped do not block others.
 
 mod dead;
 mod freeze;

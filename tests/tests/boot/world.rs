@@ -116,7 +116,7 @@ pub(crate) fn mount(args: &[&str], place: &Path) {
     assert!(mounted.success(), "{args:?} on {}", place.display());
 }
 
-/// Runs the test of this name again in a mount namespace of its own; true in there.
+/// Runs the test of this name again in its own mount namespace; true inside.
 #[track_caller]
 pub(crate) fn in_private_mounts(test: &str) -> bool {
     in_private(Private::Mounts, test)

@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn formats_lines_like_openssh() {
-        // As `sftp-server` of OpenSSH 9.2 writes it, but for the names of users.
+        // As `sftp-server` of OpenSSH 9.2 writes it, except user names.
         assert_eq!(
             line(0o040_755, 1_767_225_599),
             "drwxr-xr-x   2 0        1000         4096 Dec 31 23:59 n"

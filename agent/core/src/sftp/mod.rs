@@ -27,7 +27,7 @@ pub const SMALL_REPLY: usize = 12 * 1024;
 /// Most open handles of one session, 1 MiB of table; fewer if the descriptor limit is lower. Beyond
 /// it OPEN and OPENDIR fail.
 pub const HANDLES: usize = 65_536;
-/// Bits of a mode that a client can set: all but the file's type.
+/// Bits of a mode that a client can set: all except the file's type.
 pub const MODES: u32 = 0o7777;
 /// The same without set-user-id, set-group-id and the sticky bit.
 pub const PLAIN_MODES: u32 = 0o777;

@@ -8,7 +8,7 @@ use crate::limits;
 /// A line without its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The whole line; a carriage return before the newline is cut off.
+    /// The whole line, without a carriage return before the newline.
     Full(Vec<u8, { limits::LINE }>),
     /// More than [`limits::LINE`] bytes, a carriage return included.
     TooLong,

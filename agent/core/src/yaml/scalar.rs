@@ -10,7 +10,7 @@ pub(super) enum Style {
     Block,
 }
 
-/// A scalar as it stands in the document, without its quotes.
+/// A scalar as written in the document, without its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scalar<'y> {
     pub(super) raw: &'y str,
@@ -92,7 +92,7 @@ impl<'y> Scalar<'y> {
             }
             rest = match after.as_bytes().first() {
                 None => "",
-                // '' stands for one quote.
+                // '' is one quote.
                 Some(b'\'') => {
                     sink("'");
                     after.get(2..).unwrap_or_default()
@@ -155,7 +155,7 @@ pub(super) fn escape_digits(letter: u8) -> usize {
     }
 }
 
-/// Returns the code that `\` and this letter stand for (§5.7).
+/// Returns the character that `\` and this letter encode (§5.7).
 pub(super) fn escaped(letter: u8) -> Option<u32> {
     Some(match letter {
         b'0' => 0,

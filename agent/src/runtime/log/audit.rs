@@ -1,4 +1,4 @@
-//! The audit log: a line at level info for each act of the host. It never contains secrets,
+//! The audit log: a line at level info for each action of the host. It never contains secrets,
 //! environments or written data.
 
 use std::fmt::{self, Arguments, Write};
@@ -29,13 +29,13 @@ static CALLS: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
 /// Of an SFTP session, in its process.
 static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGED));
 
-/// Returns how long an act of the host must wait so that it can be logged, and reserves its turn.
+/// Returns how long an action of the host must wait so that it can be logged, and reserves its turn.
 #[inline(never)] // its size
 fn due(bucket: &Mutex<TokenBucket>) -> Duration {
     bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now())
 }
 
-/// Waits until an act of the host may be logged: slows the host down rather than dropping lines.
+/// Waits until an action of the host may be logged: slows the host down rather than dropping lines.
 pub(crate) async fn turn() {
     let due = due(&CALLS);
     if !due.is_zero() {

@@ -236,7 +236,7 @@ pub fn connect_within(
 }
 
 /// Reads the body of an answer other than an upgrade, of which the handshake returns only the part
-/// that came with the head. The status is reported even if the body is cut off.
+/// that came with the head. The status is reported even if the body is truncated.
 fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
     let mut body = answer.body().clone().unwrap_or_default();
     let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());

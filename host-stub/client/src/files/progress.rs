@@ -22,7 +22,7 @@ pub(crate) fn bar(name: &str, length: u64) -> ProgressBar {
 }
 
 fn styled(bar: ProgressBar, name: &str, columns: u16) -> ProgressBar {
-    // A `wide` element gets the remaining columns and is cut.
+    // A `wide` element gets the remaining columns and is truncated.
     let template = match (bar.length(), columns >= WIDE) {
         (Some(_), true) => "{msg} [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
         (Some(_), false) => "{wide_msg} {percent:>3}%",

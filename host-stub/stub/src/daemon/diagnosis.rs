@@ -13,7 +13,7 @@ use mote_client::instance::{Channel, Flavour, vsock_device};
 /// A cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// A word for programs, unique per cause.
+    /// A unique identifier of the cause, for programs.
     pub cause: &'static str,
     /// A text for people.
     pub text: String,

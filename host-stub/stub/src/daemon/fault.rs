@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// Longest stall, whatever the guest does.
+/// Upper bound of a stall.
 const STALL: Duration = Duration::from_secs(600);
 
-/// A fault. All but `DenyPut` are made on devlxd connections.
+/// A fault. All except `DenyPut` affect devlxd connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Close after the TLS handshake and the request, without an answer.

@@ -93,16 +93,16 @@ impl Orders {
     }
 }
 
-/// QEMU's word for a panic of the guest's kernel, as its state and as the reason of its end.
+/// QEMU's name for a kernel panic, as a state and as the reason of a shutdown.
 const PANICKED: &str = "guest-panicked";
 /// QEMU's reason for the end of a VM that it stopped after a panic.
 pub const PANIC: &str = "guest-panic";
 
-/// mote-host's word for a VM that QEMU stopped for lack of space; QEMU has one for all errors of
+/// mote-host's state of a VM that QEMU stopped for lack of space; QEMU has one for all errors of
 /// disks.
 pub const NO_SPACE: &str = "nospace";
 
-/// QEMU's word for a guest that is suspended to memory.
+/// QEMU's state of a guest that is suspended to memory.
 pub const SUSPENDED: &str = "suspended";
 
 /// The knowledge of a VM.
@@ -110,7 +110,7 @@ pub const SUSPENDED: &str = "suspended";
 pub struct Vm {
     /// The state of its monitor.
     pub monitor: Monitor,
-    /// QEMU's word for its state: running, paused, ...; empty if unknown.
+    /// QEMU's state: running, paused, ...; empty if unknown.
     pub does: String,
     /// Bytes that the guest has read of the config disk; `None` without such a disk.
     pub share_read: Option<u64>,

@@ -18,7 +18,7 @@ pub(crate) enum Mood {
     Well,
     /// Answers 500 to PUT.
     Refuses,
-    /// Answers correctly, but one byte at a time and without end.
+    /// Answers correctly, but endlessly and one byte at a time.
     Drips,
 }
 

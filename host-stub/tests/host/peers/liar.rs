@@ -81,7 +81,7 @@ pub(crate) fn whole(stream: &mut Stream, status: &str, body: &str) -> std::io::R
     stream.flush()
 }
 
-/// A host whose `vm1` has such an agent, and is there: it has called.
+/// A host whose `vm1` has such an agent, which has called it.
 pub(crate) fn host(
     act: impl Fn(&Message, Stream) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> Host {

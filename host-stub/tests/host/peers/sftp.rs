@@ -47,7 +47,7 @@ pub(crate) enum Said {
     Handle,
     /// Eleven times this number.
     Numbers(u64),
-    /// Unsolicited answers without end.
+    /// Endless unsolicited answers.
     Flood,
     /// Data that arrives one byte at a time for half a minute.
     Trickle,

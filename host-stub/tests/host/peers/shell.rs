@@ -145,7 +145,7 @@ impl Shell {
         whole(stream, &format!("202 Accepted\r\nLocation: {path}"), &body.to_string())
     }
 
-    /// Ends the command when the host says goodbye, which it does after all output.
+    /// Ends the command when the host closes the websocket, which it does after all output.
     fn control_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
         accept_websocket(&mut stream, message)?;
         if self.end == End::Silent {

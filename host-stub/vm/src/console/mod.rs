@@ -23,7 +23,7 @@ const TAIL: usize = 20;
 const TAIL_BYTES: usize = 16 * 1024;
 /// Longest part of an unfinished line that is kept, bytes.
 const LINE: usize = 4096;
-/// Bytes per read: a guest may print without end.
+/// Bytes per read: a guest may print endlessly.
 const PIECE: usize = 16 * 1024;
 const PIECES: usize = 256;
 /// Bytes at the end of a console that stay on disk unless all are wanted; at most twice as many do.
@@ -51,7 +51,7 @@ pub struct Console {
 pub enum Keeps {
     /// Everything.
     All,
-    /// The end only, so that a guest that prints without end does not fill the disk.
+    /// Only the end, so that a guest that prints endlessly does not fill the disk.
     End,
 }
 

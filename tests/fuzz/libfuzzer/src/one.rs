@@ -1,4 +1,4 @@
-//! The target that is named like the program. Each is a program of its own, so that libFuzzer counts no edges of
+//! The target with the program's name. Each target is a separate program, so that libFuzzer counts no edges of
 //! the others.
 #![no_main]
 

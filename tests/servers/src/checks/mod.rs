@@ -39,7 +39,7 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
         .filter(move |check| check.servers.iter().all(|is| is(server)))
 }
 
-/// Has the instance running with its agent, in whatever state the previous check left it.
+/// Ensures that the instance runs with its agent after the previous check.
 pub fn ready(world: &World) -> Result<(), String> {
     if world.status()? == "Frozen" {
         world.ok(&[world.server.resume(), VM])?;

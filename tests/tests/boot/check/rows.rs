@@ -10,7 +10,7 @@ fn namespace(kind: &str) -> PathBuf {
     fs::read_link(format!("/proc/self/ns/{kind}")).expect("a namespace")
 }
 
-/// A problem, the line that reports it and the exit code. `{root}` and `{lib}` stand for the
+/// A problem, the line that reports it and the exit code. `{root}` and `{lib}` are replaced by the
 /// guest's root and the directory of its kernel modules.
 pub(super) struct Row {
     pub(super) breaks: fn(&Boot),

@@ -153,7 +153,7 @@ fn check_reports_a_host_that_never_calls() {
     assert_eq!(boot.log().matches("warn: the host has not called").count(), 1, "{}", boot.log());
 }
 
-/// With ports of two servers, the one that it took may be the one that nobody reads; a host that calls has read it.
+/// With ports of two servers, the agent may have selected the unread one, unless its host calls.
 #[test]
 fn check_reports_a_doubtful_port_if_calls_are_missing() {
     const WHY: &str = "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd";

@@ -1,4 +1,4 @@
-//! `freeze` and `thaw` end, and hooks run for the thaw, whatever hangs or fails. A file lists the mounts,
+//! `freeze` and `thaw` end, and hooks run for the thaw, even if something hangs or fails. A file lists the mounts,
 //! so nothing of the machine that runs the test is frozen.
 
 use std::fs;

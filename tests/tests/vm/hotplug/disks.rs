@@ -148,7 +148,7 @@ fn check(path: &Path, table: Table) {
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// Writes files without end.
+/// Writes files endlessly.
 const WRITER: &str = "printf '#!/bin/sh\\nwhile :; do dd if=/dev/zero of=/$1/f bs=64k count=40 \
                       conv=fsync; done\\n' >/run/writer; chmod 755 /run/writer; \
                       start-stop-daemon -S -b -x /run/writer --";

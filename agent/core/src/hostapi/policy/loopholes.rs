@@ -146,7 +146,7 @@ pub const COMBINATIONS: &[Combination] = &[
 ];
 
 impl Policy {
-    /// Appends the loopholes in words, each after a semicolon, and closes the one that can be
+    /// Appends a description of each loophole after a semicolon, and closes the one that can be
     /// closed: the list `ready-when`. `built` are the capabilities of this build.
     pub fn close_loopholes(&mut self, built: Features, out: &mut String) {
         let open = |one| self.allows(one) && built.allows(one);

@@ -171,7 +171,7 @@ proptest! {
         prop_assert!(writes <= 8 + driver.news, "{writes} writes within a second");
         let tries = densest(&driver.tries);
         prop_assert!(tries <= 11 + driver.news, "{tries} calls within a second");
-        // It always continues: whatever it waits for, an announcement and a call come within 30 s.
+        // In any state an announcement and a call follow within 30 s.
         let (begun, status) = (driver.now, &mut driver.status);
         let seen = run_with(status, begun, begun + 34_000, None);
         prop_assert!(lines(&seen).iter().any(|line| line.1.ends_with("STARTED") && line.2));

@@ -1,4 +1,4 @@
-//! A connection, plain or after a hello that stands for TLS.
+//! A connection, plain or after a hello that simulates TLS.
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -15,7 +15,7 @@ use crate::common::printable;
 
 /// The protocol version of all servers.
 const VERSION: u32 = 3;
-/// Memory of an entry besides its texts, bytes.
+/// Memory of an entry without its texts, bytes.
 const ENTRY: usize = 128;
 
 /// A session.
@@ -212,7 +212,7 @@ impl<S: Read + Write> Client<S> {
             };
             let count = reader.u32()?;
             if count == 0 {
-                // A server could go on like this without end.
+                // A server could continue like this forever.
                 bail!("a list of no names where names or the end of the list were expected");
             }
             for _ in 0..count {

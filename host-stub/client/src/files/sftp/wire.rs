@@ -73,7 +73,7 @@ impl fmt::Display for Refused {
             8 => "not supported",
             _ => "error",
         };
-        // Servers repeat the code in the words of the system or of Go.
+        // Servers repeat the code in the system's or Go's wording.
         let message = self.message.split(" (os error ").next().unwrap_or_default();
         match message.to_ascii_lowercase().as_str() {
             "" => write!(out, "{words}"),
