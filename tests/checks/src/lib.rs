@@ -10,7 +10,7 @@ mod say;
 mod table;
 
 pub use notes::{Notes, line, sentence};
-pub use reason::{Names, Reason, because, find, reasons, sometimes};
+pub use reason::{Names, Reason, find, reasons};
 pub use say::{Noise, has, line_with, noise, same};
 pub use table::Table;
 

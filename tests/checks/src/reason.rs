@@ -17,26 +17,6 @@ pub struct Reason {
     pub sometimes: bool,
 }
 
-/// A permanent difference.
-pub const fn because(
-    groups: Names,
-    check: &'static str,
-    columns: Names,
-    why: &'static str,
-) -> Reason {
-    Reason { groups, check, columns, why, sometimes: false }
-}
-
-/// A difference that occurs sometimes.
-pub const fn sometimes(
-    groups: Names,
-    check: &'static str,
-    columns: Names,
-    why: &'static str,
-) -> Reason {
-    Reason { groups, check, columns, why, sometimes: true }
-}
-
 /// Parses reasons, one per line: `GROUPS | CHECK | COLUMNS | WHY`, after `~ ` if the difference
 /// occurs sometimes. `; ` separates names, `*` means all groups. The names are leaked, because each
 /// table is read once.

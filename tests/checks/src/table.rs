@@ -102,17 +102,18 @@ impl<'r> Table<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{because, sometimes};
+    use crate::reasons;
 
-    const REASONS: &[Reason] = &[
-        because(&["files"], "a mode*", &["go"], "It is older."),
-        sometimes(&[], "an end", &["go", "mote"], "It may be lost."),
-        because(&[], "never seen", &["go"], "Why?"),
-    ];
+    const REASONS: &str = "\
+files | a mode* | go | It is older.
+~ * | an end | go; mote | It may be lost.
+* | never seen | go | Why?
+";
 
     #[test]
     fn every_verdict_except_yes_needs_a_reason() {
-        let mut table = Table::new(REASONS, &["mote", "go"]);
+        let reasons = reasons(REASONS);
+        let mut table = Table::new(&reasons, &["mote", "go"]);
         let (holds, differs) =
             (Verdict::Holds(String::new()), Verdict::Differs("it is a | b".into()));
         assert_eq!(table.cell(0, ("files", "a mode of 7"), Some(&holds)), "yes");

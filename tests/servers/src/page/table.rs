@@ -78,7 +78,7 @@ pub fn rows(server: Server, columns: &[Column], all: bool) -> String {
             writeln!(text, "- {}: {}. Runs: {runs}.", column.agent.title(server), sum(column));
     }
     let titles: Vec<_> = columns.iter().map(|column| column.agent.title(server)).collect();
-    let mut table = Table::new(reasons::REASONS, &titles);
+    let mut table = Table::new(&reasons::REASONS, &titles);
     let _fits = write!(text, "\n| check | {} |", titles.join(" | s | ") + " | s");
     let _fits = write!(text, "\n| --- |{}\n", " --- | --: |".repeat(columns.len()));
     for check in checks::of(server).map(|check| check.id()) {
