@@ -88,18 +88,6 @@ fn finds_an_end_without_an_event_by_a_query() {
 }
 
 #[test]
-fn special_exit_codes_have_messages() {
-    let missing = "Command not found: cat, or what it runs (PATH is /usr/local/sbin:/usr/local/bin:/usr/sbin:\
-                   /usr/bin:/sbin:/bin)";
-    for (code, words) in [(127, missing), (126, "Command not executable")] {
-        let (host, _qemu, _shell) = world("lxd", End::Event { code });
-        let output = run(&host, &["vm1", "cat"], b"");
-        assert_eq!(output.status.code().map(i64::from), Some(code));
-        assert_eq!(errors(&output), format!("mote-host: {words}\n"));
-    }
-}
-
-#[test]
 fn reports_failed_writes_but_not_a_closed_pipe() {
     let (host, _qemu, _shell) = world("lxd", End::Event { code: 0 });
     let said = |out: Stdio| {
@@ -160,23 +148,6 @@ fn a_lost_guest_is_129_and_an_absent_one_is_an_error() {
     let words =
         "mote-host: VM agent isn't currently running: the agent has stopped, and the VM runs on";
     assert!(error.starts_with(words), "{error}");
-}
-
-#[test]
-fn passes_signals_on_to_control() {
-    let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
-    let mut child = start(&host, &["vm1", "cat"]);
-    runs(&shell);
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let said = shell.control().len();
-        kill_process(Pid::from_child(&child), signal).unwrap();
-        wait("the signal", SOON, || (shell.control().len() > said).then_some(()));
-    }
-    drop(child.stdin.take());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    let signal =
-        |number: i32| json!({"command": "signal", "args": null, "signal": number}).to_string();
-    assert_eq!(shell.control(), [signal(15), signal(2), signal(1), "goodbye".into()]);
 }
 
 #[test]

@@ -15,41 +15,6 @@ fn started() -> (Host, Guest) {
     (host, guest)
 }
 
-/// Sends a request and returns the first bytes of the answer, or the error.
-fn first_bytes(guest: &Guest) -> std::io::Result<Vec<u8>> {
-    let mut stream = guest.connect();
-    stream.write_all(b"GET /1.0 HTTP/1.1\r\n\r\n")?;
-    stream.flush()?;
-    let mut bytes = vec![0; 4096];
-    let count = stream.read(&mut bytes)?;
-    bytes.truncate(count);
-    Ok(bytes)
-}
-
-#[test]
-fn every_fault_works_and_the_daemon_survives() {
-    let (host, guest) = started();
-    let fault = |args: &[&str]| host.run(&[&["fault", "vm1"], args].concat());
-    fault(&["reset"]);
-    // The handshake succeeds, then the connection ends.
-    assert!(first_bytes(&guest).map_or(true, |bytes| bytes.is_empty()));
-    fault(&["garbage"]);
-    assert!(!first_bytes(&guest).unwrap().starts_with(b"HTTP"));
-    fault(&["wrong-cert"]);
-    let error = first_bytes(&guest).unwrap_err();
-    assert!(error.to_string().contains("ApplicationVerificationFailure"), "{error}");
-    fault(&["forbidden"]);
-    assert_eq!(guest.get("/1.0"), (403, json!("Forbidden")));
-    fault(&["slow", "400"]);
-    let begun = Instant::now();
-    assert_eq!(guest.get("/1.0").0, 200);
-    assert!(begun.elapsed() >= Duration::from_millis(400));
-    fault(&["none"]);
-    assert_eq!(guest.get("/1.0/config/user.foo"), (200, json!("bar")));
-    let error = host.try_run(&["fault", "vm1", "nonsense"]).unwrap_err();
-    assert!(error.contains("nonsense") && error.contains("no-tickets"), "{error}");
-}
-
 #[test]
 fn a_stalled_connection_ends_at_its_limit() {
     let (host, guest) = started();
@@ -113,23 +78,6 @@ fn serves_a_caller_while_two_hundred_are_silent() {
     host.run(&["fault", "vm1", "none"]);
     assert_eq!(guest.get("/1.0/config/user.foo"), (200, json!("bar")));
     drop(held);
-}
-
-#[test]
-fn six_hundred_calls_of_fifty_callers_all_succeed() {
-    let (host, guest) = started();
-    std::thread::scope(|threads| {
-        for _ in 0..50 {
-            threads.spawn(|| {
-                for _ in 0..12 {
-                    assert_eq!(guest.get("/1.0/config/user.foo"), (200, json!("bar")));
-                }
-            });
-        }
-    });
-    assert_eq!(host.state()["connections"], 600);
-    let threads = || std::fs::read_dir(format!("/proc/{}/task", host.pid())).unwrap().count();
-    wait("the threads' end", SOON, || (threads() < 20).then_some(()));
 }
 
 #[test]
