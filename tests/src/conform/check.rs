@@ -31,16 +31,24 @@ pub struct Check {
     pub run: fn(&Agent) -> Claim,
 }
 
-impl Check {
-    pub const fn new(
-        group: &'static str,
-        source: &'static str,
-        claim: &'static str,
-        run: fn(&Agent) -> Claim,
-    ) -> Self {
-        Self { group, claim, source, pace: Pace::Quick, incus: None, run }
+/// A heading, and the section of the protocol that says what stands under it.
+#[derive(Clone, Copy, Debug)]
+pub struct Group(pub &'static str, pub &'static str);
+
+impl Group {
+    /// A quick check for all servers.
+    pub const fn is(self, claim: &'static str, run: fn(&Agent) -> Claim) -> Check {
+        let Self(group, source) = self;
+        Check { group, claim, source, pace: Pace::Quick, incus: None, run }
     }
 
+    /// The same heading for what another section says.
+    pub const fn of(self, source: &'static str) -> Self {
+        Self(self.0, source)
+    }
+}
+
+impl Check {
     pub const fn slow(mut self) -> Self {
         self.pace = Pace::Slow;
         self

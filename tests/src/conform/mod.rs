@@ -20,7 +20,7 @@ pub mod wire;
 pub mod world;
 pub mod ws;
 
-pub use check::{Check, Pace, Seen, run};
+pub use check::{Check, Group, Pace, Seen, run};
 pub use claim::{Claim, Miss, SOON, equal, hold, same};
 
 pub use crate::column::Column;

@@ -73,11 +73,12 @@ fn verdict(claim: &Claim) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Group;
     use super::*;
 
     #[test]
     fn a_late_go_agent_is_unknown_and_a_late_mote_fails() {
-        let row = |claim| Check::new("Group", "P§1", claim, |_| Ok(()));
+        let row = |claim| Group("Group", "P§1").is(claim, |_| Ok(()));
         let checks =
             [row("nothing is late"), row("`boot_time_seconds` and `time_seconds` are there")];
         let miss = |why: &str| Some(Err(Miss::from(why)));

@@ -98,29 +98,6 @@ fn reports_why_there_is_no_handle() {
 }
 
 #[test]
-fn rejects_a_closed_handle() {
-    let (scratch, mut session) = session();
-    fs::write(scratch.0.join("f"), "x").unwrap();
-    let mut handles: Vec<_> = (0..127).map(|_| session.open(b"f", open::READ)).collect();
-    let Reply::Handle(directory) = session.ask(kind::OPENDIR, &[Text(b".")]) else { panic!() };
-    let old = handles.swap_remove(77);
-    session.done(kind::CLOSE, &[Text(&old)]);
-    let new = session.open(b"new", open::WRITE | open::CREATE);
-    assert_ne!(new, old);
-    assert_eq!(session.ask(kind::WRITE, &[Text(&old), Long(0), Text(b"astray")]), FAILURE);
-    assert_eq!(fs::read(scratch.0.join("new")).unwrap(), b"");
-    for bad in [&old[..], b"", &[0; 8], &[0xff; 8], b"abc", b"longer than eight"] {
-        assert_eq!(session.ask(kind::CLOSE, &[Text(bad)]), FAILURE, "{bad:?}");
-        assert_eq!(session.ask(kind::FSTAT, &[Text(bad)]), FAILURE, "{bad:?}");
-    }
-    assert_eq!(session.ask(kind::READDIR, &[Text(&new)]), FAILURE);
-    assert_eq!(session.ask(kind::READ, &[Text(&directory), Long(0), Int(1)]), FAILURE);
-    for handle in handles.iter().chain([&directory, &new]) {
-        session.done(kind::CLOSE, &[Text(handle)]);
-    }
-}
-
-#[test]
 fn opens_a_directory_as_a_file_but_does_not_read_it() {
     let (scratch, mut session) = session();
     fs::create_dir(scratch.0.join("d")).unwrap();

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open, packet};
+use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
 use mote_tests::wait;
 
 use super::{FAILURE, UNSUPPORTED, session};
@@ -102,41 +102,6 @@ fn the_end_of_input_exits_without_error() {
     }
     session.socket.shutdown(Shutdown::Both).unwrap();
     assert_eq!(end(session), Some(0));
-}
-
-#[test]
-fn answers_each_packet_of_valid_length_once() {
-    let (_scratch, mut session) = session();
-    // SplitMix64, so that each seed repeats.
-    let mut state = 0_u64;
-    let mut below = |end: u64| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    };
-    for round in 0..300 {
-        let mut expected = Vec::new();
-        let mut all = Vec::new();
-        for _ in 0..50 {
-            // Excludes INIT, whose reply has no id.
-            let kind = [3, 4, 5, 6, 8, 9, 10, 12, 16, 17, 19, 200, 77]
-                [usize::try_from(below(13)).unwrap()];
-            let id = u32::try_from(below(1 << 32)).unwrap();
-            let mut one = packet(kind, id, &[Int(u32::try_from(below(40)).unwrap())]);
-            let more = u8::try_from(below(60)).unwrap();
-            one.extend((0..more).map(|_| u8::try_from(below(256)).unwrap()));
-            let length = u32::try_from(one.len() - 4).unwrap();
-            one[..4].copy_from_slice(&length.to_be_bytes());
-            all.extend(one);
-            expected.push(id);
-        }
-        session.socket.write_all(&all).unwrap();
-        for id in expected {
-            let (told, reply) = session.receive();
-            assert_eq!(told, id, "round {round}: {reply:?}");
-        }
-    }
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Edge cases of each request.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
@@ -13,25 +11,6 @@ use super::{FAILURE, UNSUPPORTED, session};
 
 const NO_SUCH_FILE: Reply = Reply::Status(2);
 const EOF: Reply = Reply::Status(1);
-
-#[test]
-fn names_need_not_be_utf_8() {
-    let (scratch, mut session) = session();
-    let name = b"na\xefve \xff\n\x01";
-    let handle = session.open(name, open::WRITE | open::CREATE);
-    session.done(kind::CLOSE, &[Text(&handle)]);
-    let names = session.list(b".");
-    assert_eq!(names.len(), 1);
-    assert_eq!(names[0].0, name);
-    // The long name is for display, so it must not contain control characters.
-    assert!(names[0].1.ends_with(b"na\xefve \xff??"), "{:?}", names[0].1);
-    assert!(scratch.0.join(OsStr::from_bytes(name)).exists());
-    let real = session.path(kind::REALPATH, name);
-    assert!(real.ends_with(name));
-    session.done(kind::RENAME, &[Text(name), Text(b"\xfe")]);
-    session.done(kind::REMOVE, &[Text(b"\xfe")]);
-    assert_eq!(session.ask(kind::STAT, &[Text(b"with\0zero")]), FAILURE);
-}
 
 #[test]
 fn rename_replaces_files_and_posix_rename_empty_directories_too() {
@@ -110,36 +89,6 @@ fn writes_sparse_files_beyond_4_gib() {
     // The file has enough data, but a reply never exceeds the reported limit.
     let Reply::Data(data) = session.ask(kind::READ, &read(0, u32::MAX)) else { panic!() };
     assert_eq!(data.len(), 255 * 1024);
-}
-
-#[test]
-fn open_obeys_its_flags() {
-    let (scratch, mut session) = session();
-    let file = scratch.0.join("f");
-    fs::write(&file, "0123456789").unwrap();
-    let contents = || fs::read_to_string(&file).unwrap();
-    let try_open = |session: &mut Session, path: &[u8], flags| {
-        session.ask(kind::OPEN, &[Text(path), Int(flags), Int(0)])
-    };
-    assert_eq!(try_open(&mut session, b"none", open::READ | open::WRITE), NO_SUCH_FILE);
-    assert_eq!(try_open(&mut session, b"f", open::WRITE | open::CREATE | open::EXCLUSIVE), FAILURE);
-    assert_eq!(try_open(&mut session, b".", open::WRITE), FAILURE);
-    assert_eq!(try_open(&mut session, b"f/x", open::READ), NO_SUCH_FILE);
-
-    let append = session.open(b"f", open::WRITE | open::APPEND);
-    session.done(kind::WRITE, &[Text(&append), Long(0), Text(b"ab")]);
-    assert_eq!(contents(), "0123456789ab");
-    assert_eq!(session.ask(kind::READ, &[Text(&append), Long(0), Int(1)]), FAILURE);
-
-    let both = session.open(b"f", open::READ | open::WRITE);
-    session.done(kind::WRITE, &[Text(&both), Long(1), Text(b"X")]);
-    assert_eq!(contents(), "0X23456789ab");
-
-    let truncate = session.open(b"f", open::WRITE | open::CREATE | open::TRUNCATE);
-    assert_eq!(contents(), "");
-    session.done(kind::EXTENDED, &[Text(b"fsync@openssh.com"), Text(&truncate)]);
-    let read = session.open(b"f", open::READ);
-    assert_eq!(session.ask(kind::WRITE, &[Text(&read), Long(0), Text(b"x")]), FAILURE);
 }
 
 #[test]

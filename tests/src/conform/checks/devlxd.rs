@@ -4,60 +4,39 @@ use serde_json::{Value, json};
 
 use crate::conform::agent::Agent;
 use crate::conform::wire::Answer;
-use crate::conform::{Check, Claim, Column, Miss, SOON, hold, same};
+use crate::conform::{Check, Claim, Column, Group, Miss, SOON, hold, same};
 use crate::host::NAME;
 
-const GROUP: &str = "devlxd";
+const GROUP: Group = Group("devlxd", "P§5.3");
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(
-        GROUP,
-        "P§5.1",
-        "the socket is root's, mode 600, in a directory of mode 755",
-        socket,
-    ),
-    Check::new(GROUP, "P§5.1", "`/dev/lxd` leads to `/dev/incus`", symlink).incus(),
-    Check::new(GROUP, "P§5.3", "`GET /` is `[\"/1.0\"]` and a newline, as JSON", index),
-    Check::new(GROUP, "P§5.3", "`GET /1.0` tells version, type, location and state", info),
-    Check::new(GROUP, "P§5.3", "for somebody untrusted it tells no `environment`", untrusted).lxd(),
-    Check::new(GROUP, "P§5.3", "`/1.0/config` lists the keys that guests may read", config_keys),
-    Check::new(GROUP, "P§5.2", "a value comes as it is, as an octet stream", config_value),
-    Check::new(
-        GROUP,
-        "P§5.2",
-        "so does one with newlines, quotes and letters of all kinds",
-        odd_value,
-    ),
-    Check::new(GROUP, "P§5.3", "a key that is not set is 404 in the host's words", key_miss),
-    Check::new(
-        GROUP,
-        "P§5.3",
-        "a key that guests may not read is 403 in the server's words",
-        key_forbidden,
-    ),
-    Check::new(GROUP, "P§5.2", "an error is text with a newline, and `nosniff`", error_text),
-    Check::new(GROUP, "P§5.3", "meta-data comes as it is, headed as the server does", meta_data),
-    Check::new(GROUP, "P§5.3", "devices come as JSON, by name", devices),
-    Check::new(GROUP, "P§5.3", "PATCH Ready is 200 without a body, and the host knows", ready)
-        .alone(),
-    Check::new(GROUP, "P§5.3", "PATCH of another state is 400", bad_state),
-    Check::new(GROUP, "P§5.3", "PATCH of what does not parse is an error", bad_patch),
-    Check::new(GROUP, "P§5.2", "an unknown path there is LXD's list, or Incus' 404", unknown_path),
-    Check::new(
-        GROUP,
-        "P§5.2",
-        "POST where only GET is known: 501 (LXD), as GET (Incus)",
-        other_method,
-    ),
-    Check::new(GROUP, "P§5.1", "its connections serve one request after the other", keep_alive),
-    Check::new(GROUP, "P§5.1", "the reply to HTTP/1.0 ends with the connection", http10),
-    Check::new(GROUP, "P§5.3", "events: the host's change of a key comes as a line", events),
-    Check::new(GROUP, "P§5.3", "events: also by websocket", events_websocket),
-    Check::new(GROUP, "P§5.4", "the host's 403 is shown as it is", forbidden).alone(),
-    Check::new(GROUP, "P§5.4", "a host that breaks off is 500", broken_host).alone(),
-    Check::new(GROUP, "P§5.3", "an image is exported as a stream", image).lxd(),
-    Check::new(GROUP, "P§5.3", "Ubuntu Pro's state and token come as JSON", ubuntu_pro).lxd(),
-    Check::new(GROUP, "P§5.4", "the bearer's token is handed on", bearer).lxd(),
+    GROUP.of("P§5.1").is("the socket is root's, mode 600, in a directory of mode 755", socket),
+    GROUP.of("P§5.1").is("`/dev/lxd` leads to `/dev/incus`", symlink).incus(),
+    GROUP.is("`GET /` is `[\"/1.0\"]` and a newline, as JSON", index),
+    GROUP.is("`GET /1.0` tells version, type, location and state", info),
+    GROUP.is("for somebody untrusted it tells no `environment`", untrusted).lxd(),
+    GROUP.is("`/1.0/config` lists the keys that guests may read", config_keys),
+    GROUP.of("P§5.2").is("a value comes as it is, as an octet stream", config_value),
+    GROUP.of("P§5.2").is("so does one with newlines, quotes and letters of all kinds", odd_value),
+    GROUP.is("a key that is not set is 404 in the host's words", key_miss),
+    GROUP.is("a key that guests may not read is 403 in the server's words", key_forbidden),
+    GROUP.of("P§5.2").is("an error is text with a newline, and `nosniff`", error_text),
+    GROUP.is("meta-data comes as it is, headed as the server does", meta_data),
+    GROUP.is("devices come as JSON, by name", devices),
+    GROUP.is("PATCH Ready is 200 without a body, and the host knows", ready).alone(),
+    GROUP.is("PATCH of another state is 400", bad_state),
+    GROUP.is("PATCH of what does not parse is an error", bad_patch),
+    GROUP.of("P§5.2").is("an unknown path there is LXD's list, or Incus' 404", unknown_path),
+    GROUP.of("P§5.2").is("POST where only GET is known: 501 (LXD), as GET (Incus)", other_method),
+    GROUP.of("P§5.1").is("its connections serve one request after the other", keep_alive),
+    GROUP.of("P§5.1").is("the reply to HTTP/1.0 ends with the connection", http10),
+    GROUP.is("events: the host's change of a key comes as a line", events),
+    GROUP.is("events: also by websocket", events_websocket),
+    GROUP.of("P§5.4").is("the host's 403 is shown as it is", forbidden).alone(),
+    GROUP.of("P§5.4").is("a host that breaks off is 500", broken_host).alone(),
+    GROUP.is("an image is exported as a stream", image).lxd(),
+    GROUP.is("Ubuntu Pro's state and token come as JSON", ubuntu_pro).lxd(),
+    GROUP.of("P§5.4").is("the bearer's token is handed on", bearer).lxd(),
 ];
 
 fn socket(agent: &Agent) -> Claim {

@@ -9,56 +9,38 @@ use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, script};
 use crate::conform::wire::Wire;
 use crate::conform::ws::{Message, Ws};
-use crate::conform::{Check, Claim, Miss, SOON, hold, same};
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::in_time;
 
-const GROUP: &str = "Events";
+const GROUP: Group = Group("Events", "P§4.3");
 
 /// Time limit for an event. Shorter than the interval of pings, each of which would renew it.
 const HEARD: Duration = Duration::from_secs(8);
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(GROUP, "P§4.3", "a websocket is pinged at once", ping),
-    Check::new(GROUP, "P§4.3", "and again within 10 s", ping_again).slow(),
-    Check::new(GROUP, "P§4.3", "without an upgrade it is a stream of lines", stream),
-    Check::new(
-        GROUP,
-        "P§4.3",
+    GROUP.is("a websocket is pinged at once", ping),
+    GROUP.is("and again within 10 s", ping_again).slow(),
+    GROUP.is("without an upgrade it is a stream of lines", stream),
+    GROUP.is(
         "in this order: Running, Running with `return`, Success, five times of five",
         exec_order,
     ),
-    Check::new(
-        GROUP,
-        "P§4.3",
-        "an exec ends as Success with `return`, whatever that is",
-        exec_success,
-    ),
-    Check::new(GROUP, "P§4.3", "a failed exec ends as Failure, with its text", exec_failure),
-    Check::new(
-        GROUP,
-        "P§4.3",
-        "operation events are the operation, and have RFC 3339 times",
-        shape,
-    ),
-    Check::new(GROUP, "P§4.3", "`type` lets only those through", filter),
-    Check::new(GROUP, "P§4.3", "without `type`, config and device are among them", default_types),
-    Check::new(
-        GROUP,
-        "P§4.3",
-        "what is posted goes to all, with a new time, otherwise as it was",
-        post,
-    ),
-    Check::new(GROUP, "P§4.3", "posting is answered 200 with null", post_answer),
-    Check::new(GROUP, "P§4.3", "what does not parse is 500 when posted, `{}` is not", post_garbage),
-    Check::new(
-        GROUP,
-        "P§4.3",
-        "a disk that cannot be mounted is 500 with the reason (LXD) or 200 (Incus) within 3 s",
-        device,
-    )
-    .slow(),
-    Check::new(GROUP, "P§4.3", "`project` and `all-projects` are ignored", project),
-    Check::new(GROUP, "P§4.3", "a listener that reads nothing keeps nobody waiting", stalled),
+    GROUP.is("an exec ends as Success with `return`, whatever that is", exec_success),
+    GROUP.is("a failed exec ends as Failure, with its text", exec_failure),
+    GROUP.is("operation events are the operation, and have RFC 3339 times", shape),
+    GROUP.is("`type` lets only those through", filter),
+    GROUP.is("without `type`, config and device are among them", default_types),
+    GROUP.is("what is posted goes to all, with a new time, otherwise as it was", post),
+    GROUP.is("posting is answered 200 with null", post_answer),
+    GROUP.is("what does not parse is 500 when posted, `{}` is not", post_garbage),
+    GROUP
+        .is(
+            "a disk that cannot be mounted is 500 with the reason (LXD) or 200 (Incus) within 3 s",
+            device,
+        )
+        .slow(),
+    GROUP.is("`project` and `all-projects` are ignored", project),
+    GROUP.is("a listener that reads nothing keeps nobody waiting", stalled),
 ];
 
 /// Opens an event listener and waits for its first ping.

@@ -6,54 +6,39 @@ use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, output, plain, run, script, terminal, with};
 use crate::conform::wire::TIMEOUT;
 use crate::conform::ws::Message;
-use crate::conform::{Check, Claim, hold, same};
+use crate::conform::{Check, Claim, Group, hold, same};
 
-const GROUP: &str = "Exec: what a command gets";
-const TTY: &str = "Exec with a terminal";
+const GROUP: Group = Group("Exec: what a command gets", "P§4.1");
+const TTY: Group = Group("Exec with a terminal", "P§4.1");
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(
-        GROUP,
-        "P§4.1",
-        "there are secrets for `control`, `0`, `1`, `2`: 64 hex digits each",
-        secrets,
-    ),
-    Check::new(GROUP, "P§4.1", "the operation shows command, environment, interactive", shown),
-    Check::new(GROUP, "P§4.1", "without `wait-for-websocket` it is 400, in these words", must_wait),
-    Check::new(GROUP, "P§4.1", "what does not parse is 400 or 500 in the envelope", bad_json),
-    Check::new(
-        GROUP,
-        "P§4.1",
-        "the command starts when all sockets are there, in any order",
-        any_order,
-    ),
-    Check::new(
-        GROUP,
-        "P§4.1",
-        "the environment is exactly what was asked for, and the defaults",
-        environment,
-    ),
-    Check::new(GROUP, "P§4.1", "what was asked for beats a default", environment_given),
-    Check::new(GROUP, "P§4.1", "the working directory is `HOME` by default", home),
-    Check::new(GROUP, "P§4.1", "the working directory can be given", cwd),
-    Check::new(GROUP, "P§4.1", "user and group are taken, without other groups", credentials),
-    Check::new(GROUP, "P§4.1", "another user has no `HOME` and starts in `/`", other_user),
-    Check::new(GROUP, "P§4.1", "another user opens his pipes by name", own_pipes),
-    Check::new(GROUP, "P§4.1", "root has no other groups either", root_groups),
-    Check::new(GROUP, "P§4.1", "the command is looked for in the `PATH` asked for", path),
-    Check::new(GROUP, "P§4.1", "it leads a session of its own", session),
-    Check::new(GROUP, "P§4.1", "it inherits nothing but its three descriptors", descriptors),
-    Check::new(GROUP, "P§4.1", "it finds no signal ignored or blocked", signals),
-    Check::new(GROUP, "P§4.1", "arguments arrive as they are", arguments),
-    Check::new(TTY, "P§4.1", "there are secrets for `control` and `0` only", tty_secrets),
-    Check::new(TTY, "P§4.1", "all three descriptors are one PTY below `/dev/pts`", one_pty),
-    Check::new(TTY, "P§4.1", "it is 80x25 if no size is given", tty_default_size),
-    Check::new(TTY, "P§4.1", "it has the size that is given", tty_size),
-    Check::new(TTY, "P§4.1", "`window-resize` resizes it", resize),
-    Check::new(TTY, "P§4.1", "it is the controlling terminal: ^C interrupts", interrupt),
-    Check::new(TTY, "P§4.1", "output comes on `0`, and ends with the barrier", tty_output),
-    Check::new(TTY, "P§4.1", "^D ends a shell that reads from it", end_of_input),
-    Check::new(TTY, "P§4.1", "another user owns what he opens there", tty_user),
+    GROUP.is("there are secrets for `control`, `0`, `1`, `2`: 64 hex digits each", secrets),
+    GROUP.is("the operation shows command, environment, interactive", shown),
+    GROUP.is("without `wait-for-websocket` it is 400, in these words", must_wait),
+    GROUP.is("what does not parse is 400 or 500 in the envelope", bad_json),
+    GROUP.is("the command starts when all sockets are there, in any order", any_order),
+    GROUP.is("the environment is exactly what was asked for, and the defaults", environment),
+    GROUP.is("what was asked for beats a default", environment_given),
+    GROUP.is("the working directory is `HOME` by default", home),
+    GROUP.is("the working directory can be given", cwd),
+    GROUP.is("user and group are taken, without other groups", credentials),
+    GROUP.is("another user has no `HOME` and starts in `/`", other_user),
+    GROUP.is("another user opens his pipes by name", own_pipes),
+    GROUP.is("root has no other groups either", root_groups),
+    GROUP.is("the command is looked for in the `PATH` asked for", path),
+    GROUP.is("it leads a session of its own", session),
+    GROUP.is("it inherits nothing but its three descriptors", descriptors),
+    GROUP.is("it finds no signal ignored or blocked", signals),
+    GROUP.is("arguments arrive as they are", arguments),
+    TTY.is("there are secrets for `control` and `0` only", tty_secrets),
+    TTY.is("all three descriptors are one PTY below `/dev/pts`", one_pty),
+    TTY.is("it is 80x25 if no size is given", tty_default_size),
+    TTY.is("it has the size that is given", tty_size),
+    TTY.is("`window-resize` resizes it", resize),
+    TTY.is("it is the controlling terminal: ^C interrupts", interrupt),
+    TTY.is("output comes on `0`, and ends with the barrier", tty_output),
+    TTY.is("^D ends a shell that reads from it", end_of_input),
+    TTY.is("another user owns what he opens there", tty_user),
 ];
 
 fn fds(exec: &Exec) -> String {

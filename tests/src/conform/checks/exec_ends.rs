@@ -8,51 +8,38 @@ use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script, terminal, with};
 use crate::conform::wire::TIMEOUT;
 use crate::conform::ws::{Message, Ws};
-use crate::conform::{Check, Claim, Miss, SOON, hold, same};
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::patient;
 
-const GROUP: &str = "Exec: streams";
-const ENDS: &str = "Exec: ends";
+const GROUP: Group = Group("Exec: streams", "P§4.1");
+const ENDS: Group = Group("Exec: ends", "P§4.1");
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(GROUP, "P§4.1", "input comes back from `cat`, in any of the 256 bytes", all_bytes),
-    Check::new(GROUP, "P§4.1", "8 MiB go in and come out as they were", eight_mib),
-    Check::new(GROUP, "P§4.1", "complaints come on a socket of their own", complaints),
-    Check::new(GROUP, "P§4.1", "output is binary messages, its end an empty text message", barrier),
-    Check::new(GROUP, "P§4.1", "the barrier ends the input", input_barrier),
-    Check::new(GROUP, "P§4.1", "a close frame ends the input", input_close),
-    Check::new(GROUP, "P§4.1", "a message in fragments is put together", fragments),
-    Check::new(GROUP, "P§4.1", "a reader that stalls loses nothing and stops nobody", stalled),
-    Check::new(
-        GROUP,
-        "P§4.1",
-        "what a command writes right before it ends arrives, 30 times of 30",
-        last_words,
-    ),
-    Check::new(ENDS, "P§4.1", "exit codes are told: 0, 3, 255", exit_codes),
-    Check::new(ENDS, "P§4.1", "no such command: Failure with 127", not_found),
-    Check::new(ENDS, "P§4.1", "a file that cannot be executed: Failure with 126", not_executable),
-    Check::new(ENDS, "P§4.1", "a working directory that is not there: 127", no_directory),
-    Check::new(ENDS, "P§4.1", "death by a signal is 128 and the signal", killed),
-    Check::new(ENDS, "P§4.1", "a signal on the control socket arrives", signal),
-    Check::new(ENDS, "P§4.1", "it goes to the command alone, not to its children", signal_alone),
-    Check::new(ENDS, "P§4.1", "control messages that mean nothing are ignored", nonsense),
-    Check::new(ENDS, "P§4.1", "a control socket that drops kills the command", control_dropped),
-    Check::new(ENDS, "P§4.1", "a goodbye on control kills it too", control_closed),
-    Check::new(ENDS, "P§4.1", "but not if its output had ended before", control_closed_at_the_end),
-    Check::new(
-        ENDS,
-        "P§4.1",
-        "a missing socket: Failure after 5 s, and nothing was run",
-        missing_socket,
-    )
-    .slow(),
-    Check::new(ENDS, "P§4.1", "a child that keeps the output open is waited for", background)
-        .slow(),
-    Check::new(ENDS, "P§4.1", "with a terminal, such a child is not waited for", background_tty)
-        .slow(),
-    Check::new(ENDS, "P§4.1", "all sockets are closed in the end", sockets_closed),
-    Check::new(ENDS, "P§4.1", "fifty commands at once", fifty).alone(),
+    GROUP.is("input comes back from `cat`, in any of the 256 bytes", all_bytes),
+    GROUP.is("8 MiB go in and come out as they were", eight_mib),
+    GROUP.is("complaints come on a socket of their own", complaints),
+    GROUP.is("output is binary messages, its end an empty text message", barrier),
+    GROUP.is("the barrier ends the input", input_barrier),
+    GROUP.is("a close frame ends the input", input_close),
+    GROUP.is("a message in fragments is put together", fragments),
+    GROUP.is("a reader that stalls loses nothing and stops nobody", stalled),
+    GROUP.is("what a command writes right before it ends arrives, 30 times of 30", last_words),
+    ENDS.is("exit codes are told: 0, 3, 255", exit_codes),
+    ENDS.is("no such command: Failure with 127", not_found),
+    ENDS.is("a file that cannot be executed: Failure with 126", not_executable),
+    ENDS.is("a working directory that is not there: 127", no_directory),
+    ENDS.is("death by a signal is 128 and the signal", killed),
+    ENDS.is("a signal on the control socket arrives", signal),
+    ENDS.is("it goes to the command alone, not to its children", signal_alone),
+    ENDS.is("control messages that mean nothing are ignored", nonsense),
+    ENDS.is("a control socket that drops kills the command", control_dropped),
+    ENDS.is("a goodbye on control kills it too", control_closed),
+    ENDS.is("but not if its output had ended before", control_closed_at_the_end),
+    ENDS.is("a missing socket: Failure after 5 s, and nothing was run", missing_socket).slow(),
+    ENDS.is("a child that keeps the output open is waited for", background).slow(),
+    ENDS.is("with a terminal, such a child is not waited for", background_tty).slow(),
+    ENDS.is("all sockets are closed in the end", sockets_closed),
+    ENDS.is("fifty commands at once", fifty).alone(),
 ];
 
 fn all_bytes(agent: &Agent) -> Claim {

@@ -8,37 +8,37 @@ use serde_json::{Value, json};
 use crate::conform::agent::Agent;
 use crate::conform::client::Caller;
 use crate::conform::wire::{Answer, TIMEOUT};
-use crate::conform::{Check, Claim, Miss, hold, same};
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
-const TLS: &str = "TLS";
-const HTTP: &str = "HTTP";
+const TLS: Group = Group("TLS", "P§3.1");
+const HTTP: Group = Group("HTTP", "P§3.4");
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(TLS, "P§3.1", "a client that knows no TLS 1.3 is turned away", tls12),
-    Check::new(TLS, "P§3.1", "shows `agent.crt`, whatever the name asked for", shows_agent_crt),
-    Check::new(TLS, "P§3.1", "a caller with another certificate gets nothing", other_certificate),
-    Check::new(TLS, "P§3.1", "a caller without a certificate gets nothing", nobody),
-    Check::new(TLS, "P§3.1", "refused callers are told 500 `Not authorized`", told_why),
-    Check::new(TLS, "P§3.1", "`GET /` is answered without a certificate", index_for_nobody),
-    Check::new(TLS, "P§3.1", "a connection without a head is closed after 3 s", no_head).slow(),
-    Check::new(HTTP, "P§4", "`GET /` is `[\"/1.0\"]`", index),
-    Check::new(HTTP, "P§3.1", "an unknown path is LXD's list, or Incus' 404", unknown_path),
-    Check::new(HTTP, "P§3.1", "a method without a handler is 501 “not implemented”", no_handler),
-    Check::new(HTTP, "P§3.1", "an unknown verb is 404 `Method \"…\" not found`", unknown_verb),
-    Check::new(HTTP, "P§4", "success comes in the envelope with its seven members", envelope),
-    Check::new(HTTP, "P§4", "an error comes in the envelope, its code the status", error_envelope),
-    Check::new(HTTP, "P§3.4", "`GET /1.0` has an `ETag` of 64 hex digits", etag),
-    Check::new(HTTP, "P§3.2", "a connection serves one request after the other", keep_alive),
-    Check::new(HTTP, "P§3.2", "`Connection: close` is obeyed", connection_close),
-    Check::new(HTTP, "P§3.2", "a head that comes byte by byte is a head", trickle),
-    Check::new(HTTP, "P§4", "a chunked request body is read", chunked),
-    Check::new(HTTP, "P§3.2", "thirty idle connections keep nobody out", idle_connections),
-    Check::new(HTTP, "P§3.4", "`environment.server` is what makes it an agent", server),
-    Check::new(HTTP, "P§3.4", "`environment` tells kernel, host name and pid of the guest", facts),
-    Check::new(HTTP, "P§3.4", "`api_extensions` has `container_exec_user_group_cwd`", extensions),
-    Check::new(HTTP, "P§3.4", "`api_extensions` has `metrics`", metrics_extension),
-    Check::new(HTTP, "P§3.2", "HTTP/1.1 without a `Host` is 400", no_host),
-    Check::new(HTTP, "P§3.4", "the caller is `trusted`, by `tls`, API `1.0`, `stable`", trusted),
+    TLS.is("a client that knows no TLS 1.3 is turned away", tls12),
+    TLS.is("shows `agent.crt`, whatever the name asked for", shows_agent_crt),
+    TLS.is("a caller with another certificate gets nothing", other_certificate),
+    TLS.is("a caller without a certificate gets nothing", nobody),
+    TLS.is("refused callers are told 500 `Not authorized`", told_why),
+    TLS.is("`GET /` is answered without a certificate", index_for_nobody),
+    TLS.is("a connection without a head is closed after 3 s", no_head).slow(),
+    HTTP.of("P§4").is("`GET /` is `[\"/1.0\"]`", index),
+    HTTP.of("P§3.1").is("an unknown path is LXD's list, or Incus' 404", unknown_path),
+    HTTP.of("P§3.1").is("a method without a handler is 501 “not implemented”", no_handler),
+    HTTP.of("P§3.1").is("an unknown verb is 404 `Method \"…\" not found`", unknown_verb),
+    HTTP.of("P§4").is("success comes in the envelope with its seven members", envelope),
+    HTTP.of("P§4").is("an error comes in the envelope, its code the status", error_envelope),
+    HTTP.is("`GET /1.0` has an `ETag` of 64 hex digits", etag),
+    HTTP.of("P§3.2").is("a connection serves one request after the other", keep_alive),
+    HTTP.of("P§3.2").is("`Connection: close` is obeyed", connection_close),
+    HTTP.of("P§3.2").is("a head that comes byte by byte is a head", trickle),
+    HTTP.of("P§4").is("a chunked request body is read", chunked),
+    HTTP.of("P§3.2").is("thirty idle connections keep nobody out", idle_connections),
+    HTTP.is("`environment.server` is what makes it an agent", server),
+    HTTP.is("`environment` tells kernel, host name and pid of the guest", facts),
+    HTTP.is("`api_extensions` has `container_exec_user_group_cwd`", extensions),
+    HTTP.is("`api_extensions` has `metrics`", metrics_extension),
+    HTTP.of("P§3.2").is("HTTP/1.1 without a `Host` is 400", no_host),
+    HTTP.is("the caller is `trusted`, by `tls`, API `1.0`, `stable`", trusted),
 ];
 
 /// A ClientHello of TLS 1.2 with P-256, P-384 and ECDSA, as OpenSSL 1.0 would send it.

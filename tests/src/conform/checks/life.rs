@@ -7,25 +7,23 @@ use serde_json::{Value, json};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{plain, run};
 use crate::conform::wire::{Answer, Wire};
-use crate::conform::{Check, Claim, SOON, hold, same};
+use crate::conform::{Check, Claim, Group, SOON, hold, same};
 use crate::host::NAME;
 
-const FORWARD: &str = "Port-forward";
-const LIFE: &str = "Life";
+const FORWARD: Group = Group("Port-forward", "P§4.7");
+const LIFE: Group = Group("Life", "P§1.3");
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(FORWARD, "P§4.7", "bytes go to a port in the guest and come back", echo).incus(),
-    Check::new(FORWARD, "P§4.7", "what the other side says first is not lost", speaks_first)
-        .incus(),
-    Check::new(FORWARD, "P§4.7", "a closed port is 500, in these words", closed_port).incus(),
-    Check::new(FORWARD, "P§4.7", "port 0 and a wrong upgrade are 400", bad_request).incus(),
-    Check::new(LIFE, "P§2.2", "the host sees STARTED, then CONNECTED", connected),
-    Check::new(LIFE, "P§1.3", "SIGTERM: the host sees STOPPED, exit code 0", terminated).alone(),
-    Check::new(LIFE, "P§1.3", "started again, the host sees it, and it serves", again).alone(),
-    Check::new(LIFE, "P§1.3", "killed and started again, it serves again", killed).alone(),
-    Check::new(LIFE, "P§1.3", "`agent.conf` is enough for devlxd: no PUT is needed", early).alone(),
-    Check::new(LIFE, "P§4.1", "an empty command is 400, and the agent lives", empty_command)
-        .alone(),
+    FORWARD.is("bytes go to a port in the guest and come back", echo).incus(),
+    FORWARD.is("what the other side says first is not lost", speaks_first).incus(),
+    FORWARD.is("a closed port is 500, in these words", closed_port).incus(),
+    FORWARD.is("port 0 and a wrong upgrade are 400", bad_request).incus(),
+    LIFE.of("P§2.2").is("the host sees STARTED, then CONNECTED", connected),
+    LIFE.is("SIGTERM: the host sees STOPPED, exit code 0", terminated).alone(),
+    LIFE.is("started again, the host sees it, and it serves", again).alone(),
+    LIFE.is("killed and started again, it serves again", killed).alone(),
+    LIFE.is("`agent.conf` is enough for devlxd: no PUT is needed", early).alone(),
+    LIFE.of("P§4.1").is("an empty command is 400, and the agent lives", empty_command).alone(),
 ];
 
 fn forward(agent: &Agent, upgrade: &str, body: &Value) -> Result<(Answer, Wire), String> {

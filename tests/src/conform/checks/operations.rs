@@ -8,49 +8,32 @@ use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script};
 use crate::conform::wire::{Answer, TIMEOUT};
 use crate::conform::ws::Ws;
-use crate::conform::{Check, Claim, Miss, hold, same};
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
-const GROUP: &str = "Operations";
+const GROUP: Group = Group("Operations", "P§4.2");
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(
-        GROUP,
-        "P§4",
-        "exec answers 202, `Location`, and the operation's envelope",
-        accepted,
-    ),
-    Check::new(GROUP, "P§4.2", "an operation has class, description, status and an id", object),
-    Check::new(GROUP, "P§4.2", "`created_at` and `updated_at` are RFC 3339", timestamps),
-    Check::new(GROUP, "P§4.2", "`may_cancel` and `resources` are as this server has them", details),
-    Check::new(GROUP, "P§4.2", "a running operation is listed under `running`", listed),
-    Check::new(GROUP, "P§4.2", "`recursion=1` lists objects", recursion),
-    Check::new(GROUP, "P§4.2", "an unknown one is 500, in the server's words", unknown),
-    Check::new(GROUP, "P§4.2", "waiting for an unknown one is 404", wait_unknown),
-    Check::new(
-        GROUP,
-        "P§4.2",
-        "waiting too long is 500 `context deadline exceeded`",
-        wait_too_long,
-    ),
-    Check::new(GROUP, "P§4.2", "waiting gives the operation when it has ended", wait_ends),
-    Check::new(
-        GROUP,
-        "P§4.2",
+    GROUP.of("P§4").is("exec answers 202, `Location`, and the operation's envelope", accepted),
+    GROUP.is("an operation has class, description, status and an id", object),
+    GROUP.is("`created_at` and `updated_at` are RFC 3339", timestamps),
+    GROUP.is("`may_cancel` and `resources` are as this server has them", details),
+    GROUP.is("a running operation is listed under `running`", listed),
+    GROUP.is("`recursion=1` lists objects", recursion),
+    GROUP.is("an unknown one is 500, in the server's words", unknown),
+    GROUP.is("waiting for an unknown one is 404", wait_unknown),
+    GROUP.is("waiting too long is 500 `context deadline exceeded`", wait_too_long),
+    GROUP.is("waiting gives the operation when it has ended", wait_ends),
+    GROUP.is(
         "waiting for a failed one gives the operation (LXD), or is an error reply (Incus)",
         wait_failed,
     ),
-    Check::new(GROUP, "P§4.2", "an ended one can be asked for during some 5 s", retention).slow(),
-    Check::new(GROUP, "P§4.2", "DELETE waits for the end (LXD), or is 400 (Incus)", delete),
-    Check::new(GROUP, "P§4.2", "DELETE of an ended one is 400", delete_ended),
-    Check::new(
-        GROUP,
-        "P§4.1",
-        "a socket with a wrong secret is 500 `permission denied`",
-        wrong_secret,
-    ),
-    Check::new(GROUP, "P§4.1", "a socket without a secret is 500 `missing secret`", no_secret),
-    Check::new(GROUP, "P§4.1", "a secret opens one socket, not two", used_secret),
-    Check::new(GROUP, "P§4.1", "the socket of an unknown one is 500", unknown_socket),
+    GROUP.is("an ended one can be asked for during some 5 s", retention).slow(),
+    GROUP.is("DELETE waits for the end (LXD), or is 400 (Incus)", delete),
+    GROUP.is("DELETE of an ended one is 400", delete_ended),
+    GROUP.of("P§4.1").is("a socket with a wrong secret is 500 `permission denied`", wrong_secret),
+    GROUP.of("P§4.1").is("a socket without a secret is 500 `missing secret`", no_secret),
+    GROUP.of("P§4.1").is("a secret opens one socket, not two", used_secret),
+    GROUP.of("P§4.1").is("the socket of an unknown one is 500", unknown_socket),
 ];
 
 /// Starts a command that runs until its input ends.

@@ -5,32 +5,18 @@ use serde_json::{Value, json};
 use crate::conform::agent::Agent;
 use crate::conform::exec::with;
 use crate::conform::wire::Answer;
-use crate::conform::{Check, Claim, Miss, SOON, hold, same};
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::host::NAME;
 
-const GROUP: &str = "PUT /1.0";
+const GROUP: Group = Group("PUT /1.0", "P§3.3");
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(
-        GROUP,
-        "P§3.3",
-        "asks the host `GET /1.0` once it is told, then says 200 `{}`",
-        verify,
-    )
-    .alone(),
-    Check::new(
-        GROUP,
-        "P§3.3",
-        "a host that cannot be reached is 500, with LXD's words",
-        unreachable,
-    )
-    .alone(),
-    Check::new(GROUP, "P§3.3", "a host that shows another certificate is 500", other_cert).alone(),
-    Check::new(GROUP, "P§3.3", "403 counts as reachable on LXD, as an error on Incus", forbidden)
-        .alone(),
-    Check::new(GROUP, "P§3.3", "what does not parse is 500", garbage).alone(),
-    Check::new(GROUP, "P§3.3", "devlxd false removes the socket, true brings it back", switch)
-        .alone(),
+    GROUP.is("asks the host `GET /1.0` once it is told, then says 200 `{}`", verify).alone(),
+    GROUP.is("a host that cannot be reached is 500, with LXD's words", unreachable).alone(),
+    GROUP.is("a host that shows another certificate is 500", other_cert).alone(),
+    GROUP.is("403 counts as reachable on LXD, as an error on Incus", forbidden).alone(),
+    GROUP.is("what does not parse is 500", garbage).alone(),
+    GROUP.is("devlxd false removes the socket, true brings it back", switch).alone(),
 ];
 
 fn put(agent: &Agent, document: &Value) -> Result<Answer, String> {

@@ -3,44 +3,29 @@
 use serde_json::{Value, json};
 
 use crate::conform::agent::Agent;
-use crate::conform::{Check, Claim, Miss, hold, same};
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
-const STATE: &str = "State";
-const METRICS: &str = "Metrics";
+const STATE: Group = Group("State", "P§4.5");
+const METRICS: Group = Group("Metrics", "P§4.6");
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(STATE, "P§4.5", "`processes` is more than 0, `pid` is 1", processes),
-    Check::new(
-        STATE,
-        "P§4.5",
-        "`processes` counts 1 and its descendants (LXD), or all (Incus)",
-        processes_all,
-    ),
-    Check::new(STATE, "P§4.5", "`memory` is what /proc/meminfo says", memory),
-    Check::new(STATE, "P§4.5", "`cpu.usage` is what the cgroup says, in nanoseconds", cpu),
-    Check::new(STATE, "P§4.5", "`network.lo` has state, type, mtu and both addresses", network),
-    Check::new(STATE, "P§4.5", "its counters are those of /sys, all eight", counters),
-    Check::new(STATE, "P§4.5", "`status`, `status_code`, `disk` are left to the host", left),
-    Check::new(STATE, "P§4.5", "`os_info` and `started_at` are there", os_info).incus(),
-    Check::new(STATE, "P§4", "PUT is 501", put_state),
-    Check::new(METRICS, "P§4.6", "sections are maps (LXD) or arrays (Incus)", shapes),
-    Check::new(
-        METRICS,
-        "P§4.6",
-        "`cpu_seconds_total` has the eight times of each CPU",
-        cpu_seconds,
-    ),
-    Check::new(
-        METRICS,
-        "P§4.6",
-        "`memory` has its members; totals are those of /proc/meminfo",
-        memory_metrics,
-    ),
-    Check::new(METRICS, "P§4.6", "`disk` has the four sums of each device", disk),
-    Check::new(METRICS, "P§4.6", "`filesystem` has sizes, mount point and type", filesystem),
-    Check::new(METRICS, "P§4.6", "`network` has eight counters of each interface", network_metrics),
-    Check::new(METRICS, "P§4.6", "`procs_total` is more than 0, `cpus` is there", procs),
-    Check::new(METRICS, "P§4.6", "`boot_time_seconds` and `time_seconds` are there", times).incus(),
+    STATE.is("`processes` is more than 0, `pid` is 1", processes),
+    STATE.is("`processes` counts 1 and its descendants (LXD), or all (Incus)", processes_all),
+    STATE.is("`memory` is what /proc/meminfo says", memory),
+    STATE.is("`cpu.usage` is what the cgroup says, in nanoseconds", cpu),
+    STATE.is("`network.lo` has state, type, mtu and both addresses", network),
+    STATE.is("its counters are those of /sys, all eight", counters),
+    STATE.is("`status`, `status_code`, `disk` are left to the host", left),
+    STATE.is("`os_info` and `started_at` are there", os_info).incus(),
+    STATE.of("P§4").is("PUT is 501", put_state),
+    METRICS.is("sections are maps (LXD) or arrays (Incus)", shapes),
+    METRICS.is("`cpu_seconds_total` has the eight times of each CPU", cpu_seconds),
+    METRICS.is("`memory` has its members; totals are those of /proc/meminfo", memory_metrics),
+    METRICS.is("`disk` has the four sums of each device", disk),
+    METRICS.is("`filesystem` has sizes, mount point and type", filesystem),
+    METRICS.is("`network` has eight counters of each interface", network_metrics),
+    METRICS.is("`procs_total` is more than 0, `cpus` is there", procs),
+    METRICS.is("`boot_time_seconds` and `time_seconds` are there", times).incus(),
 ];
 
 fn state(agent: &Agent) -> Result<Value, String> {

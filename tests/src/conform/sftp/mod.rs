@@ -2,19 +2,55 @@
 
 mod packet;
 
-pub use packet::{Attrs, Body, EOF, FAILURE, NO_FILE, OK, Reply, UNSUPPORTED, flag, kind};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use mote_client::files::sftp::wire::Reader;
+
+pub use packet::{
+    Attrs, Body, EOF, FAILURE, NO_FILE, Names, OK, Reply, UNSUPPORTED, flag, kind, of,
+};
 
 use super::client::Client;
 use super::wire::{Answer, Wire};
-pub(crate) use packet::{Reader, framed};
+
+/// What a session runs over: TLS to an agent, or a socket of a server without one.
+pub trait Line {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String>;
+    fn take(&mut self, count: usize) -> Result<Vec<u8>, String>;
+}
+
+impl Line for Wire {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        Self::send(self, bytes)
+    }
+
+    fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
+        Self::take(self, count)
+    }
+}
+
+impl Line for UnixStream {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.write_all(bytes).map_err(|error| error.to_string())
+    }
+
+    fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
+        let mut bytes = vec![0; count];
+        self.read_exact(&mut bytes).map_err(|error| error.to_string())?;
+        Ok(bytes)
+    }
+}
 
 #[derive(Debug)]
-pub struct Sftp {
-    wire: Wire,
+pub struct Sftp<L = Wire> {
+    line: L,
     next: u32,
     pub version: u32,
     /// The server's extensions: name, version.
     pub extensions: Vec<(String, String)>,
+    /// Message of the last status.
+    pub why: String,
 }
 
 impl Sftp {
@@ -32,64 +68,62 @@ impl Sftp {
         if answer.status != 101 {
             return Err(format!("GET /1.0/sftp: {}", answer.short()));
         }
-        let mut sftp = Self { wire, next: 1, version: 0, extensions: Vec::new() };
-        sftp.send(kind::INIT, &3_u32.to_be_bytes())?;
-        let (kind, payload) = sftp.packet()?;
-        if kind != 2 {
-            return Err(format!("packet {kind} instead of VERSION"));
+        let mut sftp = Self::over(wire);
+        let packet = sftp.hello()?;
+        let mut reader = Reader(packet.get(1..).unwrap_or_default());
+        let mut read = || -> anyhow::Result<()> {
+            sftp.version = reader.u32()?;
+            while !reader.0.is_empty() {
+                sftp.extensions.push((reader.text()?, reader.text()?));
+            }
+            Ok(())
+        };
+        read().map_err(|error| error.to_string())?;
+        if packet[0] == kind::VERSION {
+            Ok(sftp)
+        } else {
+            Err(format!("packet {} instead of VERSION", packet[0]))
         }
-        let mut reader = Reader(&payload);
-        sftp.version = reader.u32()?;
-        while !reader.0.is_empty() {
-            sftp.extensions.push((reader.text()?, reader.text()?));
-        }
-        Ok(sftp)
+    }
+}
+
+impl<L: Line> Sftp<L> {
+    pub fn over(line: L) -> Self {
+        Self { line, next: 1, version: 0, extensions: Vec::new(), why: String::new() }
     }
 
-    fn send(&mut self, kind: u8, payload: &[u8]) -> Result<(), String> {
-        self.wire.send(&framed(kind, payload))
+    /// Sends INIT, as every client begins; returns the packet that answers it.
+    pub fn hello(&mut self) -> Result<Vec<u8>, String> {
+        self.line.send(&framed(kind::INIT, &3_u32.to_be_bytes()))?;
+        self.packet()
     }
 
-    fn packet(&mut self) -> Result<(u8, Vec<u8>), String> {
-        let length = Reader(&self.wire.take(4)?).u32()? as usize;
-        let packet = self.wire.take(length)?;
-        let (kind, payload) = packet.split_first().ok_or("an empty packet")?;
-        Ok((*kind, payload.to_vec()))
+    /// Reads a packet: its type, and what follows.
+    pub fn packet(&mut self) -> Result<Vec<u8>, String> {
+        let length =
+            self.line.take(4)?.into_iter().fold(0, |sum, byte| (sum << 8) | usize::from(byte));
+        if !(1..=256 * 1024).contains(&length) {
+            return Err(format!("a packet of {length} bytes"));
+        }
+        self.line.take(length)
     }
 
     /// Sends a request without waiting; returns its id.
     pub fn ask(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
         let id = self.next;
         self.next += 1;
-        let mut payload = id.to_be_bytes().to_vec();
-        payload.extend(&body.0);
-        self.send(kind, &payload)?;
+        self.line.send(&framed(kind, &[&id.to_be_bytes()[..], &body.0].concat()))?;
         Ok(id)
     }
 
     /// Reads the next reply; returns the id of its request too.
     pub fn reply(&mut self) -> Result<(u32, Reply), String> {
-        let (kind, payload) = self.packet()?;
-        let mut reader = Reader(&payload);
-        let id = reader.u32()?;
-        let reply = match kind {
-            101 => {
-                let code = reader.u32()?;
-                Reply::Status(code, reader.text().unwrap_or_default())
-            }
-            102 => Reply::Handle(reader.str()?),
-            103 => Reply::Data(reader.str()?),
-            104 => {
-                let mut names = Vec::new();
-                for _ in 0..reader.u32()? {
-                    names.push((reader.str()?, reader.text()?, reader.attrs()?));
-                }
-                Reply::Names(names)
-            }
-            105 => Reply::Attrs(reader.attrs()?),
-            201 => Reply::Extended(reader.0.to_vec()),
-            other => return Err(format!("packet {other} is not a reply")),
-        };
+        let packet = self.packet()?;
+        let mut reader = Reader(&packet[1..]);
+        let id = reader.u32().map_err(|error| error.to_string())?;
+        let reply = Reply::read(packet[0], &mut reader).map_err(|error| error.to_string());
+        let (reply, why) = reply?;
+        self.why = why;
         Ok((id, reply))
     }
 
@@ -103,7 +137,7 @@ impl Sftp {
     /// Sends a request whose reply must be a status; returns its code.
     pub fn status(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
         match self.call(kind, body)? {
-            Reply::Status(code, _) => Ok(code),
+            Reply::Status(code) => Ok(code),
             other => Err(format!("{} instead of a status", other.short())),
         }
     }
@@ -111,14 +145,14 @@ impl Sftp {
     /// Sends a request whose reply must be the status OK.
     pub fn ok(&mut self, what: &str, kind: u8, body: &Body) -> Result<(), String> {
         match self.call(kind, body)? {
-            Reply::Status(OK, _) => Ok(()),
+            Reply::Status(OK) => Ok(()),
             other => Err(format!("{what}: {}", other.short())),
         }
     }
 
     /// Opens a file; returns its handle.
     pub fn file(&mut self, path: impl AsRef<[u8]>, flags: u32) -> Result<Vec<u8>, String> {
-        let body = Body::of(path).u32(flags).attrs(&Attrs::default());
+        let body = of(path).u32(flags).attrs(&Attrs::default());
         match self.call(kind::OPEN, &body)? {
             Reply::Handle(handle) => Ok(handle),
             other => Err(format!("open: {}", other.short())),
@@ -127,16 +161,16 @@ impl Sftp {
 
     /// Writes at offset `at`.
     pub fn write(&mut self, handle: &[u8], at: u64, bytes: &[u8]) -> Result<(), String> {
-        self.ok("write", kind::WRITE, &Body::of(handle).u64(at).str(bytes))
+        self.ok("write", kind::WRITE, &of(handle).u64(at).bytes(bytes))
     }
 
     /// Reads `count` bytes at offset `at`.
     pub fn read(&mut self, handle: &[u8], at: u64, count: u32) -> Result<Reply, String> {
-        self.call(kind::READ, &Body::of(handle).u64(at).u32(count))
+        self.call(kind::READ, &of(handle).u64(at).u32(count))
     }
 
     pub fn close(&mut self, handle: &[u8]) -> Result<(), String> {
-        self.ok("close", kind::CLOSE, &Body::of(handle))
+        self.ok("close", kind::CLOSE, &of(handle))
     }
 
     /// Creates or replaces a file with this content.
@@ -148,7 +182,7 @@ impl Sftp {
 
     /// The attributes in the reply to `kind` (STAT, LSTAT, FSTAT).
     pub fn attrs(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Result<Attrs, String> {
-        match self.call(kind, &Body::of(path))? {
+        match self.call(kind, &of(path))? {
             Reply::Attrs(attrs) => Ok(attrs),
             other => Err(format!("stat: {}", other.short())),
         }
@@ -156,7 +190,7 @@ impl Sftp {
 
     /// The name in the reply to `kind` (REALPATH, READLINK).
     pub fn name(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Result<String, String> {
-        match self.call(kind, &Body::of(path))? {
+        match self.call(kind, &of(path))? {
             Reply::Names(names) => match &names[..] {
                 [(name, ..)] => Ok(String::from_utf8_lossy(name).into_owned()),
                 more => Err(format!("{} names", more.len())),
@@ -166,23 +200,31 @@ impl Sftp {
     }
 
     /// Lists a directory without `.` and `..`: name, long name, attributes.
-    pub fn list(&mut self, path: &str) -> Result<Vec<(Vec<u8>, String, Attrs)>, String> {
-        let Reply::Handle(handle) = self.call(kind::OPENDIR, &Body::of(path))? else {
+    pub fn list(&mut self, path: impl AsRef<[u8]>) -> Result<Names, String> {
+        let Reply::Handle(handle) = self.call(kind::OPENDIR, &of(path))? else {
             return Err("opendir failed".into());
         };
         let mut all = Vec::new();
         loop {
-            match self.call(kind::READDIR, &Body::of(&handle))? {
+            match self.call(kind::READDIR, &of(&handle))? {
                 Reply::Names(names) => {
                     all.extend(
                         names.into_iter().filter(|(name, ..)| name != b"." && name != b".."),
                     );
                 }
-                Reply::Status(EOF, _) => break,
+                Reply::Status(EOF) => break,
                 other => return Err(format!("readdir: {}", other.short())),
             }
         }
         self.close(&handle)?;
         Ok(all)
     }
+}
+
+/// A packet of this type.
+fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = u32::try_from(payload.len() + 1).expect("a length").to_be_bytes().to_vec();
+    packet.push(kind);
+    packet.extend(payload);
+    packet
 }

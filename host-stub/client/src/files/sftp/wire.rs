@@ -162,7 +162,8 @@ impl Writer {
     }
 
     /// Adds bytes with their length.
-    pub fn bytes(mut self, bytes: &[u8]) -> Self {
+    pub fn bytes(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        let bytes = bytes.as_ref();
         // All callers pass pieces far below this limit.
         self = self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         self.0.extend_from_slice(bytes);

@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::conform::Group;
 use crate::conform::agent::Agent;
 use crate::host::NAME;
 use crate::{bounded, patient};
 
-pub(super) const COMMANDS: &str = "By mote-host: commands";
-pub(super) const FILES: &str = "By mote-host: files";
-pub(super) const REPORTS: &str = "By mote-host: state, metrics, operations, events";
+pub(super) const COMMANDS: Group = Group("By mote-host: commands", "P§4.1");
+pub(super) const FILES: Group = Group("By mote-host: files", "P§4.4");
+pub(super) const REPORTS: Group =
+    Group("By mote-host: state, metrics, operations, events", "P§4.5");
 
 /// Limit for commands that transfer little.
 pub(super) const SOON: Duration = Duration::from_secs(60);

@@ -13,22 +13,12 @@ use crate::host::NAME;
 use crate::noise;
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(COMMANDS, "P§4.1", "they end as they end in the guest", ends),
-    Check::new(COMMANDS, "P§4.1", "user, environment and directory are as asked for", identity),
-    Check::new(COMMANDS, "P§4.1", "signals reach them, and so does a lost `control`", signals),
-    Check::new(COMMANDS, "P§4.1", "one whose output nobody reads waits", unread),
-    Check::new(
-        COMMANDS,
-        "P§4.1",
-        "sockets that misbehave end the operation and nothing else",
-        faults,
-    ),
-    Check::new(
-        COMMANDS,
-        "P§4.1",
-        "`cat` gives back 8 MiB (Incus) or 64 MiB (LXD) as they were",
-        both_ways,
-    ),
+    COMMANDS.is("they end as they end in the guest", ends),
+    COMMANDS.is("user, environment and directory are as asked for", identity),
+    COMMANDS.is("signals reach them, and so does a lost `control`", signals),
+    COMMANDS.is("one whose output nobody reads waits", unread),
+    COMMANDS.is("sockets that misbehave end the operation and nothing else", faults),
+    COMMANDS.is("`cat` gives back 8 MiB (Incus) or 64 MiB (LXD) as they were", both_ways),
 ];
 
 fn ends(agent: &Agent) -> Claim {

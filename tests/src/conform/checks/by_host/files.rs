@@ -14,14 +14,9 @@ use crate::host::NAME;
 use crate::{Scratch, noise, put, tool};
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(
-        FILES,
-        "P§4.4",
-        "8 MiB (Incus) or 64 MiB (LXD), and trees, come and go unchanged",
-        contents,
-    ),
-    Check::new(FILES, "P§4.4", "links, modes and directories", links),
-    Check::new(FILES, "P§4.4", "OpenSSH's `sftp` works through the pipe", pipe),
+    FILES.is("8 MiB (Incus) or 64 MiB (LXD), and trees, come and go unchanged", contents),
+    FILES.is("links, modes and directories", links),
+    FILES.is("OpenSSH's `sftp` works through the pipe", pipe),
 ];
 
 fn plain(path: &Path) -> Result<&str, String> {

@@ -4,14 +4,14 @@ use std::io::Read;
 
 use super::cli::{ended, started};
 use crate::conform::agent::Agent;
-use crate::conform::{Check, Claim, equal, hold, same};
+use crate::conform::{Check, Claim, Group, equal, hold, same};
 use crate::host::NAME;
 
-const LIFE: &str = "Life";
+const LIFE: Group = Group("Life", "P§1.3");
 
 pub(crate) const ALL: &[Check] = &[
-    Check::new(LIFE, "P§1.3", "the agent has lived through all this", lives).alone(),
-    Check::new(LIFE, "P§4.1", "a power cut is a disconnection", cut).alone(),
+    LIFE.is("the agent has lived through all this", lives).alone(),
+    LIFE.of("P§4.1").is("a power cut is a disconnection", cut).alone(),
 ];
 
 fn lives(agent: &Agent) -> Claim {

@@ -14,11 +14,11 @@ use crate::conform::{Check, Claim, equal, hold};
 use crate::host::NAME;
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(REPORTS, "P§4.5", "state and metrics are what the host decodes", figures),
-    Check::new(REPORTS, "P§4.6", "metrics start no process", no_process),
-    Check::new(REPORTS, "P§4.2", "operations are listed while they run", operations),
-    Check::new(REPORTS, "P§5.3", "guests hear what the host sets", heard),
-    Check::new(REPORTS, "P§4.7", "connections are carried into the guest", forwarded).incus(),
+    REPORTS.is("state and metrics are what the host decodes", figures),
+    REPORTS.of("P§4.6").is("metrics start no process", no_process),
+    REPORTS.of("P§4.2").is("operations are listed while they run", operations),
+    REPORTS.of("P§5.3").is("guests hear what the host sets", heard),
+    REPORTS.of("P§4.7").is("connections are carried into the guest", forwarded).incus(),
 ];
 
 fn figures(agent: &Agent) -> Claim {

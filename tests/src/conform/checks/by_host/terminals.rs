@@ -13,13 +13,8 @@ use crate::host::NAME;
 use crate::terminal::Terminal;
 
 pub(super) const ALL: &[Check] = &[
-    Check::new(
-        COMMANDS,
-        "P§4.1",
-        "a terminal has our size, follows it, and is as before at the end",
-        size,
-    ),
-    Check::new(COMMANDS, "P§4.1", "an editor follows the size while it runs", editor),
+    COMMANDS.is("a terminal has our size, follows it, and is as before at the end", size),
+    COMMANDS.is("an editor follows the size while it runs", editor),
 ];
 
 fn inside(agent: &Agent, terminal: &Terminal, args: &[&str]) -> Result<Child, String> {

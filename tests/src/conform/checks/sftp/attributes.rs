@@ -2,7 +2,7 @@
 
 use super::session::session;
 use crate::conform::agent::Agent;
-use crate::conform::sftp::{Attrs, Body, Reply, Sftp, flag, kind};
+use crate::conform::sftp::{Attrs, Reply, Sftp, flag, kind, of};
 use crate::conform::{Claim, same};
 
 pub(super) fn stat(agent: &Agent) -> Claim {
@@ -48,7 +48,7 @@ pub(super) fn setstat(agent: &Agent) -> Claim {
     let path = format!("{dir}/file");
     sftp.put(&path, b"0123456789")?;
     for one in one_by_one() {
-        sftp.ok("setstat", kind::SETSTAT, &Body::of(&path).attrs(&one))?;
+        sftp.ok("setstat", kind::SETSTAT, &of(&path).attrs(&one))?;
     }
     same("it", agent.guest(&format!("stat -c '%s %u %g %a %X %Y' {path}"))?, CHANGED)
 }
@@ -57,7 +57,7 @@ pub(super) fn setstat_all(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "setstat-all")?;
     let path = format!("{dir}/file");
     sftp.put(&path, b"0123456789")?;
-    sftp.ok("setstat", kind::SETSTAT, &Body::of(&path).attrs(&changes()))?;
+    sftp.ok("setstat", kind::SETSTAT, &of(&path).attrs(&changes()))?;
     same("it", agent.guest(&format!("stat -c '%s %u %g %a %X %Y' {path}"))?, CHANGED)
 }
 
@@ -67,7 +67,7 @@ pub(super) fn fsetstat(agent: &Agent) -> Claim {
     sftp.put(&path, b"0123456789")?;
     let handle = sftp.file(&path, flag::READ | flag::WRITE)?;
     for one in one_by_one() {
-        sftp.ok("fsetstat", kind::FSETSTAT, &Body::of(&handle).attrs(&one))?;
+        sftp.ok("fsetstat", kind::FSETSTAT, &of(&handle).attrs(&one))?;
     }
     let attrs = sftp.attrs(kind::FSTAT, &handle)?;
     same("FSTAT's size", attrs.size.unwrap_or(0), 3)?;
@@ -77,13 +77,10 @@ pub(super) fn fsetstat(agent: &Agent) -> Claim {
 
 pub(super) fn statvfs(agent: &Agent) -> Claim {
     let mut sftp = Sftp::open(agent)?;
-    let reply = sftp.call(kind::EXTENDED, &Body::of("statvfs@openssh.com").str("/tmp"))?;
-    let Reply::Extended(bytes) = reply else { return Err(reply.short().into()) };
-    same("the length", bytes.len(), 88)?;
-    let number = |at: usize| {
-        bytes[at * 8..][..8].iter().fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte))
-    };
+    let reply = sftp.call(kind::EXTENDED, &of("statvfs@openssh.com").bytes("/tmp"))?;
+    let Reply::Numbers(numbers) = reply else { return Err(reply.short().into()) };
+    same("the number of numbers", numbers.len(), 11)?;
     let size = agent.guest("stat -f -c '%S %b' /tmp")?;
-    same("fragment size and blocks", format!("{} {}", number(1), number(2)), size)?;
-    same("the longest name", number(10), 255)
+    same("fragment size and blocks", format!("{} {}", numbers[1], numbers[2]), size)?;
+    same("the longest name", numbers[10], 255)
 }

@@ -2,7 +2,7 @@
 
 use super::session::session;
 use crate::conform::agent::Agent;
-use crate::conform::sftp::{Attrs, Body, EOF, FAILURE, Reply, Sftp, flag, kind};
+use crate::conform::sftp::{Attrs, EOF, FAILURE, Reply, Sftp, flag, kind, of};
 use crate::conform::{Claim, Miss, hold, same};
 
 fn data(reply: Reply) -> Result<String, Miss> {
@@ -29,7 +29,7 @@ pub(super) fn large(agent: &Agent) -> Claim {
     let handle = sftp.file(format!("{dir}/file"), flag::READ | flag::WRITE | flag::CREATE)?;
     let places: Vec<u64> = (0..bytes.len() / PIECE).map(|index| (index * PIECE) as u64).collect();
     for (place, piece) in places.iter().zip(bytes.chunks(PIECE)) {
-        let _id = sftp.ask(kind::WRITE, &Body::of(&handle).u64(*place).str(piece))?;
+        let _id = sftp.ask(kind::WRITE, &of(&handle).u64(*place).bytes(piece))?;
     }
     for _ in &places {
         let reply = sftp.reply()?.1;
@@ -37,7 +37,7 @@ pub(super) fn large(agent: &Agent) -> Claim {
     }
     let mut asked = Vec::new();
     for place in &places {
-        let body = Body::of(&handle).u64(*place).u32(u32::try_from(PIECE).unwrap_or(0));
+        let body = of(&handle).u64(*place).u32(u32::try_from(PIECE).unwrap_or(0));
         asked.push(sftp.ask(kind::READ, &body)?);
     }
     let mut back = vec![Vec::new(); asked.len()];
@@ -86,7 +86,7 @@ pub(super) fn create_flags(agent: &Agent) -> Claim {
     sftp.close(&handle)?;
     same("the size", agent.guest(&format!("stat -c %s {path}"))?, "0")?;
     let exclusive = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
-    let body = Body::of(&path).u32(exclusive).u32(0);
+    let body = of(&path).u32(exclusive).u32(0);
     same("EXCLUSIVE", sftp.status(kind::OPEN, &body)?, FAILURE)?;
     let handle = sftp.file(format!("{dir}/new"), exclusive)?;
     sftp.close(&handle).map_err(Into::into)
@@ -106,7 +106,7 @@ pub(super) fn append(agent: &Agent) -> Claim {
 pub(super) fn open_mode(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "mode")?;
     let attrs = Attrs { mode: Some(0o640), ..Attrs::default() };
-    let body = Body::of(format!("{dir}/file")).u32(flag::WRITE | flag::CREATE).attrs(&attrs);
+    let body = of(format!("{dir}/file")).u32(flag::WRITE | flag::CREATE).attrs(&attrs);
     let Reply::Handle(handle) = sftp.call(kind::OPEN, &body)? else {
         return Err("OPEN failed".into());
     };
@@ -120,16 +120,16 @@ pub(super) fn sticky(agent: &Agent) -> Claim {
     let _made = agent.guest(&format!(
         "echo 2 >/proc/sys/fs/protected_regular && chmod 1777 {dir} && touch {file} && chown 1000 {file}"
     ))?;
-    let body = Body::of(&file).u32(flag::WRITE | flag::CREATE | flag::TRUNCATE).u32(0);
+    let body = of(&file).u32(flag::WRITE | flag::CREATE | flag::TRUNCATE).u32(0);
     let reply = sftp.call(kind::OPEN, &body)?;
-    let has_reason = matches!(&reply, Reply::Status(_, why) if why.contains("sticky"));
+    let has_reason = matches!(reply, Reply::Status(_)) && sftp.why.contains("sticky");
     hold(format!("OPEN gives {}", reply.short()), has_reason)
 }
 
 pub(super) fn fsync(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "fsync")?;
     let handle = sftp.file(format!("{dir}/file"), flag::WRITE | flag::CREATE)?;
-    let body = Body::of("fsync@openssh.com").str(&handle);
+    let body = of("fsync@openssh.com").bytes(&handle);
     sftp.ok("fsync", kind::EXTENDED, &body).map_err(Into::into)
 }
 
@@ -140,6 +140,6 @@ pub(super) fn closed_handle(agent: &Agent) -> Claim {
     let reply = sftp.read(&handle, 0, 10)?;
     hold(
         format!("READ gives {}", reply.short()),
-        matches!(reply, Reply::Status(code, _) if code > EOF),
+        matches!(reply, Reply::Status(code) if code > EOF),
     )
 }

@@ -2,26 +2,26 @@
 
 use super::session::session;
 use crate::conform::agent::Agent;
-use crate::conform::sftp::{Body, FAILURE, NO_FILE, kind};
+use crate::conform::sftp::{FAILURE, NO_FILE, kind, of};
 use crate::conform::{Claim, hold, same};
 
 pub(super) fn directories(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "directories")?;
     let path = format!("{dir}/sub");
-    sftp.ok("mkdir", kind::MKDIR, &Body::of(&path).u32(0))?;
+    sftp.ok("mkdir", kind::MKDIR, &of(&path).u32(0))?;
     let _is = agent.guest(&format!("test -d {path}"))?;
     sftp.put(format!("{path}/file"), b"x")?;
-    sftp.ok("remove", kind::REMOVE, &Body::of(format!("{path}/file")))?;
-    sftp.ok("rmdir", kind::RMDIR, &Body::of(&path))?;
+    sftp.ok("remove", kind::REMOVE, &of(format!("{path}/file")))?;
+    sftp.ok("rmdir", kind::RMDIR, &of(&path))?;
     same("what is left", agent.guest(&format!("ls {dir}"))?, "")?;
-    let again = sftp.status(kind::RMDIR, &Body::of(&path))?;
+    let again = sftp.status(kind::RMDIR, &of(&path))?;
     same("RMDIR of what is not there", again, NO_FILE)
 }
 
 pub(super) fn rmdir_full(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "full")?;
     sftp.put(format!("{dir}/file"), b"x")?;
-    same("it", sftp.status(kind::RMDIR, &Body::of(&dir))?, FAILURE)?;
+    same("it", sftp.status(kind::RMDIR, &of(&dir))?, FAILURE)?;
     let _is = agent.guest(&format!("test -e {dir}/file"))?;
     Ok(())
 }
@@ -40,7 +40,10 @@ pub(super) fn readdir(agent: &Agent) -> Claim {
     same("the modes", modes.join(" "), "100644 100644 120777 40755")?;
     same("the size", all[1].2.size.unwrap_or(0), 4)?;
     let long = &all[3].1;
-    hold("the long name is none of ls -l", long.starts_with("drwxr-xr-x") && long.ends_with(" sub"))
+    hold(
+        "the long name is none of ls -l",
+        long.starts_with(b"drwxr-xr-x") && long.ends_with(b" sub"),
+    )
 }
 
 pub(super) fn readdir_many(agent: &Agent) -> Claim {
@@ -55,7 +58,7 @@ pub(super) fn readdir_many(agent: &Agent) -> Claim {
 
 pub(super) fn symlink(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "symlink")?;
-    sftp.ok("symlink", kind::SYMLINK, &Body::of("the/target").str(format!("{dir}/link")))?;
+    sftp.ok("symlink", kind::SYMLINK, &of("the/target").bytes(format!("{dir}/link")))?;
     same("the link", agent.guest(&format!("readlink {dir}/link"))?, "the/target")?;
     same("READLINK", sftp.name(kind::READLINK, format!("{dir}/link"))?, "the/target")
 }
@@ -63,7 +66,7 @@ pub(super) fn symlink(agent: &Agent) -> Claim {
 pub(super) fn rename(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "rename")?;
     sftp.put(format!("{dir}/a"), b"a")?;
-    sftp.ok("rename", kind::RENAME, &Body::of(format!("{dir}/a")).str(format!("{dir}/b")))?;
+    sftp.ok("rename", kind::RENAME, &of(format!("{dir}/a")).bytes(format!("{dir}/b")))?;
     same("what is there", agent.guest(&format!("cd {dir}; ls; cat b"))?, "b\na")
 }
 
@@ -71,7 +74,7 @@ pub(super) fn posix_rename(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "posix")?;
     sftp.put(format!("{dir}/a"), b"a")?;
     sftp.put(format!("{dir}/b"), b"b")?;
-    let body = Body::of("posix-rename@openssh.com").str(format!("{dir}/a")).str(format!("{dir}/b"));
+    let body = of("posix-rename@openssh.com").bytes(format!("{dir}/a")).bytes(format!("{dir}/b"));
     sftp.ok("posix-rename", kind::EXTENDED, &body)?;
     same("what is there", agent.guest(&format!("cd {dir}; ls; cat b"))?, "b\na")
 }
@@ -79,7 +82,7 @@ pub(super) fn posix_rename(agent: &Agent) -> Claim {
 pub(super) fn hardlink(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "hardlink")?;
     sftp.put(format!("{dir}/a"), b"a")?;
-    let body = Body::of("hardlink@openssh.com").str(format!("{dir}/a")).str(format!("{dir}/b"));
+    let body = of("hardlink@openssh.com").bytes(format!("{dir}/a")).bytes(format!("{dir}/b"));
     sftp.ok("hardlink", kind::EXTENDED, &body)?;
     same("links", agent.guest(&format!("stat -c %h {dir}/b"))?, "2")
 }
@@ -92,5 +95,5 @@ pub(super) fn not_utf8(agent: &Agent) -> Claim {
     let names: Vec<_> = sftp.list(&dir)?.into_iter().map(|(name, ..)| name).collect();
     hold("it is listed otherwise", names == [b"\xff\xfe name".to_vec()])?;
     let _attrs = sftp.attrs(kind::STAT, &path)?;
-    sftp.ok("remove", kind::REMOVE, &Body::of(&path)).map_err(Into::into)
+    sftp.ok("remove", kind::REMOVE, &of(&path)).map_err(Into::into)
 }
