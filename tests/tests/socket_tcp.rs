@@ -2,12 +2,12 @@
 //! connect it to the usual host. The layers above the transport must not notice.
 
 use std::fs::File;
-use std::io;
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mote_tests::clients::bridge::carry;
 use mote_tests::host::Host;
 use mote_tests::{Process, Scratch, tool, wait};
 
@@ -27,7 +27,7 @@ fn the_host_works_by_tcp_as_by_vsock() {
         for call in calls.incoming().flatten() {
             // Refused until the agent listens, as with vsock.
             if let Ok(agent) = TcpStream::connect((Ipv4Addr::LOCALHOST, agent_port)) {
-                join(call, agent).expect("a relay");
+                std::thread::spawn(move || carry(call, agent));
             }
         }
     });
@@ -41,7 +41,7 @@ fn the_host_works_by_tcp_as_by_vsock() {
     std::thread::spawn(move || {
         for call in answers.incoming().flatten() {
             if let Ok(host) = UnixStream::connect(format!("{}_{port}", sockets.display())) {
-                join(host, call).expect("a relay");
+                std::thread::spawn(move || carry(host, call));
             }
         }
     });
@@ -63,18 +63,4 @@ fn the_host_works_by_tcp_as_by_vsock() {
     });
     let said = host.run(&["exec", "vm1", "--", "sh", "-c", "echo by TCP"]);
     assert_eq!(said, "by TCP\n");
-}
-
-fn join(unix: UnixStream, tcp: TcpStream) -> io::Result<()> {
-    let (mut unix_in, mut tcp_out) = (unix.try_clone()?, tcp.try_clone()?);
-    let (mut tcp_in, mut unix_out) = (tcp, unix);
-    std::thread::spawn(move || {
-        let _cut = io::copy(&mut unix_in, &mut tcp_out);
-        let _gone = tcp_out.shutdown(Shutdown::Write);
-    });
-    std::thread::spawn(move || {
-        let _cut = io::copy(&mut tcp_in, &mut unix_out);
-        let _gone = unix_out.shutdown(Shutdown::Write);
-    });
-    Ok(())
 }

@@ -1,8 +1,8 @@
 //! Forwards a local socket to a port of a VM's vsock or to a unix socket. Each connection has two
 //! threads until both sides have closed.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -46,44 +46,16 @@ pub fn tcp(to: PathBuf) -> String {
     address
 }
 
-/// One side of a connection.
-trait Side: Sized + Send + 'static {
-    fn twin(&self) -> std::io::Result<Self>;
-    fn end(&self);
-}
-
-impl Side for UnixStream {
-    fn twin(&self) -> std::io::Result<Self> {
-        self.try_clone()
-    }
-
-    fn end(&self) {
-        let _gone = self.shutdown(Shutdown::Write);
-    }
-}
-
-impl Side for TcpStream {
-    fn twin(&self) -> std::io::Result<Self> {
-        self.try_clone()
-    }
-
-    fn end(&self) {
-        let _gone = self.shutdown(Shutdown::Write);
-    }
-}
-
-/// Copies in both directions. The end of one is passed on; the other continues.
-fn carry<A, B>(near: A, far: B)
-where
-    A: Side + Read + Write,
-    B: Side + Read + Write,
-{
-    let (Ok(near_too), Ok(far_too)) = (near.twin(), far.twin()) else { return };
+/// Copies in both directions, until `far` has ended. The end of one is passed on; the other continues. Whether a
+/// stream is TCP or not makes no difference to reading, writing and shutting it down.
+pub fn carry(near: impl Into<OwnedFd>, far: impl Into<OwnedFd>) {
+    let (near, far) = (UnixStream::from(near.into()), UnixStream::from(far.into()));
+    let (Ok(near_too), Ok(far_too)) = (near.try_clone(), far.try_clone()) else { return };
     thread::spawn(move || one_way(near_too, far_too));
     one_way(far, near);
 }
 
-fn one_way(mut from: impl Read, mut to: impl Write + Side) {
+fn one_way(mut from: UnixStream, mut to: UnixStream) {
     let _cut = std::io::copy(&mut from, &mut to);
-    to.end();
+    let _gone = to.shutdown(Shutdown::Write);
 }

@@ -46,6 +46,11 @@ pub(super) struct Rows {
     pub(super) page: &'static str,
     /// The text before and after the table.
     pub(super) marks: [&'static str; 2],
+    pub(super) head: &'static str,
+    /// The rows in their order: file, and title in the table.
+    pub(super) names: &'static [(&'static str, &'static str)],
+    /// The line of a row that was never measured; `{}` stands for its title.
+    pub(super) none: &'static str,
 }
 
 impl Rows {
@@ -53,23 +58,24 @@ impl Rows {
         Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder).join(name)
     }
 
-    /// Returns the row of this name with its newline; `None` if it was never measured.
-    pub(super) fn kept(&self, name: &str) -> Option<String> {
-        std::fs::read_to_string(self.path(name)).ok()
-    }
-
     /// Prints the row. With `MOTE_WRITE_DOCS` also writes it and the page.
-    pub(super) fn record(&self, name: &str, line: &str, table: impl FnOnce() -> String) {
+    pub(super) fn record(&self, name: &str, line: &str) {
         print!("{line}");
         if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
             std::fs::create_dir_all(self.path("")).expect("a folder for rows");
             std::fs::write(self.path(name), line).expect("a row");
-            write(self.page, &self.shown(&table()));
+            write(self.page, &self.shown());
         }
     }
 
-    pub(super) fn shown(&self, table: &str) -> String {
-        between(&committed(self.page), self.marks, table)
+    /// Returns the page with the stored rows.
+    pub(super) fn shown(&self) -> String {
+        let kept = |(name, title): &(&str, &str)| {
+            let kept = std::fs::read_to_string(self.path(name));
+            kept.unwrap_or_else(|_| self.none.replace("{}", title))
+        };
+        let rows: String = self.names.iter().map(kept).collect();
+        between(&committed(self.page), self.marks, &format!("{}{rows}", self.head))
     }
 }
 
@@ -77,4 +83,25 @@ impl Rows {
 pub(super) fn today() -> String {
     let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
     String::from_utf8_lossy(&said.stdout).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::{kernels, ways};
+
+    #[test]
+    fn only_the_table_changes() {
+        let page = "before\n<a>old\n<b>\nafter\n";
+        let new = between(page, ["<a>", "<b>"], "| one |\n");
+        assert_eq!(new, "before\n<a>| one |\n<b>\nafter\n");
+        assert_eq!(between(&new, ["<a>", "<b>"], "| one |\n"), new);
+    }
+
+    #[test]
+    fn the_pages_show_the_stored_rows() {
+        for rows in [kernels::ROWS, ways::ROWS] {
+            hold(rows.page, &rows.shown());
+        }
+    }
 }

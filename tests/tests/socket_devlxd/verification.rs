@@ -1,7 +1,6 @@
 //! The newest verification of a host counts, if the host answered with the announced certificate.
 //! Lines on the port request each verification, as a host's CONNECT does.
 
-use std::io::copy;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,6 +10,7 @@ use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 use mote_tests::agent::{Pair, command};
+use mote_tests::clients::bridge::carry;
 use mote_tests::terminal::Terminal;
 use mote_tests::{Process, wait};
 
@@ -49,16 +49,12 @@ fn slow_way(pair: &Pair, slow: &str, host: &str) -> [Arc<AtomicU32>; 2] {
         for agent in listener.incoming() {
             count.fetch_add(1, Ordering::SeqCst);
             sleep(DELAY);
-            let (mut agent, mut host) =
-                (agent.expect("a connection"), UnixStream::connect(&to).expect("the host"));
-            let (mut back, mut forth) =
-                (host.try_clone().expect("a socket"), agent.try_clone().expect("a socket"));
+            let host = UnixStream::connect(&to).expect("the host");
             let over = over.clone();
             spawn(move || {
-                let _cut = copy(&mut back, &mut forth);
+                carry(agent.expect("a connection"), host);
                 over.fetch_add(1, Ordering::SeqCst);
             });
-            spawn(move || copy(&mut agent, &mut host));
         }
     });
     counts
