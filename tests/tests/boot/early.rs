@@ -241,22 +241,6 @@ fn a_waiting_agent_also_uses_the_new_run() {
 }
 
 #[test]
-fn reports_a_misspelt_port_next_to_the_old_one() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
-    boot.put("sys/class/virtio-ports/vport0p1/name", "org.linuxcontainers.lxd\n");
-    boot.put("sys/class/virtio-ports/vport0p2/name", "com.canonical.lxdd\n");
-    let _agent = boot.start(&[]);
-    boot.logged("info: STARTED\n");
-    let log = boot.log();
-    assert!(
-        log.contains("warn: there is a port named com.canonical.lxdd: should that be"),
-        "{log}"
-    );
-    assert_eq!(log.matches("lxdd").count(), 1, "{log}");
-}
-
-#[test]
 fn reports_a_killed_agent_as_not_connected() {
     let boot = Boot::new("lxd");
     let mut agent = boot.start(&[]);

@@ -5,7 +5,6 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::{Host, NAME};
 use mote_tests::terminal::Terminal;
 use mote_tests::{Scratch, wait};
@@ -76,7 +75,7 @@ fn a_killed_agent_remembers_its_host() {
     // agent.conf is unchanged.
     boot.host.kill();
     boot.host.start();
-    let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let client = boot.client();
     let told = client.host_info().unwrap();
     assert_eq!(client.ask("PUT", "/1.0", &told.to_string()).unwrap().status, 200);
     agent.kill();

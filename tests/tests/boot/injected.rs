@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 
 use mote_injected::{Around, Injected, Way};
-use mote_tests::conform::client::{Client, Way as Port};
 use mote_tests::{Process, by_root};
 
 use crate::world::{Boot, terminate};
@@ -28,7 +27,7 @@ fn started(boot: &Boot, denied: &str) -> Process {
 
 fn assert_serves(boot: &Boot, agent: &mut Process) {
     boot.serves();
-    let client = Client::new(Port::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let client = boot.client();
     assert_eq!(client.ask("GET", "/1.0", "").unwrap().status, 200);
     assert_eq!(boot.ask(&["ready"]).0, Some(0), "{}", boot.log());
     assert_eq!(terminate(agent), Some(0), "{}", boot.log());

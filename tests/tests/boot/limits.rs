@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::conform::client::{Client, Way};
+use mote_tests::conform::client::Client;
 use mote_tests::conform::exec::{Exec, Running, script};
 use mote_tests::conform::wire::Wire;
 use mote_tests::host::NAME;
@@ -119,7 +119,7 @@ fn allows_only_the_listed_ports_of_the_guest() {
     let open = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = open.local_addr().unwrap().port();
     let (boot, _agent) = under("incus", &format!("port-forward: {{ports: [{port}, 1-9]}}"));
-    let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let client = boot.client();
     let ask = |body: &str| {
         let fields = "Connection: Upgrade\r\nUpgrade: tcp\r\n";
         let mut wire = client.connect().unwrap();
@@ -184,37 +184,8 @@ fn writes_files_as_a_listed_user_without_set_user_id() {
     }
 }
 
-#[test]
-fn shows_the_host_only_files_below_a_directory() {
-    let place = mote_tests::Scratch::new();
-    let (shown, hidden) = (place.0.join("shown"), place.0.join("hidden"));
-    fs::create_dir(&shown).unwrap();
-    fs::write(&hidden, "secret").unwrap();
-    std::os::unix::fs::symlink("../hidden", shown.join("link")).unwrap();
-    let (boot, _agent) = under("incus", &format!("files: {{below: [{}]}}", shown.display()));
-    let copy = boot.scratch.0.join("copy");
-    fs::write(&copy, "text").unwrap();
-    let copy = copy.to_str().unwrap();
-    let there = |path: &Path| format!("{NAME}{}", path.display());
-    if !is_root() {
-        // This file cannot be limited, so nothing is allowed.
-        let why = boot.host.try_run(&["file", "pull", &there(&hidden), copy]).unwrap_err();
-        return assert!(why.contains("the guest's policy does not allow it"), "{why}");
-    }
-    boot.host.ok(&["file", "push", copy, &there(&shown.join("new"))]);
-    assert_eq!(fs::read_to_string(shown.join("new")).unwrap(), "text");
-    for path in [&hidden, &shown.join("link"), &shown.join("../hidden")] {
-        let why = boot.host.try_run(&["file", "pull", &there(path), copy]).unwrap_err();
-        assert!(why.contains("the guest's policy does not show it"), "{why}");
-    }
-}
-
 /// Upper bound from a signal to its effect: no command delays it.
 const SOON: Duration = Duration::from_secs(8);
-
-fn client(boot: &Boot) -> Client {
-    Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host)
-}
 
 /// Upgrades a connection of the host's to this protocol.
 fn switched(client: &Client, protocol: &str, method: &str, target: &str, body: &str) -> Wire {
@@ -243,7 +214,7 @@ fn a_new_policy_ends_everything_but_running_commands() {
     let agent = boot.start(&[]);
     boot.logged(" CONNECTED");
     boot.serves();
-    let client = client(&boot);
+    let client = boot.client();
     let mut files = switched(&client, "sftp", "GET", "/1.0/sftp", "");
     let (mut wire, _accepted) = forwarded(&client);
     let there = boot.scratch.0.join("there");
@@ -298,7 +269,7 @@ fn a_sandboxed_agent_allows_nothing_more_until_restarted() {
     let mut agent: Process = boot.start(&["--deny", "exec,files,mounts"]);
     boot.logged(" CONNECTED");
     boot.logged("in a sandbox");
-    let (mut wire, _accepted) = forwarded(&client(&boot));
+    let (mut wire, _accepted) = forwarded(&boot.client());
     kill(Signal::HUP, agent.0.id());
     wire.rest().expect("the connection's end");
     let ended = wait("its end", SOON, || agent.0.try_wait().ok().flatten()).0;

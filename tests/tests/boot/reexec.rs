@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
 use mote_tests::outage::Outage;
 use mote_tests::terminal::Terminal;
@@ -33,7 +32,7 @@ fn descriptors(pid: u32) -> usize {
 
 /// Measures how long the host gets no answer.
 fn outage(boot: &Boot) -> Outage {
-    Outage::watch(Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host))
+    Outage::watch(boot.client())
 }
 
 /// Returns the agent as a file of the test's, which can be replaced.
@@ -56,7 +55,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     let mut agent = Process::start(&mut installed(&boot, &args));
     connected(&boot, 1);
     // After 15 s without a call of the host the agent sends STOPPED.
-    let host = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let host = boot.client();
     assert_eq!(
         host.ask("PUT", "/1.0", &host.host_info().unwrap().to_string()).unwrap().status,
         200

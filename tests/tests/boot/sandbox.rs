@@ -6,7 +6,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use mote_tests::agent::command_by;
-use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
 use mote_tests::{Process, by_root, kill, wait};
 use rustix::process::Signal;
@@ -71,7 +70,7 @@ fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
         let about = socket.metadata().unwrap();
         assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o600));
         // devlxd can be disabled and enabled, and the agent ends normally.
-        let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+        let client = boot.client();
         let told = client.host_info().unwrap();
         let put = |told: &Value| client.ask("PUT", "/1.0", &told.to_string()).unwrap().status;
         let mut off = told.clone();

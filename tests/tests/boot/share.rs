@@ -1,17 +1,15 @@
 //! The host's files: templates, a seed for cloud-init, shared directories.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
-use mote_tests::{Process, by_root, wait};
+use mote_tests::{Process, wait};
 use serde_json::json;
 
-use crate::world::{Boot, LIMIT, NOBODY, fifo, terminate};
+use crate::world::{Boot, LIMIT, fifo};
 
 #[test]
 fn applies_templates_and_hostname_before_serving() {
@@ -49,40 +47,6 @@ fn applies_templates_and_hostname_before_serving() {
 }
 
 #[test]
-fn templates_do_not_follow_a_users_links() {
-    if !by_root() {
-        return;
-    }
-    let boot = Boot::new("lxd");
-    boot.put("etc/a", "old");
-    boot.put("etc/b", "old");
-    boot.share(
-        "files/metadata.yaml",
-        "templates: {/home/a: {template: t}, /home/b/c: {template: t}, /home/d: {template: t}, \
-         /home/e: {template: t}, /link/f: {template: t}}",
-    );
-    boot.share("files/t.out", "new");
-    fs::create_dir(boot.root("home")).unwrap();
-    let links = [("../etc/a", "home/a"), ("/etc", "home/b"), ("etc", "link")];
-    for (target, link) in links {
-        symlink(target, boot.root(link)).unwrap();
-    }
-    fs::hard_link(boot.root("etc/b"), boot.root("home/d")).unwrap();
-    chown(boot.root("home"), Some(NOBODY), None).unwrap();
-    lchown(boot.root("home/a"), Some(NOBODY), None).unwrap();
-    let _agent = boot.start(&[]);
-    boot.serves();
-    // A user may have his own file, and root's link leads where root wants.
-    assert_eq!((boot.text("home/e"), boot.text("etc/f")), ("new".into(), "new".into()));
-    assert_eq!((boot.text("etc/a"), boot.text("etc/b")), ("old".into(), "old".into()));
-    assert!(!boot.root("etc/c").exists());
-    let log = boot.log();
-    for part in ["home/a is not followed", "home/b is not followed", "home/d: a hard link"] {
-        assert!(log.contains(part), "{part}: {log}");
-    }
-}
-
-#[test]
 fn ignores_a_working_directory_that_others_can_write() {
     let boot = Boot::new("lxd");
     boot.put("etc/x", "");
@@ -100,55 +64,6 @@ fn ignores_a_working_directory_that_others_can_write() {
     assert!(text.contains(refused), "{text}");
     let text = check(0o755);
     assert!(!text.contains(refused) && text.contains("the working directory"), "{text}");
-}
-
-/// Returns whether the root is on a disk: a seed in memory causes no reboot.
-fn on_disk(boot: &Boot) -> bool {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("boot{}", std::process::id()));
-    let _stale = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).expect("a directory");
-    let _first = fs::remove_dir_all(boot.root(""));
-    symlink(&path, boot.scratch.0.join("root")).expect("a link");
-    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&path).output();
-    let kind = kind.expect("stat").stdout;
-    !["tmpfs", "ramfs"].contains(&String::from_utf8_lossy(&kind).trim())
-}
-
-#[test]
-fn a_new_cloud_init_seed_reboots_once_before_any_announcement() {
-    let boot = Boot::new("lxd");
-    let keeps = on_disk(&boot);
-    boot.put("run/cloud-init/result.json", "{}");
-    boot.put("sbin/reboot", "#!/bin/sh\necho called >>\"${0%/*}/called\"\n");
-    fs::set_permissions(boot.root("sbin/reboot"), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::create_dir_all(boot.root("etc/cloud")).unwrap();
-    let seed = "var/lib/cloud/seed/nocloud-net/meta-data";
-    boot.share("files/metadata.yaml", &format!("templates: {{/{seed}: {{template: seed}}}}"));
-    boot.share("files/seed.out", "instance-id: a\n");
-    let port = boot.scratch.0.join("port");
-    assert!(Command::new("mkfifo").arg(&port).status().unwrap().success());
-    let port = port.display().to_string();
-    let mut agent = boot.start(&["--port", &port]);
-    if keeps {
-        boot.logged("rebooting");
-        wait("the command", LIMIT, || boot.root("sbin/called").exists().then_some(()));
-        assert!(!boot.root("run/cloud-init").exists());
-        // In this second it could have announced itself several times.
-        std::thread::sleep(Duration::from_secs(1));
-        assert!(!boot.root("run/mote/status").exists() && !boot.root("dev/lxd/sock").exists());
-        assert_eq!(terminate(&mut agent), Some(0));
-        assert!(!boot.log().contains("STARTED"), "{}", boot.log());
-    } else {
-        boot.serves();
-        assert!(boot.log().contains("it is in memory"), "{}", boot.log());
-        agent.kill();
-    }
-    // After the reboot the share is unchanged, and the seed exists: no second reboot.
-    let _agent = boot.start(&["--port", &port]);
-    boot.serves();
-    let called = boot.text("sbin/called");
-    assert_eq!(called, if keeps { "called\n" } else { "" });
-    let _gone = fs::remove_dir_all(fs::canonicalize(boot.root("")).unwrap());
 }
 
 #[test]
@@ -187,30 +102,10 @@ fn a_failed_share_delays_the_start_only_briefly() {
 
 /// Posts a device event as the host does, with a longer time limit. Returns the answer.
 fn post_device(boot: &Boot, action: &str, name: &str, path: &str) -> String {
-    let agent = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let agent = boot.client();
     let event = json!({"type": "device", "metadata": {"action": action, "name": name,
         "config": {"type": "disk", "source": "/tmp", "path": path}}});
     agent.ask("POST", "/1.0/events", &event.to_string()).expect("an answer").short()
-}
-
-/// The vectors of LXD's `lxd-agent/events_test.go`, and what others answer.
-#[test]
-fn reports_a_failed_mount_only_to_lxds_host() {
-    for flavour in ["lxd", "lxd-5.0", "incus"] {
-        let boot = Boot::new(flavour);
-        let _agent = boot.start(&[]);
-        boot.logged("STARTED");
-        let post = |action, path: &str| post_device(&boot, action, "d1", path);
-        let added = |path: &str, why: &str| {
-            let expected = if flavour == "lxd" { format!("500 {why}") } else { "200".into() };
-            assert_eq!(post("added", path), expected, "{flavour}");
-        };
-        added("/mnt/../d1", "Invalid path \"/mnt/../d1\": Path must not contain '..'");
-        added("/", "Invalid path \"/\": not a valid mount point");
-        added("/\u{1b}]0;x/..", "Invalid path \"/\\u{1b}]0;x/..\": Path must not contain '..'");
-        assert_eq!(post("removed", "/mnt/../d1"), "200");
-        assert_eq!(post("updated", "/mnt/../d1"), "200");
-    }
 }
 
 #[test]

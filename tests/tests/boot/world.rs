@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::Host;
 use mote_tests::{Private, Process, Scratch, agent, in_private, kill, put, wait};
 use rustix::process::Signal;
@@ -49,6 +50,11 @@ impl Boot {
         let mut command = agent::command(&self.scratch.0, self.flavour, &self.host.share);
         command.args(args);
         command
+    }
+
+    /// Calls to the agent as the host makes them.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(Way::Socket(self.scratch.0.join("vs.listen_8443")), &self.host)
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Process {

@@ -4,23 +4,18 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::agent::{Pair, split};
 use mote_tests::attack::more_descriptors;
 use mote_tests::host::NAME;
 use mote_tests::wait;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::ioctl_fionread;
 
 use super::answered;
 
 /// More than the limit of connections, and as many as fit in the kernel's queue.
 const MANY: usize = 4000;
-/// A former limit of connections.
-const FEW: usize = 128;
-/// Limit for a new client, CPU time excluded: less than any of the agent's time-outs.
-const SOON: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_secs(10);
 
 const GET: &[u8] = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -31,62 +26,10 @@ fn pair() -> Pair {
     Pair::start("lxd", &["user.foo=bar", &big])
 }
 
-/// Returns the time that a new client takes to connect and to get an answer from the host.
-fn newcomer(pair: &Pair) -> Duration {
-    let begun = Instant::now();
-    let (status, value) = pair.ask("GET", "/1.0/config/user.foo");
-    assert_eq!((status, value.as_str()), (200, "bar"));
-    begun.elapsed()
-}
-
-/// Compares new clients next to these clients with new clients alone. The fastest counts, because
-/// the machine may be busy.
-fn beside(pair: &Pair, count: usize, make: impl Fn(&Pair) -> UnixStream) {
-    let fastest = || (0..9).map(|_| newcomer(pair)).min().expect("some");
-    let alone = fastest();
-    let clients: Vec<_> = (0..count).map(|_| make(pair)).collect();
-    // The first is behind all others in the kernel's queue.
-    let first = newcomer(pair);
-    let took = fastest();
-    println!("beside {count}: {first:?}, then {took:?}; alone: {alone:?}");
-    assert!(took < 3 * alone + SOON, "beside {count}: {took:?}; alone: {alone:?}");
-    drop(clients);
-}
-
 fn said(pair: &Pair, bytes: &[u8]) -> UnixStream {
     let mut stream = pair.connect();
     stream.write_all(bytes).expect("room for it");
     stream
-}
-
-/// Waits until the stream stops: before that the agent is still answering.
-fn stalled(stream: UnixStream) -> UnixStream {
-    let mut came = 0;
-    while came == 0 || ioctl_fionread(&stream).expect("a socket") > came {
-        came = ioctl_fionread(&stream).expect("a socket");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    stream
-}
-
-#[test]
-fn answers_new_clients_next_to_idle_connections() {
-    let mut pair = pair();
-    for count in [FEW, MANY] {
-        beside(&pair, count, |pair| {
-            let mut stream = said(pair, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-            assert!(stream.read(&mut [0; 512]).unwrap() > 0);
-            stream
-        });
-    }
-    pair.assert_alive();
-}
-
-#[test]
-fn answers_new_clients_next_to_unread_long_answers() {
-    let pair = pair();
-    let request = b"GET /1.0/config/user.big HTTP/1.1\r\nHost: x\r\n\r\n".repeat(4);
-    beside(&pair, 150, |pair| stalled(said(pair, &request)));
 }
 
 /// Sends a request in two pieces. Returns whether it was answered; a kept connection may be closed

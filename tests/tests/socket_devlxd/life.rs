@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mote_tests::agent::{launch, launch_with};
 use mote_tests::host::NAME;
-use mote_tests::{Process, kill, wait};
+use mote_tests::{kill, wait};
 use rustix::process::Signal;
 
 use super::{answered, lxd};
@@ -28,48 +28,6 @@ fn opens_devlxd_although_the_put_could_not_be_verified() {
     wait("an answer", Duration::from_secs(2), || {
         (pair.ask("GET", "/1.0/config/user.foo").1 == "bar").then_some(())
     });
-}
-
-#[test]
-fn names_unusable_files_and_rejects_a_second_agent() {
-    let pair = lxd();
-    let mut second = launch(&pair.scratch.0, "lxd", &pair.host.share);
-    let end = wait("the second agent", Duration::from_secs(5), || second.0.try_wait().unwrap()).0;
-    assert_eq!(end.code(), Some(1));
-    assert!(pair.log().contains("another mote-agent is running"));
-    for (file, content, expected) in [
-        ("agent.crt", "nonsense", "agent.crt: no PEM block of that kind"),
-        (
-            "agent.key",
-            "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n",
-            "agent.key",
-        ),
-        ("server.crt", "", "server.crt: no PEM block of that kind"),
-    ] {
-        let scratch = mote_tests::Scratch::new();
-        let share = scratch.0.join("share");
-        std::fs::create_dir(&share).unwrap();
-        for name in ["agent.crt", "agent.key", "server.crt"] {
-            std::fs::copy(pair.host.share.join(name), share.join(name)).unwrap();
-        }
-        // The copy is ours. Its mode would not stop root.
-        std::fs::remove_file(share.join(file)).unwrap();
-        std::fs::write(share.join(file), content).unwrap();
-        let log = || std::fs::read_to_string(scratch.0.join("agent.log")).unwrap_or_default();
-        let mut command = mote_tests::agent::command(&scratch.0, "lxd", &share);
-        let mut agent = Process::start(command.arg("--no-wait"));
-        let end = wait("the agent", Duration::from_secs(5), || agent.0.try_wait().unwrap()).0;
-        assert_eq!(end.code(), Some(1), "{}", log());
-        assert!(log().contains(expected), "{}", log());
-        // The files may be repaired or still be copied, so by default the agent waits.
-        let mut agent = launch(&scratch.0, "lxd", &share);
-        let waiting =
-            || log().lines().any(|line| line.contains("waiting") && line.contains(expected));
-        wait("its word", Duration::from_secs(5), || waiting().then_some(()));
-        std::fs::copy(pair.host.share.join(file), share.join(file)).unwrap();
-        wait("STARTED", Duration::from_secs(20), || log().contains("info: STARTED").then_some(()));
-        assert!(agent.0.try_wait().unwrap().is_none());
-    }
 }
 
 #[test]
@@ -115,31 +73,6 @@ fn remembers_ready_after_a_kill_and_restart() {
     wait("Ready", Duration::from_secs(5), || {
         (pair.host.state()["status"] == "Ready").then_some(())
     });
-}
-
-#[test]
-fn logs_an_invalid_agent_conf_and_accepts_the_host() {
-    let mut pair = lxd();
-    let path = pair.host.share.join("agent.conf");
-    let good = std::fs::read_to_string(&path).unwrap();
-    for bad in [&b"{\"cid\":2"[..], b"\xff\0", &[b'['; 50_000], b"", &[b' '; 70_000]] {
-        pair.agent.kill();
-        std::fs::write(&path, bad).unwrap();
-        let before = pair.log().len();
-        pair.agent = launch(&pair.scratch.0, "lxd", &pair.host.share);
-        wait("the log", Duration::from_secs(5), || {
-            pair.log()[before..].contains("agent.conf").then_some(())
-        });
-        wait("STARTED", Duration::from_secs(5), || {
-            pair.log()[before..].contains("STARTED").then_some(())
-        });
-    }
-    pair.host.ok(&["query", NAME, "PUT", "/1.0", &good]);
-    // The killed agent's socket file still exists, so only a connection proves that the agent
-    // listens.
-    let connect = || std::os::unix::net::UnixStream::connect(pair.socket()).ok();
-    wait("devlxd", Duration::from_secs(5), connect);
-    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
 }
 
 #[test]

@@ -51,34 +51,3 @@ fn reports_an_invalid_frame_and_closes() {
     assert_eq!(said_to(&pair, &[0x81, 1, b'x']), told(1002));
     assert_eq!(said_to(&pair, &[0x81, 0x81, 0, 0, 0, 0, 0xff]), told(1007));
 }
-
-#[test]
-fn an_old_server_answers_unknown_paths_with_404() {
-    let pair = Pair::start("lxd-5.0", &[]);
-    assert_eq!(pair.ask("GET", "/1.0/nope"), (404, "404 page not found\n".into()));
-    let answer = pair.client().ask("GET", "/1.0/nope", "").unwrap();
-    assert_eq!(answer.short(), "404 404 page not found");
-}
-
-#[test]
-fn reports_a_dead_host_in_the_servers_words() {
-    for (flavour, words, unverified) in [
-        (
-            "lxd",
-            "Failed connecting to devLXD over vsock: ",
-            "500 Failed verifying connection to LXD",
-        ),
-        ("lxd-5.0", "Failed connecting to LXD over vsock: ", "500 cannot reach"),
-        ("incus", "Failed connecting to host over vsock: ", "500 cannot reach"),
-    ] {
-        let mut pair = Pair::start(flavour, &["user.foo=bar"]);
-        let client = pair.client();
-        let told = client.host_info().unwrap().to_string();
-        pair.host.kill();
-        let (status, text) = pair.ask("GET", "/1.0/config/user.foo");
-        assert_eq!(status, 500);
-        assert!(text.starts_with(words), "{text}");
-        let answer = client.ask("PUT", "/1.0", &told).unwrap();
-        assert!(answer.short().starts_with(unverified), "{}", answer.short());
-    }
-}

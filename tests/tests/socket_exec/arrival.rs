@@ -72,33 +72,15 @@ fn a_pause_of_the_guest_does_not_count_against_the_host() {
 }
 
 #[test]
-fn reports_a_socket_that_arrives_too_late() {
-    let pair = start();
-    let agent = pair.client();
-    let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();
-    let _one = exec.socket(&agent, "1").unwrap();
-    assert_eq!(
-        refusal(&agent, &exec.target("1")),
-        "500 Websocket number already connected",
-        "it is true while the operation runs"
-    );
-    let begun = Instant::now();
-    let failed = exec.ended(&agent, Duration::from_secs(9)).unwrap();
-    assert_eq!(failed["err"], "Timed out waiting for websockets to connect");
-    assert!(begun.elapsed() > Duration::from_secs(4), "{:?}", begun.elapsed());
-    for name in ["1", "0", "control"] {
-        assert_eq!(refusal(&agent, &exec.target(name)), NO_LONGER, "{name}");
-    }
-    let wrong = format!("{}/websocket?secret=wrong", exec.operation);
-    assert_eq!(refusal(&agent, &wrong), NO_LONGER);
-}
-
-#[test]
 fn accepts_no_sockets_after_a_commands_end() {
     for flavour in ["lxd", "incus"] {
         let pair = super::tried(mote_tests::agent::Pair::start(flavour, &[]));
         let agent = pair.client();
         let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();
+        let open = Exec::ask(&agent, &plain(&["true"])).unwrap();
+        let _one = open.socket(&agent, "1").unwrap();
+        let twice = refusal(&agent, &open.target("1"));
+        assert_eq!(twice, "500 Websocket number already connected");
         let targets = ["control", "0", "1", "2"].map(|name| exec.target(name));
         let operation = exec.operation.clone();
         exec.connect(&agent).unwrap().finish(&agent).unwrap();

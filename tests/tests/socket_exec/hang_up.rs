@@ -1,14 +1,12 @@
 //! Commands that run when the agent is stopped. The servers' Go client expects an event for the end
 //! of an operation, and treats an earlier end of the event stream as a failure (P§4.1).
 
-use std::io::Read;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mote_tests::agent::Pair;
 use mote_tests::conform::exec::{Running, script, terminal};
 use mote_tests::conform::ws::{Message, Ws};
-use mote_tests::{Process, kill, wait};
+use mote_tests::{kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -107,20 +105,6 @@ fn a_stalled_host_delays_the_end_by_seconds_only() {
         assert_eq!(code, Some(0));
         assert!(took > Duration::from_secs(2), "{took:?}");
     }
-}
-
-#[test]
-fn mote_host_ends_with_129() {
-    let mut pair = start();
-    let words = ["sh", "-c", "echo begun; exec sleep 300"];
-    let mut command =
-        Process::bounded(pair.host.exec_with(&["-T", "-n"], &words).stdout(Stdio::piped()));
-    let mut begun = [0; 6];
-    command.0.stdout.take().unwrap().read_exact(&mut begun).unwrap();
-    kill(Signal::TERM, pair.agent.0.id());
-    assert_eq!(ends(&mut pair).0, Some(0));
-    let (status, _) = wait("its end", LIMIT, || command.0.try_wait().unwrap());
-    assert_eq!(status.code(), Some(129));
 }
 
 /// An agent with a command waits 3 s for this host. The fastest of several ends proves that this

@@ -12,7 +12,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mote_tests::agent::Pair;
-use mote_tests::conform::exec::{Exec, plain};
 use mote_tests::{Noise, Private, Process, private, skipped, wait};
 
 fn start() -> Pair {
@@ -34,55 +33,6 @@ fn holdings(pair: &Pair) -> (usize, String) {
     let id = pair.agent.0.id();
     let children = std::fs::read_to_string(format!("{proc}/task/{id}/children")).unwrap();
     (descriptors, children)
-}
-
-#[test]
-fn distinguishes_a_missing_directory_from_a_missing_command() {
-    let pair = start();
-    let said = |options: &[&str], command: &str| {
-        let output =
-            pair.host.exec_with(options, &[command]).stdin(Stdio::null()).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
-    let missing = "mote-host: there is no directory /no/such in the guest to run the command in\n";
-    assert_eq!(said(&["-T", "--cwd", "/no/such"], "true"), (Some(127), missing.to_owned()));
-    for options in [&["-T", "--cwd", "/tmp"][..], &["-T"]] {
-        let (code, text) = said(options, "nonesuch");
-        assert_eq!(code, Some(127), "{text}");
-        assert!(
-            text.starts_with("mote-host: Command not found: nonesuch, or what it runs (PATH is /")
-        );
-    }
-}
-
-#[test]
-fn a_wait_for_a_failed_operation_matches_each_server() {
-    for flavour in ["lxd", "lxd-5.0", "incus"] {
-        let pair = tried(Pair::start(flavour, &[]));
-        let agent = pair.client();
-        let exec = Exec::ask(&agent, &plain(&["/nothing/here"])).unwrap();
-        let target = |seconds| format!("{}/wait?timeout={seconds}", exec.operation);
-        let late = agent.ask("GET", &target(0), "").unwrap();
-        assert_eq!(late.short(), "500 context deadline exceeded");
-        let (other, early, after) = (pair.client(), target(-1), target(5));
-        let early = std::thread::spawn(move || other.ask("GET", &early, ""));
-        let _running = exec.connect(&agent).unwrap();
-        for answer in [early.join().unwrap().unwrap(), agent.ask("GET", &after, "").unwrap()] {
-            let json = answer.json();
-            let (of, why) = match flavour {
-                "lxd" => (&json["metadata"], "err"),
-                _ => (&json, "error"),
-            };
-            let text = of[why].as_str().unwrap();
-            assert!(text.starts_with("Failed to run \"/nothing/here\": "), "{json}");
-            let (status, kind) = if flavour == "lxd" { (200, "sync") } else { (500, "error") };
-            assert_eq!((answer.status, &json["type"]), (status, &kind.into()));
-            if flavour == "lxd" {
-                assert_eq!((&of["status"], &of["status_code"]), (&"Failure".into(), &400.into()));
-                assert_eq!(of["err_code"], 500);
-            }
-        }
-    }
 }
 
 #[test]

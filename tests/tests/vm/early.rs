@@ -40,18 +40,6 @@ fn when(guest: &mut Guest, line: &str) -> f64 {
 }
 
 #[test]
-fn loads_the_ports_driver() {
-    let spec = Spec { words: "mote.modules=no".into(), ..Spec::default() };
-    let mut world = World::of("lxd", &spec, &[]);
-    let mut guest = world.shell();
-    guest.ok(&format!("test -e {DRIVER}"));
-    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
-    let status = guest.ok("mote-agent status");
-    assert!(status.contains("last_error: -\n") && status.contains("port: /dev/vport"), "{status}");
-    world.power_off(&mut guest);
-}
-
-#[test]
 fn an_agent_started_before_run_survives_a_second_one() {
     let port = "org.linuxcontainers.incus";
     let mut world = World::of("incus", &Spec { port, ..Spec::default() }, &[]);

@@ -22,9 +22,9 @@ use mote_tests::cost::front_page;
 use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::proc::kilobytes;
-use mote_tests::vm::{Share, Spec, little_memory};
+use mote_tests::vm::{Spec, little_memory};
 use mote_tests::world::{BACK, MOTE_BOOT, World};
-use mote_tests::{agent, tool, wait};
+use mote_tests::{agent, wait};
 
 #[test]
 fn detects_the_flavour_by_the_ports_name() {
@@ -110,26 +110,6 @@ fn follows_connect_on_a_socket_and_ignores_an_echo() {
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
         world.power_off(&mut guest);
     }
-}
-
-#[test]
-fn the_config_share_may_be_virtiofs() {
-    let virtiofsd = tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd");
-    assert!(virtiofsd.exists(), "{} is needed", virtiofsd.display());
-    let spec = Spec { share: Share::Virtiofs, ..Spec::default() };
-    let mut world = World::of("lxd", &spec, &[]);
-    let mut guest = world.shell();
-    let reads = |world: &World| world.vm.console().matches("files from virtiofs").count();
-    wait("the log", BACK, || (reads(&world) == 1).then_some(()));
-    assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
-    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
-    // `--check` leaves no files, even where no agent has run.
-    guest.ok("mkdir /run/elsewhere && ln -s /dev /sys /proc /lib /run/elsewhere");
-    let check = guest.sh("cd / && mote-agent --root /run/elsewhere --check").1;
-    assert!(check.contains("ok       files: virtiofs share \"config\"\n"), "{check}");
-    assert_eq!(guest.ok("ls -1 /run/elsewhere"), "dev\nlib\nproc\nsys\n");
-    assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
-    world.power_off(&mut guest);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use mote_tests::by_root;
-use mote_tests::conform::client::{Client, Way};
 
 use crate::world::{Boot, connected, terminate};
 
@@ -30,7 +29,7 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
     // The host returns with another address, and calls.
     boot.host.kill();
     boot.host.start();
-    let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let client = boot.client();
     let told = client.host_info().unwrap().to_string();
     assert_eq!(client.ask("PUT", "/1.0", &told).unwrap().status, 200);
     assert_eq!(fs::read_to_string(kept.join("agent.conf")).unwrap(), told);

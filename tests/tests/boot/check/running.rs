@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use mote_tests::conform::client::{Caller, Client, Way};
+use mote_tests::conform::client::Caller;
 use mote_tests::host::Host;
 use mote_tests::terminal::Terminal;
 use mote_tests::{Process, Scratch, agent, wait};
@@ -15,14 +15,9 @@ use crate::check::rows::two_servers;
 use crate::check::{bare, check, lines_of};
 use crate::world::{Boot, LIMIT, whole};
 
-/// Returns a client that calls the agent as the host does.
-fn client(boot: &Boot) -> Client {
-    Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host)
-}
-
 /// Calls the agent with another certificate than the host's.
 fn intrude(boot: &Boot) {
-    let called = client(boot).connect_as(Caller::Stranger);
+    let called = boot.client().connect_as(Caller::Stranger);
     let answer = called.and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
     assert!(answer.is_err(), "{answer:?}");
 }
@@ -105,8 +100,8 @@ fn check_reports_a_refused_host() {
     fs::copy(other.share.join("server.crt"), boot.host.share.join("server.crt")).unwrap();
     let mut agent = boot.start(&[]);
     boot.logged(" CONNECTED");
-    let told = client(&boot).host_info().unwrap().to_string();
-    assert!(client(&boot).ask("PUT", "/1.0", &told).is_err());
+    let told = boot.client().host_info().unwrap().to_string();
+    assert!(boot.client().ask("PUT", "/1.0", &told).is_err());
     assert_blocked(&boot, WHY);
     // Also 30 s later, and after other messages: it is CONNECTED, but the host does not see it.
     assert_eq!(status(&boot).1["state"], "CONNECTED");
@@ -119,7 +114,7 @@ fn check_reports_a_refused_host() {
     wait("its view", LIMIT, || (status(&boot).1["last_error"].is_null()).then_some(()));
     intrude(&boot);
     assert_blocked(&boot, WHY);
-    assert_eq!(client(&boot).ask("PUT", "/1.0", &told).unwrap().status, 200);
+    assert_eq!(boot.client().ask("PUT", "/1.0", &told).unwrap().status, 200);
     wait("no error", LIMIT, || status(&boot).1["last_error"].is_null().then_some(()));
     let (code, view) = status(&boot);
     assert_eq!((code, &view["blocked"]), (Some(0), &Value::Bool(false)), "{view}");
@@ -167,8 +162,8 @@ fn check_reports_a_doubtful_port_if_calls_are_missing() {
     let _agent = Process::start(bare(&boot).args(args).stdin(Stdio::null()).stderr(log));
     boot.logged(&format!("warn: {WHY}"));
     assert_blocked(&boot, WHY);
-    let told = client(&boot).host_info().unwrap().to_string();
-    assert_eq!(client(&boot).ask("PUT", "/1.0", &told).unwrap().status, 200);
+    let told = boot.client().host_info().unwrap().to_string();
+    assert_eq!(boot.client().ask("PUT", "/1.0", &told).unwrap().status, 200);
     wait("no error", LIMIT, || status(&boot).1["last_error"].is_null().then_some(()));
     let (code, text) = check(bare(&boot), &args);
     assert!(code == Some(0) && text.contains(&format!("note     port: {WHY}\n")), "{text}");
