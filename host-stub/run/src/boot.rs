@@ -110,7 +110,7 @@ fn run_daemon(root: &Path) -> Result<()> {
         let has_ended = daemon.try_wait()?.is_some();
         let said = if has_ended { last_line(&path) } else { String::new() };
         if begun.elapsed() > DAEMON || has_ended && !said.contains(store::IS_LOCKED) {
-            bail!("the daemon does not run: {}", last_line(&path));
+            bail!("the daemon did not start: {}", last_line(&path));
         }
         // The previous daemon has not quite ended.
         if has_ended {
@@ -154,7 +154,7 @@ fn started(root: &Path, name: &str, commands: &Commands) -> Result<()> {
     let begun = Instant::now();
     while state(root, name)?["vm"]["monitor"] != "connected" {
         if qemu.ended().is_some() || begun.elapsed() > MONITOR {
-            bail!("QEMU does not run: {}", last_line(&log));
+            bail!("QEMU did not start: {}", last_line(&log));
         }
         std::thread::sleep(LOOK);
     }

@@ -108,7 +108,8 @@ fn disk(said: &str) -> Result<()> {
     if is_read && start == QCOW2 && format == "raw" && !said.ends_with("=raw") {
         let said = printable::name(said);
         bail!(
-            "--disk {said}: the file is a qcow2 image, but is not named so: say {said}=qcow2, or {said}=raw"
+            "--disk {said}: the file is a qcow2 image, but its name does not say so: use \
+             {said}=qcow2, or {said}=raw"
         );
     }
     Ok(())

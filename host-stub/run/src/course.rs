@@ -43,7 +43,7 @@ const NO_DRIVER: &str = "no driver (vmw_vsock_virtio_transport)";
 const STUCK: Duration = Duration::from_secs(10);
 /// The message for a VM that has read and printed nothing.
 const NOTHING_BOOTED: &str = "nothing was booted: the guest has read nothing of its config share, and its console is \
-                              empty. Has the disk a boot loader for this machine's firmware, and the kernel \
+                              empty. Does the disk have a boot loader for this machine's firmware, and the kernel \
                               console=ttyS0 on its command line?";
 /// Limit for a guest to power off.
 const OFF: Duration = Duration::from_secs(10);

@@ -136,7 +136,7 @@ impl Job {
                         copy(&mut session, &share.source, Path::new(&share.target))?;
                         if share.access == Access::Write {
                             complain(&format!(
-                                "{} is a copy in the guest, and what is written there is lost: this machine and the \
+                                "{} in the guest is a copy, and changes to it are lost: this machine and the \
                                  guest support neither virtiofs nor 9p (with :ro this is not reported)",
                                 share.target
                             ));

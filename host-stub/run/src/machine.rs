@@ -73,7 +73,7 @@ impl Plan {
                 );
             }
             if share.is_exposed() {
-                let said = "as root, and other users can enter it: what the guest makes setuid there is setuid here. \
+                let said = "as root, and other users can enter it: setuid files of the guest are setuid here. \
                             Add :ro, close the directory above to others, or run this as another user";
                 complain(&format!("the guest writes to {} {said}", share.source.display()));
             }
@@ -314,8 +314,8 @@ fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
     let program = said.unwrap_or_else(|| VSOCK_PROGRAM.into());
     let program = child::find(&program, &[&home]).with_context(|| {
         format!(
-            "host and guest need vsock: neither may this user open {VSOCK_DEVICE} (modprobe vhost_vsock; \
-             group kvm), nor is there {} (cargo install --locked {VSOCK_PROGRAM}; \
+            "host and guest need vsock: this user may not open {VSOCK_DEVICE} (modprobe vhost_vsock; \
+             group kvm), and {} is not installed (cargo install --locked {VSOCK_PROGRAM}; \
              Debian 12 needs rustup's Rust for that)",
             program.display()
         )

@@ -78,7 +78,7 @@ impl Share {
         let target = target.map(str::to_owned).or_else(here);
         let target = target.context("the path is not UTF-8: name the path in the guest")?;
         if !target.starts_with('/') || target == "/" {
-            bail!("{target}: a share's place in the guest is an absolute path below /");
+            bail!("{target}: a share's path in the guest must be absolute and below /");
         }
         Ok(Self { source, target, access, virtiofs: None })
     }

@@ -182,7 +182,7 @@ pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
             let why = match state["why"]["cause"].as_str() {
                 Some("paused") => why::why(&state),
                 _ => {
-                    "does its guest listen to the power button (systemd-logind, acpid, mote as /init)?"
+                    "does its guest handle the power button (systemd-logind, acpid, mote as /init)?"
                 }
             };
             let after = limit.as_secs_f64();
@@ -200,7 +200,7 @@ pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
             format!("fault NAME KIND sets one of {kinds}")
         })?;
         let fault = state["fault"].as_str().unwrap_or("none");
-        return Ok(writeln!(stdout(), "fault in force: {fault}\n\n{}", fault::HELP)?);
+        return Ok(writeln!(stdout(), "active fault: {fault}\n\n{}", fault::HELP)?);
     };
     // Checked here first, for the better message.
     Fault::parse(kind, args.number)?;

@@ -156,7 +156,8 @@ fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
         if length > MAX_SOCKET_PATH {
             let path = path.display();
             bail!(
-                "{path} is too long for a socket ({length} of {MAX_SOCKET_PATH} bytes): choose another by {option}"
+                "{path} is too long for a socket ({length} of {MAX_SOCKET_PATH} bytes): choose another \
+                 with {option}"
             );
         }
     }

@@ -35,14 +35,17 @@ use mote_run::args::RunArgs;
     version = manual::VERSION,
     arg_required_else_help = true,
     subcommand_required = true,
-    after_help = "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all \
-                  but run, init, qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for \
-                  the agent.",
+    after_help = "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints \
+                  how to boot a VM; mote-host daemon runs the host, which every command except run, init, \
+                  qemu, daemon, completions and man needs; mote-host wait vm1 --for CONNECTED waits for the \
+                  agent.",
     after_long_help = concat!(
-        "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all but run, \
-         init, qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for the agent.\n\n",
-        "Exit codes: 0 done, 1 failed, 2 wrong command line; wait: 124 not in time; run, exec and shell: the command's \
-         own, 126 and 127 if it cannot be run, 129 if the guest is lost; run: 124 not in time, 125 all else that is not the command's."
+        "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints \
+         how to boot a VM; mote-host daemon runs the host, which every command except run, init, \
+         qemu, daemon, completions and man needs; mote-host wait vm1 --for CONNECTED waits for the \
+         agent.\n\n",
+        "Exit codes: 0 success, 1 failure, 2 invalid command line; wait: 124 timed out; run, exec and shell: the command's \
+         own, 126 and 127 if it cannot be run, 129 if the guest is lost; run: 124 timed out, 125 any other failure."
     )
 )]
 struct Cli {
@@ -213,7 +216,7 @@ pub(crate) fn act_on_line() -> Result<u8> {
         return Ok(mote_run::run(&args));
     }
     let root = values::directory(dir).context(
-        "where the instances are kept is not known, as there is no HOME: give --dir DIR, or set \
+        "the directory of the instances is unknown, because HOME is not set: use --dir DIR, or set \
          MOTE_HOST_DIR",
     )?;
     act(&root, asked).map_err(|error| look::explained(&root, error))

@@ -40,5 +40,5 @@ pub(crate) fn context_id(text: &str) -> Result<u32> {
     text.parse()
         .ok()
         .filter(|id| *id > 2)
-        .with_context(|| format!("{text} is not a guest's context id: those begin with 3"))
+        .with_context(|| format!("{text} is not a guest's context id: the lowest is 3"))
 }

@@ -124,7 +124,7 @@ fn reports_an_unread_config_share_first() {
     qemu.share_read(0);
     qemu.event("VSERPORT_CHANGE");
     let text = cause(&host, "share-unread");
-    assert!(text.contains("not a byte of the disk") && text.contains("virtio_blk"), "{text}");
+    assert!(text.contains("not even a byte of the disk") && text.contains("virtio_blk"), "{text}");
     qemu.share_read(8192);
     qemu.event("VSERPORT_CHANGE");
     wait("the reason", SOON, || cause(&host, "share-unread").contains("isofs").then_some(()));
@@ -227,7 +227,7 @@ fn a_vm_is_stopped_by_its_power_button_or_by_force() {
     let (host, qemu) = world("lxd");
     let late = { host.command(&["stop", "vm1", "--timeout", "0.3"]) }.output().unwrap();
     let error = String::from_utf8_lossy(&late.stderr).into_owned();
-    assert!(error.contains("vm1 did not power off within 0.3 s: does its guest listen"), "{error}");
+    assert!(error.contains("vm1 did not power off within 0.3 s: does its guest handle"), "{error}");
     assert!(qemu.is_ordered("system_powerdown") && !qemu.is_ordered("quit"));
     let stopping =
         mote_machine::bounded(&mut { host.command(&["stop", "--force", "vm1"]) }).unwrap();

@@ -118,7 +118,7 @@ fn takes_the_directory_from_the_environment_or_the_users_home() {
     );
     let mut nowhere = mote_host(&["list"]);
     let error = errors(&nowhere.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap());
-    assert!(error.contains("give --dir DIR, or set MOTE_HOST_DIR"), "{error}");
+    assert!(error.contains("use --dir DIR, or set MOTE_HOST_DIR"), "{error}");
 }
 
 #[test]
@@ -139,7 +139,8 @@ fn an_agent_without_vsock_reports_itself_by_the_port() {
     wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
     // The ring keeps only 16 bytes of it.
     qemu.say("STARTED\n{\"pid\":1,\"processes\":7,\"swap_usage\":0}\n");
-    let words = "In words     the agent reports itself by the port alone: no vsock in the guest";
+    let words =
+        "In words     the agent reports itself only through the status port: no vsock in the guest";
     let info = || printed(&mut host.command(&["info", "vm1"]));
     wait("the reason", SOON, || info().contains(words).then_some(()));
     assert!(info().contains("Last line    the end of its state: "), "{}", info());
@@ -153,8 +154,8 @@ fn distinguishes_an_agent_without_a_status_port_from_a_silent_one() {
     wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
     assert_eq!(Guest::of(&host).get("/1.0").0, 200);
     let info = printed(&mut host.command(&["info", "vm1"]));
-    let words = "In words     the agent answers over vsock, but nothing came by the status port; is there \
-                 one with the name com.canonical.lxd, ";
+    let words = "In words     the agent answers over vsock, but nothing arrived on the status port; is there \
+                 a status port with the name com.canonical.lxd, ";
     assert!(info.contains(words), "{info}");
 }
 
@@ -240,7 +241,7 @@ fn every_report_shows_the_active_fault() {
     assert!(host.run(&["info", "vm1"]).contains("Fault        slow 40\n"));
     let shown = host.run(&["fault", "vm1"]);
     assert!(
-        shown.starts_with("fault in force: slow 40\n") && shown.contains("wrong-cert"),
+        shown.starts_with("active fault: slow 40\n") && shown.contains("wrong-cert"),
         "{shown}"
     );
     let error = host.try_run(&["fault", "bogus"]).unwrap_err();

@@ -234,7 +234,7 @@ fn survives_excess_data_and_overflowing_numbers() {
     });
     let target = host.path("target");
     let error = refused(&host, &["file", "pull", "vm1/t", target.to_str().unwrap()]);
-    assert!(error.contains("40000 bytes where up to 32768 were asked for"), "{error}");
+    assert!(error.contains("40000 bytes instead of up to 32768"), "{error}");
     let output = host.run_within(MEMORY, &["file", "df", "vm1/"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The host still serves others.

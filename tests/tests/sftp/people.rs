@@ -64,7 +64,7 @@ fn errors_name_the_side_once() {
     let lacking = format!("{directory}/missing/f");
     let error = fails(&pair, &["file", "push", NAME, &here, &lacking]);
     let expected = format!(
-        "mote-host: in the guest, there is no directory {directory}/missing; -p makes it\n"
+        "mote-host: in the guest, there is no directory {directory}/missing; -p creates it\n"
     );
     assert_eq!(error, expected);
     let error = fails(&pair, &["file", "push", "-r", NAME, &directory, &lacking]);

@@ -44,7 +44,7 @@ fn without(guest: &mut Guest, module: &str) -> Option<()> {
 #[test]
 fn serves_devlxd_without_the_ports_driver() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), false);
-    unread(&world, "not a byte of the disk");
+    unread(&world, "not even a byte of the disk");
     let Some(()) = without(&mut guest, "virtio_console") else {
         return world.power_off_unseen(&mut guest);
     };

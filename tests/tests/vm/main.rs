@@ -167,7 +167,7 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     let (code, text) = guest.sh("mote-agent --check");
     assert!(code == 1 && text.contains("missing  vsock: no vsock device in this VM"), "{text}");
     let info = world.host.run(&["info", NAME]);
-    let words = "the agent reports itself by the port alone: no vsock in the guest";
+    let words = "the agent reports itself only through the status port: no vsock in the guest";
     assert!(info.contains(words) && info.contains("its state, as JSON"), "{info}");
     world.power_off(&mut guest);
 }

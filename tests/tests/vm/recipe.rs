@@ -144,7 +144,7 @@ fn the_power_button_is_pressed(host: &Host) {
     // mote-host does the same; this image ignores the button.
     let stopped = host.try_run(&["stop", NAME, "--timeout", "0.5"]);
     let error = stopped.expect_err("it is off");
-    assert!(error.contains("listen to the power button"), "{error}");
+    assert!(error.contains("handle the power button"), "{error}");
 }
 
 fn it_stands_still_and_goes_on(host: &Host) {

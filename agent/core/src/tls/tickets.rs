@@ -112,7 +112,7 @@ mod tests {
         tickets.put(1);
         assert_eq!(tickets.turn(), Turn::Go);
         assert_eq!(tickets.take(), Some(1));
-        // The call keeps its permit until its answer comes, though its ticket has come.
+        // The call keeps its permit until its answer arrives, even after its ticket has arrived.
         assert_eq!(tickets.turn(), Turn::Wait);
         tickets.earned(first, true);
         let third = earn(&mut tickets);

@@ -84,7 +84,7 @@ impl fmt::Display for CallFailure {
                 "the guest cannot be reached: its vsock device has failed; stop the VM and start it again"
             }
             Self::HostsCertificate => {
-                "the agent does not take this host's certificate: its config share (server.crt, \
+                "the agent rejects this host's certificate: its config share (server.crt, \
                  agent.conf) is another instance's or older than init; create the config disk again and \
                  reboot"
             }
@@ -102,7 +102,7 @@ impl fmt::Display for CallFailure {
             }
             Self::Slow => "the agent was reached, but did not answer in time",
             Self::Unreachable => {
-                "what carries the guest's vsock does not run: vhost-device-vsock has to be started \
+                "the guest's vsock device is not running: vhost-device-vsock has to be started \
                  before QEMU (mote-host qemu NAME prints how)"
             }
         })
@@ -179,12 +179,9 @@ mod tests {
         let explained = FailedCall::explained(anyhow::Error::from(raw).context("agent"), &vm);
         let explained = FailedCall::explained(explained, &vm).context("exec");
         let text = format!("{explained:#}");
-        assert!(
-            text.starts_with("exec: the agent does not take this host's certificate: "),
-            "{text}"
-        );
+        assert!(text.starts_with("exec: the agent rejects this host's certificate: "), "{text}");
         assert!(text.ends_with(": agent: received fatal alert: AccessDenied"), "{text}");
-        assert_eq!(text.matches("the agent does not").count(), 1, "{text}");
+        assert_eq!(text.matches("the agent rejects").count(), 1, "{text}");
         let failed = FailedCall::of(&explained).unwrap();
         assert_eq!(
             (failed.instance.as_str(), failed.failure),

@@ -191,10 +191,7 @@ fn lost(root: &Path, instance: &Instance, why: &str) -> String {
 pub fn not_found(root: &Path, instance: &Instance, body: &Value) -> String {
     let cwd = body["cwd"].as_str().unwrap_or_default();
     if !cwd.is_empty() && session::is_no_directory(root, instance, Path::new(cwd)) {
-        return format!(
-            "there is no directory {} in the guest to run the command in",
-            printable::name(cwd)
-        );
+        return format!("the guest has no directory {} for the command", printable::name(cwd));
     }
     no_command(body)
 }
@@ -231,7 +228,7 @@ pub fn exit_code(
         Ok(Outcome { error: Some(error), .. }) => bail!("{error}"),
         // Truncated to a byte as `exit` does: -1 is 255.
         Ok(Outcome { code: Some(code), error: None }) => Ok(u8::try_from(code & 0xff)?),
-        Ok(Outcome { code: None, error: None }) => bail!("the operation says no exit code"),
+        Ok(Outcome { code: None, error: None }) => bail!("the operation has no exit code"),
     }
 }
 

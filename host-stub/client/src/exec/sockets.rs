@@ -66,7 +66,7 @@ impl Sockets {
         let names: &[&str] = if is_interactive { &["0"] } else { &["0", "1", "2"] };
         let secrets = operation.fds.as_object().context("an operation without fds")?;
         if secrets.len() != names.len() + 1 {
-            bail!("wrong set of fds: {}", operation.fds);
+            bail!("unexpected set of fds: {}", operation.fds);
         }
         let connect = |name: &str| -> Result<Option<Socket>> {
             let secret = secrets.get(name).and_then(Value::as_str);

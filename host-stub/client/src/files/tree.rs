@@ -111,7 +111,7 @@ fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> a
     let above = session.stat(parent);
     match (client::code(&error), &above) {
         (Some(NO_SUCH_FILE), Err(missing)) if client::code(missing) == Some(NO_SUCH_FILE) => {
-            anyhow!("in the guest, there is no directory {}; -p makes it", local(parent))
+            anyhow!("in the guest, there is no directory {}; -p creates it", local(parent))
         }
         (Some(PERMISSION_DENIED), Ok(Attrs { mode: Some(mode), owner, .. }))
             if mode & STICKY != 0 =>

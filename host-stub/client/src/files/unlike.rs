@@ -43,7 +43,7 @@ pub struct Unlike {
 
 impl Drop for Unlike {
     fn drop(&mut self) {
-        self.special.complain("skipped, as only files, directories and links can be copied");
+        self.special.complain("skipped, because only files, directories and links can be copied");
         self.bits.complain("the guest did not set setuid, setgid or sticky as in the original");
     }
 }

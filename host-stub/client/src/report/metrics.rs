@@ -171,7 +171,7 @@ fn seconds(row: &Map<String, Value>, key: &str) -> Result<f64> {
 fn string<'a>(row: &'a Map<String, Value>, key: &str) -> Result<&'a str> {
     match row.get(key) {
         None | Some(Value::Null) => Ok(""),
-        Some(value) => value.as_str().with_context(|| format!("{key} is {value}, not a text")),
+        Some(value) => value.as_str().with_context(|| format!("{key} is {value}, not a string")),
     }
 }
 

@@ -41,7 +41,7 @@ const IN_THE_GUEST: &str = "(in the guest, mote-agent --check shows more)";
 pub fn diagnose(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
     let mut found = of_the_vm(live).unwrap_or_else(|| of_the_agent(live, failure));
     if live.fault != Fault::None {
-        found.text += &format!("; the fault {} is in force", live.fault);
+        found.text += &format!("; the fault {} is active", live.fault);
     }
     found
 }
@@ -146,8 +146,8 @@ fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
         return Diagnosis::new(
             "port-alone",
             format!(
-                "the agent reports itself by the port alone: no vsock in the guest, so the host can \
-                 not call it {IN_THE_GUEST}"
+                "the agent reports itself only through the status port: no vsock in the guest, so the \
+                 host cannot call it {IN_THE_GUEST}"
             ),
         );
     }
@@ -241,7 +241,9 @@ fn silent(live: &Live) -> Diagnosis {
         );
     }
     let name = live.instance.flavour.port_name();
-    let port = format!("is there one with the name {name}, and the chardev qemu_serial-chardev?");
+    let port = format!(
+        "is there a status port with the name {name}, and the chardev qemu_serial-chardev?"
+    );
     let error = live.agent.last_error();
     let (vm, read) = (&live.vm, live.vm.share_read);
     match (&live.instance.channel, error) {
@@ -257,7 +259,7 @@ fn silent(live: &Live) -> Diagnosis {
         }
         (_, Some(error)) if error.text.starts_with("QMP") => {
             let calls = if live.agent.connections > 0 {
-                "the agent answers over vsock, but nothing came by the status port".to_owned()
+                "the agent answers over vsock, but nothing arrived on the status port".to_owned()
             } else {
                 NOTHING.to_owned()
             };
@@ -265,7 +267,7 @@ fn silent(live: &Live) -> Diagnosis {
         }
         _ if live.agent.connections > 0 => Diagnosis::new(
             "no-port",
-            format!("the agent answers over vsock, but nothing came by the status port; {port}"),
+            format!("the agent answers over vsock, but nothing arrived on the status port; {port}"),
         ),
         _ if vm.port_opened => Diagnosis::new(
             "nothing-said",
@@ -275,8 +277,8 @@ fn silent(live: &Live) -> Diagnosis {
             Diagnosis::new(
                 "silent",
                 format!(
-                    "{NOTHING}: is it started in the guest, and has that virtio_console? Of status ports, \
-                     {port} {IN_THE_GUEST}"
+                    "{NOTHING}: is the agent started in the guest, and does the guest have virtio_console? \
+                     Also, {port} {IN_THE_GUEST}"
                 ),
             )
         }),
@@ -290,7 +292,7 @@ fn unread(read: Option<u64>) -> Option<Diagnosis> {
         0 => Some(Diagnosis::new(
             "share-unread",
             format!(
-                "{SHARE}, not a byte of the disk: its kernel has no driver for it (virtio_blk), or is not \
+                "{SHARE}, not even a byte of the disk: its kernel has no driver for it (virtio_blk), or is not \
                  that far yet"
             ),
         )),
@@ -298,7 +300,7 @@ fn unread(read: Option<u64>) -> Option<Diagnosis> {
             "share-unread",
             format!(
                 "{SHARE}: its kernel has seen the disk, but nothing has mounted it. Is an agent started in \
-                 the guest, and has its kernel isofs? {IN_THE_GUEST}"
+                 the guest, and does its kernel have isofs? {IN_THE_GUEST}"
             ),
         )),
         _ => None,

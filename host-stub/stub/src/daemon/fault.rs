@@ -36,7 +36,7 @@ pub enum Fault {
 
 /// The kinds with their meanings.
 pub const KINDS: [(&str, &str); 10] = [
-    ("none", "the host behaves again"),
+    ("none", "stop the fault"),
     ("stall", "accept and send nothing for [N] seconds (600)"),
     ("slow", "answer N milliseconds late"),
     ("reset", "close the connection after the request, without an answer"),
@@ -51,7 +51,7 @@ pub const KINDS: [(&str, &str); 10] = [
 /// The same for people; a test compares it with `KINDS`.
 pub const HELP: &str = "\
 Kinds:
-  none            the host behaves again
+  none            stop the fault
   stall [N]       accept and send nothing for [N] seconds (600)
   slow N          answer N milliseconds late
   reset           close the connection after the request, without an answer

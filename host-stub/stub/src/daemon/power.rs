@@ -33,7 +33,7 @@ impl Daemon {
         self.power_off(name);
         let Ok(instance) = self.instance(name) else { return };
         match vsock_device::end(&self.root, &instance) {
-            Ok(true) => self.log(&format!("{name}: vhost-device-vsock is ended")),
+            Ok(true) => self.log(&format!("{name}: stopped vhost-device-vsock")),
             Ok(false) => {}
             Err(error) => self.log(&format!("{name}: {error:#}")),
         }

@@ -51,7 +51,7 @@ impl Recipe<'_> {
             return;
         }
         options.add(
-            "the board's name (SMBIOS type 2) as the server has it; cloud-init knows LXD by it",
+            "the board's name (SMBIOS type 2) as the server has it; cloud-init identifies LXD by it",
             &["-smbios", &format!("type=2,{}", self.instance.flavour.board())],
         );
         for text in self.instance.smbios11() {
@@ -59,7 +59,7 @@ impl Recipe<'_> {
             options.add("of its configuration (SMBIOS type 11)", &["-smbios", &text]);
         }
         options.add(
-            "a CPU with all that this machine or QEMU itself can emulate; -accel is yours",
+            "a CPU with all features of this machine or of QEMU; -accel is your choice",
             &["-cpu", "max"],
         );
     }
@@ -83,13 +83,13 @@ impl Recipe<'_> {
                 (
                     yours(path),
                     format!("ringbuf,id=qemu_serial-chardev,size={ring}"),
-                    "what the agent writes: a ring buffer, which the host reads by this id",
+                    "the agent's output: a ring buffer that the host reads by this id",
                 )
             }
             Channel::Serial { path, .. } => (
                 yours(&self.beside("qmp")),
                 format!("socket,id=qemu_serial-chardev,path={},server=on,wait=off", value(path)),
-                "what the agent writes and reads: a socket, to which mote-host connects",
+                "the agent's input and output: a socket to which mote-host connects",
             ),
         };
         options.add(
@@ -101,10 +101,7 @@ impl Recipe<'_> {
         let port = format!(
             "virtserialport,bus=serial.0,chardev=qemu_serial-chardev,name={name},id=qemu_serial"
         );
-        options.add(
-            "the status port; by its name the agent finds it and knows the server",
-            &["-device", &port],
-        );
+        options.add("the status port; its name identifies the server", &["-device", &port]);
         if self.instance.flavour != Flavour::LxdOld {
             let old = Flavour::LxdOld.port_name();
             let dummy = format!("virtserialport,bus=serial.0,name={old},id=legacy");
@@ -117,7 +114,7 @@ impl Recipe<'_> {
 
     fn vsock(&self, options: &mut Options) {
         let memory = format!("{}M", self.memory);
-        let why = "vsock, on which host and agent call each other (guest: \
+        let why = "vsock, over which host and agent call each other (guest: \
                    vmw_vsock_virtio_transport)";
         match &self.instance.vsock {
             Vsock::Uds(_) => {

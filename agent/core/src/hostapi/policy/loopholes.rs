@@ -11,11 +11,11 @@ use crate::guest_path::Target;
 const ROOTS: &str = "/bin /boot /dev /etc /lib /lib64 /proc /root /run /sbin /sys /usr /var/lib /var/run /var/spool";
 
 /// Warning about other features that make the host root; their names follow.
-pub const AS_ROOT: &str = "the host is still as good as root by";
+pub const AS_ROOT: &str = "the host can still become root by";
 /// Warning that unlimited commands bypass the limits of files and ports.
 pub const PASSES: &str = "a command passes limits of files and ports: limit exec by commands";
 /// Warning that the host can write programs that root runs; the directory follows.
-pub const WRITES: &str = "what root runs can be below";
+pub const WRITES: &str = "root may run programs below";
 /// Warning that the list `ready-when` is ignored: its command would run as root, and the host might
 /// have written it.
 pub const READY_WHEN: &str = "ready-when is off: it has a command, and exec is denied or limited";
@@ -66,7 +66,7 @@ pub const COMBINATIONS: &[Combination] = &[
     Combination {
         file: "features: {exec: {commands: [/srv/backup]}, files: {below: [/srv]}}",
         host: "be root: it can replace that program",
-        warning: "what root runs can be below /srv",
+        warning: "root may run programs below /srv",
     },
     Combination {
         file: "features: {files: {below: [/srv], read-only: true}}",
@@ -81,7 +81,7 @@ pub const COMBINATIONS: &[Combination] = &[
     Combination {
         file: "features: {files: {below: [/etc]}}",
         host: "be root: a file in `/etc/cron.d` is a command",
-        warning: "what root runs can be below /etc",
+        warning: "root may run programs below /etc",
     },
     Combination {
         file: "features: {files: {read-only: true}}",
@@ -91,27 +91,27 @@ pub const COMBINATIONS: &[Combination] = &[
     Combination {
         file: "features: {files: true}",
         host: "be root",
-        warning: "the host is still as good as root by files (a file in /etc/cron.d is a command): deny that too",
+        warning: "the host can still become root by files (a file in /etc/cron.d is a command): deny that too",
     },
     Combination {
         file: "features: {exec: {groups: [1000]}}",
         host: "be root: without `users` any user is allowed",
-        warning: "the host is still as good as root by exec (",
+        warning: "the host can still become root by exec (",
     },
     Combination {
         file: "features: {exec: true, files: {below: [/srv]}}",
         host: "be root",
-        warning: "the host is still as good as root by exec (",
+        warning: "the host can still become root by exec (",
     },
     Combination {
         file: "features: {exec: {users: [1000]}, templates: true}",
         host: "be root",
-        warning: "the host is still as good as root by templates (",
+        warning: "the host can still become root by templates (",
     },
     Combination {
         file: "features: {exec: {users: [1000]}, mounts: true}",
         host: "be root: it can mount over `/etc/cron.d`",
-        warning: "the host is still as good as root by mounts (",
+        warning: "the host can still become root by mounts (",
     },
     Combination {
         file: "features: {files: {below: [/srv]}, port-forward: {ports: [22]}}",

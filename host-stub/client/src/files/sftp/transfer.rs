@@ -27,7 +27,7 @@ pub fn upload<S: Read + Write>(
     let mut failed = None;
     while !is_over || !waiting.is_empty() {
         if !is_over && waiting.len() < WINDOW {
-            let count = fill(source, &mut piece).context("reading what to send")?;
+            let count = fill(source, &mut piece).context("reading the data to send")?;
             let bytes = piece.get(..count).unwrap_or_default();
             if bytes.is_empty() {
                 is_over = true;
@@ -126,7 +126,7 @@ pub fn download<S: Read + Write>(
             if at != total {
                 bail!("the file grew while it was read");
             }
-            sink.write_all(&bytes).context("writing what was received")?;
+            sink.write_all(&bytes).context("writing the received data")?;
             let count = u64::try_from(bytes.len())?;
             total += count;
             progress(count);
@@ -152,7 +152,7 @@ impl<S: Read + Write> Download<'_, S> {
                 self.parts.remove(&at);
             }
             Some(bytes) if bytes.is_empty() || bytes.len() > length => {
-                bail!("{} bytes where up to {length} were asked for", bytes.len())
+                bail!("{} bytes instead of up to {length}", bytes.len())
             }
             Some(bytes) => {
                 self.parts.insert(at, Part::Here(bytes.to_vec()));
