@@ -39,9 +39,8 @@ pub const EVENTS: usize = HOST_BODY + 256 * 1024;
 /// cloud-init user-data. Over it: the call fails. Streams (image export) are forwarded piece by
 /// piece.
 pub const HOST_REPLY: usize = 2 * 1024 * 1024;
-/// Longest answer of the host that needs no turn, bytes: nearly all. One over it is held at a time.
-/// Over it: if another is, a guest's `GET` waits for its turn and is then made anew; other requests
-/// fail.
+/// Longest answer of the host that can be held next to others, bytes: nearly all are shorter. Over
+/// it: while another one is held, a guest's `GET` waits and is then repeated; other requests fail.
 pub const SHORT_REPLY: usize = 16 * 1024;
 /// Deepest JSON nesting, levels: the open brackets are kept as bits of one number. Over it: 400; a
 /// call to the host fails.

@@ -23,7 +23,7 @@ pub(crate) struct AgentTracker {
     pub(crate) stopping: Cell<Option<Micros>>,
 }
 
-/// An agent that serves, and since when, in time awake.
+/// An agent that serves, and the start of its service in time awake.
 pub(crate) struct Running {
     pub(crate) process: Rc<AgentProcess>,
     pub(crate) agent: Rc<Agent>,

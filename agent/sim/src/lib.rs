@@ -13,7 +13,7 @@
     clippy::default_constructed_unit_structs,
     clippy::unused_async,
     clippy::unused_self,
-    reason = "what stands for something has its interface"
+    reason = "a replacement has the interface of the original"
 )]
 // As in tests: a failed scenario panics.
 #![allow(clippy::unwrap_used)]

@@ -35,7 +35,7 @@ pub(crate) struct RunFiles {
 }
 
 impl RunFiles {
-    /// For the holder of the lock, with no file written yet.
+    /// Creates the state for the holder of the lock; writes no file.
     pub(crate) fn new(lock: Lock) -> Self {
         let (lost, ready, failing) = Default::default();
         Self { lock: RefCell::new(lock), next_look: Cell::new(now()), lost, ready, failing }

@@ -147,7 +147,7 @@ fn refuses_writes_to_read_only_files_with_a_reason() {
     fs::write(&copy, "other").unwrap();
     let why = boot.host.try_run(&["file", "push", copy.to_str().unwrap(), &there]).unwrap_err();
     assert!(why.contains("the guest's policy does not allow it: files can only be read"), "{why}");
-    boot.logged("policy: the host was refused a request for files: files can only be read");
+    boot.logged("policy: refused a file request of the host: files can only be read");
     assert_eq!(fs::read_to_string(&file).unwrap(), "text");
 }
 

@@ -73,7 +73,7 @@ impl<T> Tickets<T> {
         if self.kept.is_full() {
             drop(self.kept.pop_front());
         }
-        let Ok(()) = self.kept.push_back(ticket) else { unreachable!("one has just gone") };
+        let Ok(()) = self.kept.push_back(ticket) else { unreachable!("a slot was just freed") };
     }
 
     /// Returns a permit. If the call was `answered` and no ticket has arrived since the permit was

@@ -103,7 +103,7 @@ impl Host {
     }
 
     pub(crate) fn hang(&self, hangs: bool) {
-        self.sim.trace(if hangs { "host hangs" } else { "host goes on" }, 0, 0);
+        self.sim.trace(if hangs { "host hangs" } else { "host continues" }, 0, 0);
         self.hangs.set(hangs);
         self.woken.raise();
     }

@@ -220,7 +220,7 @@ async fn feed(command: &Command, socket: &WebSocket) {
     let over = async { while !matches!(socket.next().await, Frame::Over) {} };
     let is_over = within(sim, Zone::Host, LONGEST, over).await.is_some();
     if !is_over && !command.is_excused() {
-        command.fail("a command that has read all and has its time behind it goes on".into());
+        command.fail("a command does not end after its input and its run time".into());
     }
 }
 

@@ -58,7 +58,7 @@ impl<'h> Rules<'h> {
             return Ok(());
         };
         if !self.logged.replace(true) {
-            log::info(format_args!("policy: the host was refused a request for files: {why}"));
+            log::info(format_args!("policy: refused a file request of the host: {why}"));
         }
         Err(Refusal::Denied(why))
     }

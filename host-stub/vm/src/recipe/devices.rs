@@ -51,7 +51,7 @@ impl Recipe<'_> {
             return;
         }
         options.add(
-            "the board's name (SMBIOS type 2) as the server has it; cloud-init identifies LXD by it",
+            "the board's name (SMBIOS type 2) as the server sets it; cloud-init identifies LXD by it",
             &["-smbios", &format!("type=2,{}", self.instance.flavour.board())],
         );
         for text in self.instance.smbios11() {
