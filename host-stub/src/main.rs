@@ -1,8 +1,8 @@
 //! mote-host: plays the LXD or Incus host, so that an agent can be run and tested without either.
 //! It shares no code with the agent, so that the two cannot agree on a mistake.
 //!
-//! This crate is the command line. `run` boots a VM for one command, `stub` plays the host, `vm` is a
-//! QEMU machine, and `client` calls agents.
+//! This crate is the command line. `run` boots a VM for one command, `stub` plays the host, `vm` is
+//! a QEMU machine, and `client` calls agents.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -207,8 +207,8 @@ impl Oracle {
         self.guests_excuses.set(self.guests_excuses.get() + 1);
     }
 
-    /// Records that an agent was asked to end or to hand over. It must finish what it has started for
-    /// the host.
+    /// Records that an agent was asked to end or to hand over. It must finish what it has started
+    /// for the host.
     pub(crate) fn agent_ends(&self) {
         self.excuse_guests();
         self.ends.set(self.ends.get() + 1);

@@ -26,8 +26,8 @@ pub(crate) const HOST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const SAID: usize = 200;
 
 impl Agent {
-    /// Opens devlxd before the host calls (P§1.3), with the host info that an earlier agent of this boot
-    /// kept or with `agent.conf`.
+    /// Opens devlxd before the host calls (P§1.3), with the host info that an earlier agent of this
+    /// boot kept or with `agent.conf`.
     pub(crate) fn find_host(&self, conf: Option<&[u8]>) {
         let kept = known_host::recall(&self.options.root);
         if kept.is_some() && self.called.get() == Called::Never {

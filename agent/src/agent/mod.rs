@@ -201,8 +201,8 @@ impl Agent {
         self.task(task).detach();
     }
 
-    /// Starts a task that is cancelled when the returned handle is dropped. All are boxed to one type:
-    /// the executor's code for each type is more than half a kilobyte.
+    /// Starts a task that is cancelled when the returned handle is dropped. All are boxed to one
+    /// type: the executor's code for each type is more than half a kilobyte.
     pub(crate) fn task(&self, task: impl Future<Output = ()> + 'static) -> Task<()> {
         self.boxed_task(Box::pin(task))
     }

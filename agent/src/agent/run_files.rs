@@ -1,4 +1,5 @@
-//! State of the files in `/run/mote`: whether the agent still has the lock, and whether writes succeed.
+//! State of the files in `/run/mote`: whether the agent still has the lock, and whether writes
+//! succeed.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -70,7 +71,8 @@ impl RunFiles {
         false
     }
 
-    /// Warns of a failed write, once until writes succeed again. Returns whether this one succeeded.
+    /// Warns of a failed write, once until writes succeed again. Returns whether this one
+    /// succeeded.
     pub(crate) fn judge(&self, path: &Path, written: io::Result<()>) -> bool {
         if let Err(error) = &written
             && !self.failing.replace(true)

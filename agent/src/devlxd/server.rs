@@ -332,8 +332,8 @@ impl Guest {
         Ok(Answer::Written { keep_alive: whole.is_ok() && length != Length::UntilClose })
     }
 
-    /// Writes head and body. After an error the guest's connection must be closed, so that the guest
-    /// notices.
+    /// Writes head and body. After an error the guest's connection must be closed, so that the
+    /// guest notices.
     async fn relay(
         &self,
         stream: &Stream,

@@ -1,5 +1,5 @@
-//! Drives the status machine of the core: passes it the bytes from the port, performs its actions, and waits for
-//! its deadline. All decisions are in the core's `status`. Never blocks on the port.
+//! Drives the status machine of the core: passes it the bytes from the port, performs its actions,
+//! and waits for its deadline. All decisions are in the core's `status`. Never blocks on the port.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,18 +18,19 @@ use crate::status::search::{Before, Looked, Search, log_change};
 use crate::status::status_file;
 use crate::sys;
 
-/// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded yet).
+/// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded
+/// yet).
 pub(super) const WAITING: &str = "waiting for the status port: ";
-/// Pause between two reads of a port whose host is away: poll(2) returns at once for a hung-up port, and a host
-/// that is back writes at once.
+/// Pause between two reads of a port whose host is away: poll(2) returns at once for a hung-up
+/// port, and a host that is back writes at once.
 const ABSENT: Duration = Duration::from_millis(200);
 /// Longest read, bytes.
 const CHUNK: usize = 256;
 /// Most reads of [`CHUNK`] bytes from a port before it is closed.
 const LEFT: usize = 64;
 
-/// Runs the status channel until STOPPED is written. It also runs without a port, since the host may call by
-/// itself.
+/// Runs the status channel until STOPPED is written. It also runs without a port, since the host
+/// may call by itself.
 pub(crate) async fn run(agent: Rc<Agent>) {
     let mut pump =
         Pump { agent, found: None, port: None, search: Search::default(), reported: String::new() };

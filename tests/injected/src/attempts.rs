@@ -296,7 +296,8 @@ const ERROR: u8 = 2;
 fn change_network(injected: &Injected, report: &mut Report) -> Result<(), Errno> {
     let arguments = [libc::AF_NETLINK, libc::SOCK_RAW, 0].map(number);
     let socket = make(injected, libc::SYS_socket, &arguments)?;
-    // struct nlmsghdr: length, type, request with acknowledgement; struct ifinfomsg: index 1, flags and their mask.
+    // struct nlmsghdr: length, type, request with acknowledgement; struct ifinfomsg: index 1, flags
+    // and their mask.
     let mut message = 32_u32.to_ne_bytes().to_vec();
     message.extend(SET_LINK.to_ne_bytes());
     message.extend([5, 0]);

@@ -42,7 +42,8 @@ const WANTED: &[(&str, c_long)] = named! {
     SYS_utime SYS_utimensat SYS_utimes SYS_vhangup SYS_vmsplice
 };
 
-/// Numbers that no system call had when this was written. 335 and 336 are the kernel's own, for probes.
+/// Numbers that no system call had when this was written. 335 and 336 are the kernel's own, for
+/// probes.
 const UNKNOWN: [RangeInclusive<c_long>; 2] = [340..=423, 475..=1023];
 /// Marks calls of programs with short addresses (x32).
 const X32: c_long = 0x4000_0000;

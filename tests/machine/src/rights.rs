@@ -117,7 +117,8 @@ mod tests {
         }
     }
 
-    /// As in many a chroot: its root is not a mount point, so unshare(1) cannot change how mounts propagate.
+    /// As in many a chroot: its root is not a mount point, so unshare(1) cannot change how mounts
+    /// propagate.
     #[test]
     fn skips_a_test_if_the_root_is_not_a_mount_point() {
         const TEST: &str = "rights::tests::skips_a_test_if_the_root_is_not_a_mount_point";

@@ -10,8 +10,8 @@ const TELL: Duration = Duration::from_secs(60);
 /// Directory with the second disk's files.
 const FILES: &str = "/run/checks";
 
-/// Returns the arguments that launch an instance from an image: one CPU, memory for an initramfs, and
-/// what QEMU boots.
+/// Returns the arguments that launch an instance from an image: one CPU, memory for an initramfs,
+/// and what QEMU boots.
 pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
     let words = "console=tty0 console=ttyS0 panic=5 loglevel=5 random.trust_cpu=on \
         mitigations=off no_timer_check cryptomgr.notests";

@@ -1,4 +1,5 @@
-//! The half that runs in the outer VM: sets the server up, runs the checks, and sends a line for each step.
+//! The half that runs in the outer VM: sets the server up, runs the checks, and sends a line for
+//! each step.
 
 use std::fs::File;
 use std::io::Write;

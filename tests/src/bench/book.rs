@@ -100,7 +100,8 @@ impl Book {
         }
     }
 
-    /// Returns the ratio to the other agent's best round, because a busy hour may slow down most rounds.
+    /// Returns the ratio to the other agent's best round, because a busy hour may slow down most
+    /// rounds.
     fn least_ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
         let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
         let other = self.summary(row.id, theirs)?;

@@ -13,7 +13,8 @@ use crate::host::NAME;
 use crate::vm::Spec;
 use crate::{noise, world};
 
-/// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like the CPUs of today's hosts.
+/// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like the CPUs of today's
+/// hosts.
 pub const CPU: &str = "max";
 
 /// Size of a counted transfer, MiB; the cost of an empty one is subtracted.

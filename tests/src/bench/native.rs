@@ -1,5 +1,5 @@
-//! CPU time of mote without a VM, over unix sockets: what its own code costs on this machine's CPU. Workers and commands
-//! that it waited for are included.
+//! CPU time of mote without a VM, over unix sockets: what its own code costs on this machine's CPU.
+//! Workers and commands that it waited for are included.
 
 use super::attempt::attempt;
 use super::book::Found;

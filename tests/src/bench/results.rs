@@ -1,5 +1,5 @@
-//! Reads and writes `docs/results/bench.json`: the samples of all pages, one book per CPU of the VM. A test fails if the agent
-//! they were measured on is too old.
+//! Reads and writes `docs/results/bench.json`: the samples of all pages, one book per CPU of the
+//! VM. A test fails if the agent they were measured on is too old.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Measures one agent in one VM, row by row. A failed step returns its reason instead of its rows, and the next one runs.
+//! Measures one agent in one VM, row by row. A failed step returns its reason instead of its rows,
+//! and the next one runs.
 
 use std::time::Duration;
 

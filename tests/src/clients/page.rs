@@ -1,4 +1,5 @@
-//! Renders `docs/results/clients.md`, and parses it, so that a run of a few agents can be compared with it.
+//! Renders `docs/results/clients.md`, and parses it, so that a run of a few agents can be compared
+//! with it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

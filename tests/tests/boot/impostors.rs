@@ -1,5 +1,5 @@
-//! Processes of users, containers and root that look like an agent. None keeps an agent from starting
-//! or restarting, and the agent neither signals them nor copies their descriptors.
+//! Processes of users, containers and root that look like an agent. None keeps an agent from
+//! starting or restarting, and the agent neither signals them nor copies their descriptors.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
-//! Limits of the guest's policy on the host's commands, files and port-forward. A changed policy applies from
-//! the next request after SIGHUP, even while a command runs.
+//! Limits of the guest's policy on the host's commands, files and port-forward. A changed policy
+//! applies from the next request after SIGHUP, even while a command runs.
 
 use std::fs;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! An agent that hands over without a message to the host: to itself at SIGHUP, or to a second agent
-//! if an initramfs started the first.
+//! An agent that hands over without a message to the host: to itself at SIGHUP, or to a second
+//! agent if an initramfs started the first.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -59,8 +59,9 @@ impl World {
         self.host.ok(&["file", "push", file.to_str().expect("a path"), &format!("{NAME}{to}")]);
     }
 
-    /// Checks that the host saw no STOPPED between Ready and the first call of the next agent. An agent that the host
-    /// does not call for 15 s, as on a busy machine, sends STOPPED and STARTED once (decisions §1).
+    /// Checks that the host saw no STOPPED between Ready and the first call of the next agent. An
+    /// agent that the host does not call for 15 s, as on a busy machine, sends STOPPED and STARTED
+    /// once (decisions §1).
     pub(crate) fn assert_no_end(&self) {
         let log = self.host.log();
         let (_, since) = log.split_once("PATCH /1.0 200").expect("Ready was reported");

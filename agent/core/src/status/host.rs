@@ -54,8 +54,8 @@ impl Status {
         self.enter(now, Phase::Connect);
     }
 
-    /// Takes the result of a verification. Returns false, without effect, if `attempt` is not the number of
-    /// the current one.
+    /// Takes the result of a verification. Returns false, without effect, if `attempt` is not the
+    /// number of the current one.
     pub fn verified(&mut self, now: Uptime, attempt: u32, ok: bool) -> bool {
         let Some(Verification { target, how, .. }) = self.link.end(attempt, ok) else {
             return false;

@@ -1,5 +1,5 @@
-//! The link to the host, with the steps told, verifying, verified. PUT, CONNECT lines, `agent.conf` and the file
-//! of an earlier agent all lead through it.
+//! The link to the host, with the steps told, verifying, verified. PUT, CONNECT lines, `agent.conf`
+//! and the file of an earlier agent all lead through it.
 
 use crate::host_address::HostAddress;
 use crate::time::Uptime;

@@ -37,7 +37,8 @@ pub(super) enum Phase {
     },
     Connect,
     Connected {
-        /// Announcements left at the short interval: see [`EAGER_ANNOUNCEMENTS`](super::pace::EAGER_ANNOUNCEMENTS).
+        /// Announcements left at the short interval: see
+        /// [`EAGER_ANNOUNCEMENTS`](super::pace::EAGER_ANNOUNCEMENTS).
         eager: u8,
         /// CONNECTED is still to be written.
         owed: bool,

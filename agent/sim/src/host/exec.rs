@@ -140,8 +140,8 @@ async fn wait(command: &Command, path: &str) {
         return;
     }
     let has_ended = command.before.has_ended();
-    // An agent that was asked to end or hands over finishes what it has started, but accepts no more
-    // calls.
+    // An agent that was asked to end or hands over finishes what it has started, but accepts no
+    // more calls.
     let is_late = command.before.was_ending || (has_ended && oracle.ended() < since + ACCEPTED);
     if took > seconds * SECOND + SLACK {
         sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));

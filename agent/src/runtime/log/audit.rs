@@ -29,7 +29,8 @@ static CALLS: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
 /// Of an SFTP session, in its process.
 static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGED));
 
-/// Returns how long an action of the host must wait so that it can be logged, and reserves its turn.
+/// Returns how long an action of the host must wait so that it can be logged, and reserves its
+/// turn.
 #[inline(never)] // its size
 fn due(bucket: &Mutex<TokenBucket>) -> Duration {
     bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now())

@@ -1,5 +1,5 @@
-//! Counts processes without reading their memory: reading `cmdline` of a process that hangs in a dead
-//! file system hangs too.
+//! Counts processes without reading their memory: reading `cmdline` of a process that hangs in a
+//! dead file system hangs too.
 
 use std::mem::MaybeUninit;
 use std::path::Path;

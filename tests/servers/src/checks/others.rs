@@ -59,8 +59,8 @@ fn publish(world: &World) -> Seen {
 
 /// The same name in another project, with other user-data.
 fn two_projects(world: &World) -> Seen {
-    // Incus refuses the same name twice on a network: there the instance has no NIC, as the project has profiles
-    // of its own.
+    // Incus refuses the same name twice on a network: there the instance has no NIC, as the project
+    // has profiles of its own.
     let (off, disk): (&[&str], &[&str]) = match world.server {
         Server::Incus | Server::Incus60 => (&[], &["-s", "default"]),
         Server::Lxd => (&["-c", "features.profiles=false"], &[]),

@@ -73,7 +73,8 @@ fn reports_ready_once_all_conditions_hold() {
     }
     is_ready(&boot);
     boot.logged("ready-when: all conditions held; reported Ready");
-    // As with Ready of an application: a restarted agent does not repeat it, unless the host restarts.
+    // As with Ready of an application: a restarted agent does not repeat it, unless the host
+    // restarts.
     assert_eq!(terminate(&mut agent), Some(0));
     let _agent = boot.start(&[]);
     connected(&boot, 2);

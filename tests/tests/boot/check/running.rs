@@ -125,7 +125,8 @@ fn check_reports_a_refused_host() {
     assert!(code == Some(0) && text.contains("ok       agent: running, CONNECTED\n"), "{text}");
 }
 
-/// As with another server's port, or a chardev of another name: the host's address was in the share.
+/// As with another server's port, or a chardev of another name: the host's address was in the
+/// share.
 #[test]
 fn check_reports_a_host_that_never_calls() {
     let boot = Boot::new("lxd");

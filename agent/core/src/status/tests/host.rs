@@ -11,8 +11,8 @@ enum Daemon {
     Started,
 }
 
-/// A host according to P§2.3. It reads its ring at its start, after an event of the port, and every 10 s without
-/// one. It sends PUT only once, when the line that counts becomes STARTED.
+/// A host according to P§2.3. It reads its ring at its start, after an event of the port, and every
+/// 10 s without one. It sends PUT only once, when the line that counts becomes STARTED.
 struct Simulated {
     ring: Ring,
     /// Time from a visible write to its event if there is no dummy port to kick.

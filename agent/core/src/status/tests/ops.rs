@@ -166,7 +166,8 @@ proptest! {
         for op in ops {
             driver.apply(op);
         }
-        // MIN_LINE_GAP apart, and at most one more for each input that gave or confirmed an address.
+        // MIN_LINE_GAP apart, and at most one more for each input that gave or confirmed an
+        // address.
         let writes = densest(&driver.writes);
         prop_assert!(writes <= 8 + driver.news, "{writes} writes within a second");
         let tries = densest(&driver.tries);
