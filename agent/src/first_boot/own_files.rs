@@ -15,7 +15,7 @@ use crate::config::policy;
 use crate::guest_path::{Place, find};
 
 /// Finds a template's target and creates missing directories. Checks each directory on the way: one
-/// in place of a policy file would make that unreadable.
+/// instead of a policy file would make that unreadable.
 ///
 /// # Errors
 /// It is a policy file; any error of [`find`] and mkdir(2).

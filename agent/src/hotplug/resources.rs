@@ -1,4 +1,4 @@
-//! Brings hot-plugged CPUs and memory online, in place of udev's rules.
+//! Brings hot-plugged CPUs and memory online, instead of udev's rules.
 
 use std::ffi::OsStr;
 use std::mem::take;

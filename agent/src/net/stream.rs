@@ -191,7 +191,7 @@ impl Stream {
         loop {
             let was_sent = tls.borrow().is_sent();
             let count = self.open(tls, out).await?;
-            // An end without close_notify is no error: where lengths are known, HTTP notices an
+            // An end without close_notify is not an error: where lengths are known, HTTP notices an
             // incomplete message.
             if count > 0 || tls.borrow().has_ended() {
                 return Ok(count);

@@ -115,8 +115,8 @@ pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
 /// then see a mixture and must read again.
 ///
 /// # Errors
-/// Any error of open(2), write(2) and rename(2); `StorageFull` if the text exceeds a page or there
-/// is no file to overwrite.
+/// Any error of open(2), write(2) and rename(2); `StorageFull` if the text exceeds a page or
+/// there is no file to overwrite.
 pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, false)
 }

@@ -134,7 +134,7 @@ pub(crate) fn since_1970() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
-/// Returns the peer's address; `None` if the socket is no vsock connection.
+/// Returns the peer's address; `None` unless the socket is a vsock connection.
 pub(crate) fn vsock_peer(socket: &impl AsFd) -> Option<VsockAddr> {
     let mut raw = VsockAddr { cid: 0, port: 0 }.raw();
     let mut length = SIZE;

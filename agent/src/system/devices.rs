@@ -55,7 +55,7 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     }
     if furthest == Device::Absent {
         for path in entries(&root.join("sys/bus/pci/devices")) {
-            // A PCI device with a driver is also on the virtio bus, or is no virtio device.
+            // A PCI device with a driver is also on the virtio bus, or is not a virtio device.
             let is_free = !is_there(&path, "driver") && says(&path, "vendor", VENDOR);
             // A transitional device has its type as the subsystem number.
             if is_free

@@ -51,8 +51,8 @@ pub(super) struct Link {
 
 impl Link {
     /// Returns the host that calls go to. A new host replaces a verified one only after its own
-    /// verification. While none is verified, calls go to the one that was told: boot scripts may
-    /// call before the host answers (P§5.3), and the Go agents call it even after the verification
+    /// verification. While none is verified, calls go to an unverified one: boot scripts may call
+    /// before the host answers (P§5.3), and the Go agents call it even after the verification
     /// failed (P§3.3).
     pub(super) fn host(&self) -> Option<Host> {
         self.verified.or(self.told)
@@ -63,7 +63,7 @@ impl Link {
         self.told = Some(host);
     }
 
-    /// Begins a verification, in place of any other.
+    /// Begins a verification, which replaces any other.
     pub(super) fn verify(&mut self, target: Host, how: How) {
         self.attempts = self.attempts.wrapping_add(1);
         self.verifying = Some(Verification { attempt: self.attempts, target, how });

@@ -57,7 +57,7 @@ pub(crate) async fn now_and_then(host: Rc<Host>) {
         host.alive().await;
         number += 1;
         match sim.dice.below(7) {
-            0 => stranger(&host).await,
+            0 => unknown_caller(&host).await,
             1 => exec(&host).await,
             2 => state(&host).await,
             3 => {
@@ -97,13 +97,13 @@ async fn state(host: &Rc<Host>) {
 }
 
 /// Checks that another certificate does not reach HTTP.
-async fn stranger(host: &Rc<Host>) {
+async fn unknown_caller(host: &Rc<Host>) {
     let work = async {
         let stream: Stream = host.net.connect(AGENT, Zone::Host).await.ok()?;
         Hello { certificate: HOST_CLIENT + 1, ticket: 0 }.send(&stream).await.ok()?;
         Hello::receive(&stream).await.ok()
     };
     if within(&host.sim, Zone::Host, 10 * SECOND, work).await.flatten().is_some() {
-        host.sim.fail("a stranger is let in".into());
+        host.sim.fail("an unknown caller is accepted".into());
     }
 }

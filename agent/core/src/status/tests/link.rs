@@ -1,4 +1,4 @@
-//! Which host calls go to while another one is told or verified.
+//! The host that calls go to while another is announced or verified.
 
 use super::*;
 
