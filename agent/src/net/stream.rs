@@ -252,8 +252,8 @@ impl Stream {
         within(STALLED, read).await.is_some()
     }
 
-    /// Buffers all bytes and sends what the socket takes at once. Later writes or [`Stream::sent`]
-    /// send the rest. Waits only while the TLS buffer (64 KiB) is full.
+    /// Buffers all bytes and sends what the socket accepts immediately. Later writes or
+    /// [`Stream::sent`] send the rest. Waits only while the TLS buffer (64 KiB) is full.
     ///
     /// # Errors
     /// As [`Stream::write_all`].
