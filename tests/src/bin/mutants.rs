@@ -119,7 +119,7 @@ impl Tree {
         command.args(&args[1..]).env("MOTE_SEEDS", "1000").env("MOTE_DAYS", "1");
         if is_outside {
             if !builds {
-                let slow = ["floods::", "sandbox::", "unread_long_answers"];
+                let slow = ["floods::", "sandbox::"];
                 command.args(slow.iter().flat_map(|name| ["--skip", name]));
                 command.args(["--test-threads", "6"]);
             }
