@@ -16,4 +16,3 @@ mod ring;
 mod run;
 mod serial;
 mod share;
-mod storage;
