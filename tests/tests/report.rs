@@ -75,31 +75,6 @@ fn metrics_match_the_kernels_figures() {
 }
 
 #[test]
-fn lxd_gets_maps_and_incus_lists() {
-    let scratch = Scratch::new();
-    root(&scratch.0, few());
-    let lxd = report(&scratch.0, "lxd", "metrics");
-    let incus = report(&scratch.0, "incus", "metrics");
-    for (section, label) in
-        [("cpu_seconds_total", "cpu"), ("disk", "device"), ("network", "device")]
-    {
-        let map = lxd[section].as_object().unwrap();
-        let list = incus[section].as_array().unwrap();
-        assert_eq!(map.len(), list.len(), "{section}");
-        for entry in list {
-            let mut entry = entry.as_object().unwrap().clone();
-            let name = entry.remove(label).unwrap();
-            let same = map[name.as_str().unwrap()].as_object().unwrap();
-            assert!(entry.keys().eq(same.keys()), "{section}");
-            assert_eq!(&entry, same);
-        }
-    }
-    for only in ["boot_time_seconds", "time_seconds"] {
-        assert!(lxd.get(only).is_none() && incus[only].is_u64());
-    }
-}
-
-#[test]
 fn selects_mounts_like_each_server_and_omits_failing_ones() {
     let scratch = Scratch::new();
     root(&scratch.0, few());

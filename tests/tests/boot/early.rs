@@ -3,13 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mote_tests::host::NAME;
-use mote_tests::{Process, kill, proc, put, wait};
-use rustix::process::Signal;
+use mote_tests::{Process, proc, put, wait};
 
 use crate::world::{Boot, LIMIT, fifo, in_private_mounts, mount, terminate, whole};
 
@@ -162,63 +160,6 @@ fn a_late_port_is_logged_used_and_clears_the_last_error() {
     wait("no last error", LIMIT, || status().contains("last_error: -\n").then_some(()));
     assert!(status().contains(&format!("port: {path}\n")), "{}", status());
     assert_eq!(boot.log().matches("waiting for the status port").count(), 1, "{}", boot.log());
-}
-
-/// An initramfs may start the agent first, and mount `/run` afterwards.
-#[test]
-fn finds_an_agent_started_before_run_was_mounted() {
-    const TEST: &str = "early::finds_an_agent_started_before_run_was_mounted";
-    if !in_private_mounts(TEST) {
-        return;
-    }
-    let boot = Boot::new("lxd");
-    whole(&boot);
-    let agent = boot.start(&["--interval-connected", "500"]);
-    boot.serves();
-    boot.logged("CONNECTED");
-    assert_eq!(boot.ask(&["ready"]).0, Some(0));
-    let pid = agent.0.id();
-    for name in [&pid.to_string(), "locks"] {
-        symlink(Path::new("/proc").join(name), boot.root("proc").join(name)).unwrap();
-    }
-    // It has not noticed the mount yet.
-    kill(Signal::STOP, pid);
-    mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
-    let hidden =
-        format!("process {pid} runs, but /run/mote was mounted over or removed after its start");
-    let (code, text) = boot.says(&["status"]);
-    assert!(code == Some(0) && text.starts_with("running: yes\n"), "{text}");
-    assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
-    let (_, text) = boot.says(&["--check"]);
-    assert!(
-        text.contains(&format!("agent: {hidden}\n")) && text.contains("ok       port"),
-        "{text}"
-    );
-    let (code, text) = boot.ask(&[]);
-    assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
-    assert!(text.contains(&hidden), "{text}");
-    kill(Signal::CONT, pid);
-    boot.logged("lock and status are written there");
-    wait("its view", LIMIT, || {
-        boot.says(&["status"]).1.contains("state: CONNECTED\n").then_some(())
-    });
-    assert_eq!(boot.text("run/mote/ready"), "Ready");
-    assert!(boot.says(&["--check"]).1.contains("ok       agent: running, CONNECTED\n"));
-    let (code, text) = boot.ask(&[]);
-    let another = format!("another mote-agent is running: process {pid}\n");
-    assert!(code == Some(1) && text.ends_with(&another), "{text}");
-    // An administrator cleans up.
-    kill(Signal::STOP, pid);
-    fs::remove_dir_all(boot.root("run/mote")).unwrap();
-    let (_, text) = boot.says(&["status"]);
-    assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
-    kill(Signal::CONT, pid);
-    wait("its view", LIMIT, || {
-        boot.says(&["status"]).1.contains("state: CONNECTED\n").then_some(())
-    });
-    drop(agent);
-    assert_eq!(boot.says(&["status"]).0, Some(3));
-    assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
 }
 
 #[test]

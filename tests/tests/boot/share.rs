@@ -12,41 +12,6 @@ use serde_json::json;
 use crate::world::{Boot, LIMIT, fifo};
 
 #[test]
-fn applies_templates_and_hostname_before_serving() {
-    for flavour in ["lxd", "lxd-5.0", "incus"] {
-        let boot = Boot::new(flavour);
-        boot.put("proc/sys/kernel/hostname", "old\n");
-        boot.put("etc/kept", "kept");
-        boot.share(
-            "files/metadata.yaml",
-            "architecture: x86_64\ntemplates:\n  /etc/hostname:\n    when:\n    - create\n    template: \
-             hostname.tpl\n  /etc/kept: {template: kept, create_only: true}\n  /etc/notdue: {template: \
-             other}\n  /../etc/out: {template: kept}\n  /opt/app/conf: {template: conf, mode: '0600'}\n",
-        );
-        boot.share("files/hostname.tpl.out", "c1-from-host\n");
-        boot.share("files/kept.out", "not this");
-        boot.share("files/conf.out", "a=b\n");
-        let _agent = boot.start(&[]);
-        boot.serves();
-        assert_eq!(boot.text("etc/hostname"), "c1-from-host\n");
-        assert_eq!(boot.text("proc/sys/kernel/hostname"), "c1-from-host\n");
-        assert_eq!(boot.text("etc/kept"), "kept");
-        assert_eq!(boot.text("opt/app/conf"), "a=b\n");
-        let mode = |path| fs::metadata(boot.root(path)).unwrap().permissions().mode() & 0o7777;
-        let expected = if flavour == "incus" { 0o600 } else { 0o644 };
-        assert_eq!(
-            (mode("opt/app/conf"), mode("opt/app"), mode("etc/hostname")),
-            (expected, 0o755, 0o644)
-        );
-        assert!(!boot.root("etc/notdue").exists() && !boot.scratch.0.join("etc").exists());
-        let log = boot.log();
-        assert!(log.contains("absolute path without '..'"), "{log}");
-        let served = log.find("devlxd on").unwrap();
-        assert!(log.find("hostname c1-from-host").unwrap() < served, "{log}");
-    }
-}
-
-#[test]
 fn ignores_a_working_directory_that_others_can_write() {
     let boot = Boot::new("lxd");
     boot.put("etc/x", "");

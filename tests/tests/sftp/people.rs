@@ -21,42 +21,6 @@ fn fails(pair: &Pair, args: &[&str]) -> String {
 }
 
 #[test]
-fn files_are_named_with_their_instance_or_after_it() {
-    let (pair, directory) = start();
-    let host = &pair.host;
-    let (a, b) = (format!("{directory}/a"), format!("{directory}/b"));
-    fs::write(&a, "content").unwrap();
-    fs::write(&b, "other").unwrap();
-    let there = |name: &str| format!("{NAME}{directory}/there/{name}");
-    host.ok(&["file", "mkdir", &there("")]);
-    host.ok(&["file", "push", &a, &b, &there("")]);
-    assert_eq!(host.run(&["file", "pull", &there("a"), "-"]), "content");
-    host.ok(&["file", "push", NAME, &a, &format!("{directory}/there/c")]);
-    host.ok(&["file", "mv", &there("c"), &there("d")]);
-    host.ok(&["file", "chmod", "600", &there("d"), &there("a")]);
-    host.ok(&["file", "ln", "-s", "d", &there("soft")]);
-    host.ok(&["file", "ln", &there("d"), &there("hard")]);
-    assert_eq!(host.run(&["file", "readlink", &there("soft")]), "d\n");
-    assert!(host.run(&["file", "stat", &there("hard")]).contains("\"mode\":\"0600\""));
-    let listed = host.run(&["file", "ls", &there("")]);
-    let names: Vec<&str> =
-        listed.lines().filter_map(|line| line.split_whitespace().nth(8)).collect();
-    assert_eq!(names, ["a", "b", "d", "hard", "soft"], "{listed}");
-    let listed = host.run(&["file", "ls", "--json", &there("")]);
-    let rows: Vec<serde_json::Value> =
-        listed.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
-    assert_eq!((&rows[0]["name"], &rows[0]["mode"]), (&"a".into(), &"0600".into()), "{listed}");
-    assert_eq!((&rows[4]["type"], &rows[4]["target"]), (&"symlink".into(), &"d".into()));
-    let back = format!("{directory}/back");
-    host.ok(&["file", "pull", "-r", &there(""), &back]);
-    assert_eq!(fs::read_to_string(format!("{back}/b")).unwrap(), "other");
-    host.ok(&["file", "rm", "-rf", &there("")]);
-    assert!(!fs::exists(format!("{directory}/there")).unwrap());
-    let error = fails(&pair, &["file", "pull", &there("a"), "other/b", "/tmp/"]);
-    assert!(error.contains("other/b is not in vm1"), "{error}");
-}
-
-#[test]
 fn errors_name_the_side_once() {
     let (pair, directory) = start();
     let here = format!("{directory}/f1");

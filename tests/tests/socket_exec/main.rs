@@ -65,37 +65,6 @@ fn pipes_a_gibibyte_through_cat() {
     assert!(peak < 4096, "{peak} kB");
 }
 
-#[test]
-fn two_hundred_parallel_commands_keep_output_and_exit_code() {
-    let mut pair = start();
-    let run = |number: i32| {
-        let script = format!("echo {number}; cat; exit {}", number % 100);
-        let mut command = pair.host.exec_with(&["-T"], &["sh", "-c", &script]);
-        mote_tests::bounded(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap()
-    };
-    let children = || holdings(&pair).1.split_whitespace().count();
-    let mut all = Vec::new();
-    // They wait for input, so finally all of them run. A few start at a time: the host has 5 s to
-    // connect, and two hundred of its processes on two cores take longer.
-    for number in 0..200 {
-        all.push(run(number));
-        if all.len() % 10 == 0 {
-            wait("the next", Duration::from_secs(20), || (children() == all.len()).then_some(()));
-        }
-    }
-    println!("with 200 running: {} kB", pair.memory("VmRSS"));
-    for (number, command) in all.iter_mut().enumerate() {
-        writeln!(command.stdin.take().unwrap(), "in {number}").unwrap();
-    }
-    for (number, command) in all.into_iter().enumerate() {
-        let output = command.wait_with_output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(text, format!("{number}\nin {number}\n"));
-        assert_eq!(output.status.code(), i32::try_from(number % 100).ok());
-    }
-    pair.assert_alive();
-}
-
 /// 5,000 with `MOTE_LONG`.
 #[test]
 fn many_commands_in_sequence_leak_nothing() {
