@@ -173,14 +173,12 @@ pub(crate) fn signals() -> io::Result<SignalSource> {
 }
 
 /// Blocks these signals and returns a descriptor for them. Call it before any thread starts, since
-/// threads inherit the mask. SIGCHLD is reset to its default: if it was inherited as ignored, the
-/// kernel would reap children without a signal.
+/// threads inherit the mask.
 pub(crate) fn signals_of(wanted: &[i32]) -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set before it is read; signalfd returns a new descriptor,
     // which has no other owner.
     unsafe {
-        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::sigemptyset(set.as_mut_ptr());
         for signal in wanted {
             libc::sigaddset(set.as_mut_ptr(), *signal);

@@ -26,9 +26,13 @@ extern "C" fn main(_: libc::c_int, given: *mut *const c_char) -> libc::c_int {
             }
         }
     }
-    // SAFETY: no code runs on this signal: writing to a pipe without a reader fails.
+    // Ignored: a write fails instead, to a pipe that nobody reads or beyond RLIMIT_FSIZE. SIGCHLD
+    // may be inherited as ignored: the kernel would reap children without their exit code.
+    // SAFETY: no code runs on these signals.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
     }
     crate::start(arguments()).into()
 }

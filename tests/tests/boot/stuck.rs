@@ -18,6 +18,17 @@ use rustix::process::Signal;
 use crate::world::{Boot, LIMIT, terminate};
 
 #[test]
+fn serves_although_its_files_may_not_grow() {
+    let boot = Boot::new("lxd");
+    let by = ["prlimit", "--fsize=0"];
+    let mut agent = mote_tests::agent::command_by(&by, &boot.scratch.0, "lxd", &boot.host.share);
+    // The log is a pipe, which the limit does not concern.
+    let mut agent = Process::start(agent.stderr(Stdio::inherit()));
+    boot.serves();
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+#[test]
 fn a_closed_output_changes_the_exit_code() {
     let boot = Boot::new("lxd");
     for args in [&["--help"][..], &["--version"], &["--check"], &["status"]] {
