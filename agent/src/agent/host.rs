@@ -160,7 +160,7 @@ impl Agent {
     ) -> Result<HostReply, CallError> {
         let link = self.known_link()?;
         let result = call(&link, request, longer).await;
-        self.judge(result.as_ref().map(|reply| reply.status));
+        self.judge(link.host, result.as_ref().map(|reply| reply.status));
         result
     }
 
@@ -175,14 +175,17 @@ impl Agent {
         Ok(link)
     }
 
-    /// Reports a call's result to the status machine: the HTTP status, or why there was none.
-    pub(crate) fn judge(&self, result: Result<u16, &CallError>) {
+    /// Reports the result of a call to that host to the status machine: the HTTP status, or why
+    /// there was none.
+    pub(crate) fn judge(&self, host: Host, result: Result<u16, &CallError>) {
         let news = match result {
             Ok(status) => self.status.borrow_mut().call_answered(now(), status),
             Err(failed) if failed.is_local_shortage() => {
                 self.shortage(failed.why());
                 false
             }
+            // Another host was verified since the call began.
+            Err(_) if self.status.borrow().host() != Some(host) => false,
             Err(failed) => {
                 self.report_host_error(self.state(), failed.why());
                 self.status.borrow_mut().host_lost(now());

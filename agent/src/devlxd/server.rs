@@ -310,7 +310,7 @@ impl Guest {
         let agent = &*self.agent;
         let link = agent.known_link()?;
         let incoming = open(&link, call).await;
-        agent.judge(incoming.as_ref().map(|incoming| incoming.status));
+        agent.judge(link.host, incoming.as_ref().map(|incoming| incoming.status));
         let mut incoming = incoming?;
         stream.limit_send_buffer(UNREAD_LONG);
         if incoming.status != 200 {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
@@ -93,6 +94,37 @@ fn an_answer_to_an_older_verification_does_not_count() {
     wait("the older one's end", LIMIT, || (over.load(Ordering::SeqCst) > 0).then_some(()));
     std::fs::remove_file(socket(&pair, "2:9")).expect("the slow way");
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()), "{}", pair.log());
+}
+
+#[test]
+fn a_call_that_fails_at_an_earlier_address_does_not_count() {
+    let (pair, port, host) = with_port();
+    let (listener, to) = (UnixListener::bind(socket(&pair, "2:9")).unwrap(), socket(&pair, &host));
+    let (hold, held) = channel();
+    spawn(move || {
+        let agent = listener.accept().expect("the verification").0;
+        carry(agent, UnixStream::connect(&to).expect("the host"));
+        // The call, which stays without an answer.
+        hold.send(listener.accept().expect("the call").0).expect("the test");
+    });
+    port.say("CONNECT 2:9\n");
+    wait("CONNECTED", LIMIT, || pair.log().contains(" CONNECTED 2:9\n").then_some(()));
+    let before = pair.log().len();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| pair.ask("GET", "/1.0/config/user.foo"));
+        let held = held.recv_timeout(LIMIT).expect("a call");
+        verified(&pair, &port, &host);
+        wait("CONNECTED", LIMIT, || pair.log()[before..].contains(" CONNECTED ").then_some(()));
+        std::fs::remove_file(socket(&pair, "2:9")).expect("the earlier address");
+        drop(held);
+        let (status, text) = call.join().expect("an answer");
+        assert_eq!(status, 500, "{text}");
+    });
+    verified(&pair, &port, &host);
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()));
+    let log = pair.log();
+    let since = &log[before..];
+    assert!(!since.contains("STARTED") && !since.contains("lost host"), "{log}");
 }
 
 #[test]
