@@ -66,7 +66,7 @@ fn uses_a_directory_that_others_can_write_only_if_given() {
     std::fs::create_dir(&directory).unwrap();
     std::fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
     let why = find(None).unwrap_err().to_string();
-    assert!(!why.contains("others than root"), "{why}");
+    assert!(!why.contains("other than root"), "{why}");
 }
 
 #[test]
