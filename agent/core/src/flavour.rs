@@ -110,12 +110,4 @@ mod tests {
             assert_eq!(misspelt(name), None, "{name}");
         }
     }
-
-    #[test]
-    fn written_names_read_back() {
-        for flavour in [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld] {
-            assert_eq!(Flavour::parse(flavour.name()), Some(flavour));
-        }
-        assert_eq!(Flavour::parse("docker"), None);
-    }
 }

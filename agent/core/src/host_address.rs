@@ -51,35 +51,3 @@ impl fmt::Display for HostAddress {
         write!(out, "{}:{}", self.cid, self.port)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::{prop_assert_eq, proptest};
-    use std::string::ToString;
-
-    #[test]
-    fn accepts_only_two_plain_numbers_as_an_address() {
-        for text in ["", "2", "2:", ":2", "+2:1", "2:-1", "2:1:1", "2:1 ", " 2:1", "4294967296:1"] {
-            assert_eq!(HostAddress::parse(text), Err(BadHostAddress::Malformed), "{text}");
-        }
-    }
-
-    #[test]
-    fn rejects_addresses_of_the_hypervisor_the_guest_and_wildcards() {
-        for text in ["0:1", "1:1", "4294967295:1", "2:0", "2:4294967295"] {
-            assert_eq!(HostAddress::parse(text), Err(BadHostAddress::NotAHost), "{text}");
-        }
-        for (cid, port) in [(2, 1), (2, u32::MAX - 1), (u32::MAX - 1, 1)] {
-            assert_eq!(HostAddress::new(cid, port), Some(HostAddress { cid, port }));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn shown_addresses_read_back(cid: u32, port: u32) {
-            let shown = HostAddress { cid, port }.to_string();
-            prop_assert_eq!(HostAddress::parse(&shown).ok(), HostAddress::new(cid, port));
-        }
-    }
-}

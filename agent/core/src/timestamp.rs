@@ -33,21 +33,3 @@ pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::string::{String, ToString};
-
-    fn text(seconds: u64) -> String {
-        Timestamp(seconds, 7).to_string()
-    }
-
-    #[test]
-    fn formats_known_times() {
-        assert_eq!(text(0), "1970-01-01T00:00:00.000000007Z");
-        assert_eq!(text(951_782_400), "2000-02-29T00:00:00.000000007Z");
-        assert_eq!(text(1_767_225_599), "2025-12-31T23:59:59.000000007Z");
-        assert_eq!(text(4_107_542_400), "2100-03-01T00:00:00.000000007Z");
-    }
-}

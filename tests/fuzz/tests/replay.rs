@@ -1,5 +1,6 @@
-//! Replays every stored input without libFuzzer, so that fixed bugs stay fixed. Checks that each
-//! file of the core has a target, and each target inputs, a count and a place in the page.
+//! Replays every stored input without libFuzzer, so that fixed bugs stay fixed, and changed ones of
+//! each. Checks that each file of the core has a target, and each target inputs, a count and a place
+//! in the page.
 
 use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};
@@ -12,11 +13,40 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Runs a target with all its inputs, each also truncated.
-fn replay(target: &str) {
-    for (number, input) in corpus::kept(target).iter().enumerate() {
-        for input in [&input[..], &input[..input.len() / 2]] {
-            let result = std::panic::catch_unwind(|| run(target, input));
+/// Number of changed inputs made of each, the same in every run.
+const CHANGES: usize = 12;
+
+/// Returns an input with up to four pieces replaced: by a byte, a token of the dictionary, the end
+/// of another input, or nothing.
+fn changed(input: &[u8], others: &[Vec<u8>], tokens: &[Vec<u8>], seed: &mut u64) -> Vec<u8> {
+    let mut random = |below: usize| {
+        *seed =
+            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(*seed >> 33).expect("31 bits") % below.max(1)
+    };
+    let mut out = input.to_vec();
+    for _ in 0..=random(4) {
+        let at = random(out.len() + 1);
+        let end = (at + random(12)).min(out.len());
+        let other = &others[random(others.len())];
+        let piece = match random(4) {
+            0 => vec![u8::try_from(random(256)).expect("a byte")],
+            1 => tokens[random(tokens.len())].clone(),
+            2 => other[random(other.len() + 1)..].to_vec(),
+            _ => Vec::new(),
+        };
+        out.splice(at..end, piece);
+    }
+    out
+}
+
+/// Runs a target with all its inputs, each also truncated and changed.
+fn replay(target: &str, tokens: &[Vec<u8>]) {
+    let (inputs, mut seed) = (corpus::kept(target), 7);
+    for (number, input) in inputs.iter().enumerate() {
+        let changed = (0..CHANGES).map(|_| changed(input, &inputs, tokens, &mut seed));
+        for input in [input.clone(), input[..input.len() / 2].to_vec()].into_iter().chain(changed) {
+            let result = std::panic::catch_unwind(|| run(target, &input));
             assert!(result.is_ok(), "{target}: input {number}: {}", input.escape_ascii());
         }
     }
@@ -24,12 +54,15 @@ fn replay(target: &str) {
 
 #[test]
 fn survives_all_kept_inputs() {
+    let words = read_to_string(here("tokens.dict")).unwrap().replace("\\\"", "\"");
+    let words = words.lines().filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));
+    let tokens = corpus::unpack(&words.collect::<Vec<_>>().join("\n")).unwrap();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let work = || {
         while let Some(target) =
             TARGETS.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
         {
-            replay(target);
+            replay(target, &tokens);
         }
     };
     std::thread::scope(|scope| {

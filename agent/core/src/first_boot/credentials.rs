@@ -112,17 +112,6 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_table_has_only_complete_credentials() {
-        let table = table();
-        for end in 0..table.len() {
-            for (name, whole) in [(HOSTNAME, &b"web1"[..]), (KEYS, b"ssh-ed25519 A\n")] {
-                let found = find(&table[..end], name);
-                assert!(found.is_none_or(|found| found.unwrap() == whole), "{name} {end}");
-            }
-        }
-    }
-
-    #[test]
     fn rejects_a_value_that_is_too_long_or_not_base64() {
         let of = |kind: &str, value: &str| {
             let string = [kind, KEYS, "=", value].concat();

@@ -133,66 +133,7 @@ impl<'j> Posted<'j> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::{prop_assert, prop_assert_eq, proptest};
-    use std::format;
     use std::string::ToString;
-
-    #[test]
-    fn guests_never_receive_events_about_operations() {
-        for asked in [None, Some("type=operation"), Some("type=config,operation"), Some("type=")] {
-            let guest = Subscription::new(Audience::Guest, asked);
-            assert!(!guest.hears(OPERATION), "{asked:?}");
-            assert!(Subscription::new(Audience::Host, asked).hears(OPERATION), "{asked:?}");
-        }
-        let all = Subscription::new(Audience::Guest, None);
-        assert!(all.hears(CONFIG) && all.hears(DEVICE));
-    }
-
-    proptest! {
-        #[test]
-        fn guests_receive_only_three_types(asked in "(type=)?([a-z]{0,9}(,|%2C)?){0,3}", kind in "[a-zA-Z ,]{0,12}") {
-            let guest = Subscription::new(Audience::Guest, Some(&asked));
-            prop_assert!(!guest.hears(&kind) || kind == CONFIG || kind == DEVICE || kind == RESTORED, "{}", kind);
-            let alone = Subscription::new(Audience::Host, Some(&format!("type={kind}")));
-            prop_assert_eq!(alone.hears(&kind), !kind.contains(',') , "{}", kind);
-        }
-    }
-
-    #[test]
-    fn sends_only_the_requested_types() {
-        for comma in [",", "%2C", "%2c"] {
-            let asked = format!("x=1&type=operation{comma}config");
-            let host = Subscription::new(Audience::Host, Some(&asked));
-            assert!(host.hears(OPERATION) && host.hears(CONFIG), "{comma}");
-            assert!(!host.hears(DEVICE) && !host.hears(""), "{comma}");
-        }
-        // An event without a type goes to those who listen to all types.
-        assert!(Subscription::new(Audience::Host, None).hears(""));
-        assert!(!Subscription::new(Audience::Guest, None).hears(""));
-    }
-
-    #[test]
-    fn reads_an_event_with_and_without_its_members() {
-        let read = |body: &'static str| {
-            Posted::parse(body.as_bytes()).map(|event| (event.kind, event.metadata.raw()))
-        };
-        let device = r#"{"type":"dev\u0069ce","timestamp":"x","metadata":{"name": "d"}}"#;
-        assert_eq!(read(device), Ok((DEVICE.into(), r#"{"name": "d"}"#)));
-        assert_eq!(read("{}"), Ok(("".into(), "null")));
-        assert_eq!(read(r#"{"type":null,"metadata":7}"#), Ok(("".into(), "7")));
-        // The last of two members with one name counts, as in Go's decoder.
-        let twice = r#"{"type":"a","type":"b","metadata":1,"metadata":2}"#;
-        assert_eq!(read(twice), Ok(("b".into(), "2")));
-    }
-
-    #[test]
-    fn puts_an_event_on_one_line_without_changing_its_value() {
-        let body = "{\r\n  \"type\": \"config\",\n\t\"metadata\":\n[1,\r2, \"a\\nb\"]\n}\n";
-        let line = one_line(Document::read(body.into()).unwrap());
-        assert_eq!(line.find(['\n', '\r']), Some(line.len() - 1), "{line}");
-        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-        assert_eq!(value(&line), value(body));
-    }
 
     #[test]
     fn rejects_invalid_events_with_the_reason() {

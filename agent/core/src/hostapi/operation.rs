@@ -180,23 +180,4 @@ mod tests {
         assert_eq!((&failed["status"], &failed["err"]), (&"Failure".into(), &"a \"b\"".into()));
         assert_eq!(failed["err_code"], 500);
     }
-
-    #[test]
-    fn ids_have_the_uuid_version_of_the_flavour() {
-        let id = |flavour| {
-            let mut out = String::new();
-            write_id(&mut out, flavour, (1, 2_000_000), [0xff; 16]).unwrap();
-            out
-        };
-        assert_eq!(id(Flavour::Incus), "ffffffff-ffff-4fff-bfff-ffffffffffff");
-        assert_eq!(id(Flavour::Lxd), "00000000-03ea-7fff-bfff-ffffffffffff");
-    }
-
-    #[test]
-    fn only_equal_secrets_match() {
-        assert!(same_secret(b"abc", b"abc"));
-        assert!(!same_secret(b"abc", b"abd"));
-        assert!(!same_secret(b"abc", b"ab"));
-        assert!(!same_secret(b"", b"a"));
-    }
 }

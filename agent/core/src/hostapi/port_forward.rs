@@ -72,20 +72,6 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn defaults_to_the_guest_itself() {
-        for (body, address) in [
-            ("{\"port\":80}", "127.0.0.1:80"),
-            ("{\"port\":80,\"address\":\"\"}", "127.0.0.1:80"),
-            ("{\"address\":\"localhost\",\"port\":65535}", "127.0.0.1:65535"),
-            ("{\"address\":\"::1\",\"port\":1}", "[::1]:1"),
-            ("{\"address\":\"10.0.0.9\",\"port\":1,\"port\":2}", "10.0.0.9:2"),
-        ] {
-            let target = Target::parse(body.as_bytes()).unwrap();
-            assert_eq!(target.address().unwrap().to_string(), address, "{body}");
-        }
-    }
-
-    #[test]
     fn does_not_resolve_names() {
         for name in ["example.org", "localhost.", "127.0.0.1:80", "[::1]"] {
             let target = Target { name: name.into(), port: 1 };

@@ -178,32 +178,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_known_paths_and_answers_501_to_other_methods() {
-        let lxd = |method, path| route(Flavour::Lxd, method, path);
-        assert_eq!(lxd(Method::Get, "/1.0"), Ok(Route::Info));
-        assert_eq!(lxd(Method::Put, "/1.0"), Ok(Route::Connect));
-        assert_eq!(lxd(Method::Post, "/1.0/events"), Ok(Route::PostEvent));
-        assert_eq!(lxd(Method::Delete, "/1.0"), Err(NoRoute::Method));
-        assert_eq!(lxd(Method::Head, "/1.0"), Err(NoRoute::Verb));
-        assert_eq!(lxd(Method::Post, "/1.0/exec"), Ok(Route::Exec));
-        assert_eq!(lxd(Method::Get, "/1.0/exec"), Err(NoRoute::Method));
-        assert_eq!(lxd(Method::Put, "/1.0/state"), Err(NoRoute::Method));
-        let operations = [
-            (Method::Get, "/1.0/operations", Ok(Route::Operations)),
-            (Method::Get, "/1.0/operations/x", Ok(Route::Operation)),
-            (Method::Delete, "/1.0/operations/x", Ok(Route::CancelOperation)),
-            (Method::Get, "/1.0/operations/x/wait", Ok(Route::WaitOperation)),
-            (Method::Get, "/1.0/operations/x/websocket", Ok(Route::OperationSocket)),
-            (Method::Delete, "/1.0/operations/x/wait", Err(NoRoute::Method)),
-            (Method::Get, "/1.0/operations/x/nothing", Ok(Route::Index)),
-        ];
-        for (method, path, expected) in operations {
-            assert_eq!(lxd(method, path), expected, "{path}");
-        }
-        assert_eq!(operation("/1.0/operations/a%20b/wait?x"), "a%20b");
-    }
-
-    #[test]
     fn deniable_routes_need_their_capability() {
         let needs = |method, path| route(Flavour::Incus, method, path).unwrap().needs();
         assert_eq!(needs(Method::Post, "/1.0/exec"), Some(Capability::Exec));
@@ -214,22 +188,5 @@ mod tests {
         for path in ["/", "/1.0", "/1.0/events", "/1.0/operations"] {
             assert_eq!(needs(Method::Get, path), None, "{path}");
         }
-    }
-
-    #[test]
-    fn only_deniable_routes_need_a_capability() {
-        assert_eq!(Route::Sftp.needs(), Some(Capability::Files));
-        assert_eq!(Route::Operations.needs(), None);
-    }
-
-    #[test]
-    fn unknown_paths_are_answered_like_each_flavour() {
-        assert_eq!(route(Flavour::Lxd, Method::Get, "/1.0/files"), Ok(Route::Index));
-        assert_eq!(route(Flavour::Lxd, Method::Post, "/1.0/"), Ok(Route::Index));
-        assert_eq!(route(Flavour::Incus, Method::Get, "/1.0/files"), Err(NoRoute::Path));
-        let forward = |flavour| route(flavour, Method::Post, "/1.0/port-forward");
-        assert_eq!(forward(Flavour::Incus), Ok(Route::PortForward));
-        assert_eq!(forward(Flavour::Lxd), Ok(Route::Index));
-        assert_eq!(forward(Flavour::LxdOld), Err(NoRoute::Path));
     }
 }

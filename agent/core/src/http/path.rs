@@ -95,37 +95,3 @@ fn decoded(segment: &str) -> impl Iterator<Item = u8> + '_ {
 fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_segments_of_the_root_and_after_a_trailing_slash() {
-        assert_eq!(Segments::split("/").unwrap().count(), 0);
-        let path = Segments::split("/1.0/").unwrap();
-        assert_eq!((path.count(), path.raw(1)), (2, ""));
-    }
-
-    #[test]
-    fn encoded_segments_compare_decoded() {
-        let path = Segments::split("/a%2fb/%75ser.x").unwrap();
-        assert_eq!(path.count(), 2);
-        assert!(path.is(0, "a/b"));
-        assert!(path.starts(1, "user."));
-        assert!(!path.starts(1, "user.xy"));
-    }
-
-    #[test]
-    fn rejects_invalid_encoding_anywhere() {
-        for bad in ["/%", "/a/%4", "/a/b%zz/c", "/1/2/3/4/5/6/7/8/9/10/%g0"] {
-            assert_eq!(Segments::split(bad).err(), Some(BadEncoding), "{bad}");
-        }
-    }
-
-    #[test]
-    fn very_long_paths_are_only_counted() {
-        let long = "/x".repeat(1000);
-        assert_eq!(Segments::split(&long).unwrap().count(), 1000);
-    }
-}

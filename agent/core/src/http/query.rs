@@ -8,16 +8,3 @@ pub fn query<'q>(query: Option<&'q str>, key: &str) -> Option<&'q str> {
         (name == key).then_some(value)
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_value_of_a_key_counts() {
-        assert_eq!(query(Some("a=1&b=2&a=3"), "a"), Some("1"));
-        assert_eq!(query(Some("a=1&b"), "b"), Some(""));
-        assert_eq!(query(Some("ab=1"), "a"), None);
-        assert_eq!(query(None, "a"), None);
-    }
-}

@@ -1,10 +1,6 @@
-mod generated;
-
 use super::*;
 use crate::limits;
 use std::{format, string::String, string::ToString, vec, vec::Vec};
-
-use serde::de::IgnoredAny;
 
 fn check(json: &[u8]) -> Result<(), JsonError> {
     Value::parse(json).map(drop)
@@ -34,67 +30,6 @@ const VALID: &[&str] = &[
     "\t{\r\n\"a\" : 1 , \"b\":{\"c\":null}}\n",
     "{\"\":0,\"\":1}",
 ];
-
-const INVALID: &[&str] = &[
-    "nul",
-    "nulL",
-    "True",
-    "+1",
-    "01",
-    "-",
-    "1.",
-    ".5",
-    "1e",
-    "1e+",
-    "0x1",
-    "1_0",
-    "NaN",
-    "'a'",
-    "\"\\x\"",
-    "\"\\u12g4\"",
-    "\"\\u12",
-    "\"a\nb\"",
-    "\"\u{0}\"",
-    "\"\u{1f}\"",
-    "[,]",
-    "[1,]",
-    "[1 2]",
-    "[1}",
-    "{1:2}",
-    "{\"a\"}",
-    "{\"a\":}",
-    "{\"a\":1,}",
-    "{,}",
-    "{\"a\" 1}",
-    "{\"a\":1]",
-    "]",
-    "}",
-    ",",
-    ":",
-    "/**/1",
-    "\u{feff}1",
-    "",
-    " ",
-    "[",
-    "{",
-    "[[",
-    "{\"a\":",
-    "{\"a\"",
-    "\"",
-    "\"\\",
-    "\u{a0}1",
-];
-
-#[test]
-fn accepts_valid_and_rejects_invalid_documents() {
-    for json in VALID {
-        assert_eq!(check(json.as_bytes()), Ok(()), "{json:?}");
-    }
-    for json in INVALID {
-        assert!(check(json.as_bytes()).is_err(), "{json:?}");
-        assert!(serde_json::from_str::<IgnoredAny>(json).is_err(), "{json:?} is valid after all");
-    }
-}
 
 #[test]
 fn rejects_a_truncated_document() {

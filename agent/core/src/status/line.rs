@@ -47,45 +47,9 @@ impl LineBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec as List;
-
-    fn lines(bytes: &[u8]) -> List<Line> {
-        let mut buf = LineBuf::default();
-        bytes.iter().filter_map(|byte| buf.push(*byte)).collect()
-    }
 
     fn full(text: &str) -> Line {
         Line::Full(Vec::from_slice(text.as_bytes()).unwrap())
-    }
-
-    #[test]
-    fn lines_end_at_newlines_with_or_without_a_carriage_return() {
-        assert_eq!(lines(b"a\r\nb\n\nrest"), [full("a"), full("b"), full("")]);
-    }
-
-    #[test]
-    fn overlong_line_is_dropped_whole() {
-        for (length, fits) in [(limits::LINE, true), (limits::LINE + 1, false)] {
-            let mut bytes = std::vec![b'x'; length];
-            bytes.extend(b"\nnext\n");
-            let seen = lines(&bytes);
-            assert_eq!(seen[0] != Line::TooLong, fits, "{length}");
-            assert_eq!(seen[1], full("next"));
-        }
-    }
-    #[test]
-    fn keeps_noise_and_removes_only_one_carriage_return() {
-        assert_eq!(
-            lines(b"\0\xff\r\r\n\r\n"),
-            [Line::Full(Vec::from_slice(b"\0\xff\r").unwrap()), full("")]
-        );
-    }
-
-    #[test]
-    fn a_carriage_return_counts_for_the_length() {
-        let mut bytes = std::vec![b'x'; limits::LINE];
-        bytes.extend(b"\r\n");
-        assert_eq!(lines(&bytes), [Line::TooLong]);
     }
 
     #[test]

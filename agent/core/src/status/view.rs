@@ -109,7 +109,6 @@ impl View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn rejects_a_truncated_or_foreign_file() {
@@ -121,28 +120,6 @@ mod tests {
         }
         for other in ["[]", "{}", "7", "{\"running\":1}", "{\"running\":false}"] {
             assert_eq!(View::read(other.as_bytes()), None, "{other}");
-        }
-    }
-
-    proptest! {
-        /// Checks that texts, also longer ones than the first buffer, are read as written, by other
-        /// parsers too.
-        #[test]
-        fn a_written_file_reads_back(text in any::<String>(), times in 1usize..200, number: u64, is: bool) {
-            let text = text.repeat(times);
-            let view = View {
-                running: true,
-                pid: Some(number),
-                last_error: Some(text.as_str().into()),
-                called: is,
-                ..View::default()
-            };
-            let file = view.write();
-            prop_assert_eq!(View::read(file.as_bytes()), Some(view));
-            let theirs: serde_json::Value = serde_json::from_str(&file).unwrap();
-            prop_assert_eq!(theirs["last_error"].as_str(), Some(&*text));
-            prop_assert_eq!(&theirs["pid"], number);
-            prop_assert!(theirs["port"].is_null());
         }
     }
 }

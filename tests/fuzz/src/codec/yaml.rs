@@ -1,5 +1,7 @@
-//! YAML documents. Invariants: parsing ends, brackets are paired, and a full YAML 1.2 parser reads
-//! the same from every accepted document.
+//! YAML documents. Invariants: parsing ends, brackets are paired, a full YAML 1.2 parser reads the
+//! same from every accepted document, and so does mote when it is written in block or flow style.
+
+use core::slice::Iter;
 
 use mote_core::first_boot::template;
 use mote_core::guest_path::Target;
@@ -70,6 +72,55 @@ fn theirs(text: &str) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
+/// Writes a node, in flow style or in block style. `deep` is its indentation there.
+fn write(node: &Step, rest: &mut Iter<'_, Step>, is_flow: bool, deep: usize, out: &mut String) {
+    match node {
+        Step::Map | Step::Seq => {
+            let is_flow = is_flow || rest.as_slice().first() == Some(&Step::End);
+            let is_map = *node == Step::Map;
+            let (open, close) = match (is_flow, is_map) {
+                (false, _) => ("", ""),
+                (true, true) => (" {", "}"),
+                (true, false) => (" [", "]"),
+            };
+            *out += open;
+            while let Some(one) = rest.next().filter(|one| **one != Step::End) {
+                match (is_flow, is_map) {
+                    (true, _) => {}
+                    (false, true) => *out += &format!("\n{:deep$}", ""),
+                    (false, false) => *out += &format!("\n{:deep$}-", ""),
+                }
+                write(one, rest, is_flow, deep + 2, out);
+                if is_map {
+                    out.push(':');
+                    write(rest.next().unwrap(), rest, is_flow, deep + 2, out);
+                }
+                *out += if is_flow { "," } else { "" };
+            }
+            *out += close;
+        }
+        Step::Text(text) => *out += &format!(" {}", serde_json::to_string(text).unwrap()),
+        Step::Null | Step::Block | Step::End => *out += " ~",
+    }
+}
+
+fn is_read_as_written(steps: &[Step]) {
+    // Longer keys are refused, and so are characters that are not printable without an escape.
+    let is_odd = |text: &str| text.chars().any(|it| it > '~' && !it.is_alphanumeric());
+    let is_other = |step: &Step| match step {
+        Step::Text(text) => text.len() > 20 || is_odd(text),
+        other => *other == Step::Block,
+    };
+    if steps.iter().any(is_other) {
+        return;
+    }
+    for is_flow in [false, true] {
+        let mut out = String::from("---");
+        write(&steps[0], &mut steps[1..].iter(), is_flow, 0, &mut out);
+        assert_eq!(ours(out.as_bytes()).as_deref(), Ok(steps), "{out}");
+    }
+}
+
 pub fn run(data: &[u8]) {
     // The policy and templates made from it: no panic, and no path that leads out.
     for whose in [Whose::Mote, Whose::Incus] {
@@ -81,6 +132,7 @@ pub fn run(data: &[u8]) {
         }
     });
     let Ok(steps) = ours(data) else { return };
+    is_read_as_written(&steps);
     let text = core::str::from_utf8(data).expect("what was read is text");
     let theirs = theirs(text);
     // Where mote is stricter than YAML: `[a -, b]`, empty block scalars at the root, a last bracket

@@ -1,8 +1,8 @@
 //! Events, their listeners, and the port to forward. Invariants: same values as serde_json, one
-//! line per event, guests receive only config and device events, listeners only the types they
-//! requested, and ports are valid.
+//! line per event, guests receive only config, device and restored events, listeners only the types
+//! they requested, and ports are valid.
 
-use mote_core::hostapi::event::{Audience, Posted, Subscription, one_line};
+use mote_core::hostapi::event::{Audience, Posted, RESTORED, Subscription, one_line};
 use mote_core::hostapi::port_forward::{BadTarget, Target};
 use mote_core::json::Document;
 use serde_json::Value;
@@ -58,8 +58,8 @@ fn heard(asked: Option<&str>, kind: &str) {
     let types = types.unwrap_or("").to_owned();
     let types = types.split("%2C").flat_map(|part| part.split("%2c")).collect::<Vec<_>>().join(",");
     let wanted = types.is_empty() || types.split(',').any(|one| one == kind);
-    assert_eq!(host, wanted, "{asked:?} {kind}");
-    assert_eq!(guest, wanted && matches!(kind, "config" | "device"));
+    assert_eq!(host, wanted && kind != RESTORED, "{asked:?} {kind}");
+    assert_eq!(guest, wanted && matches!(kind, "config" | "device" | RESTORED));
 }
 
 pub fn run(data: &[u8]) {
@@ -67,6 +67,7 @@ pub fn run(data: &[u8]) {
     forwarded(data);
     let mut input = Input(data);
     let asked = (input.byte() % 4 != 0).then(|| input.text());
-    let kind = ["config", "device", "operation", text(input.0)][usize::from(input.byte() % 4)];
+    let kind =
+        ["config", "device", "operation", text(input.0), RESTORED][usize::from(input.byte() % 5)];
     heard(asked, kind);
 }

@@ -27,11 +27,12 @@ fn escaped(word: &str) -> String {
 }
 
 /// Options, and the flags that they set (mount(2)) if they come last.
-const OPTIONS: [(&str, Option<u32>); 8] = [
+const OPTIONS: [(&str, Option<u32>); 9] = [
     ("ro", Some(1)),
     ("nosuid", Some(2)),
     ("nodev", Some(4)),
     ("noexec", Some(8)),
+    ("noatime", Some(1 << 10)),
     ("rw", Some(0)),
     ("trans=virtio", None),
     ("dax", None),
@@ -42,7 +43,7 @@ const OPTIONS: [(&str, Option<u32>); 8] = [
 fn made_up(mut input: Input<'_>) {
     let (flavour, bits) = (input.flavour(), input.byte());
     let (tag, path) = (input.text(), input.text());
-    let chosen: Vec<_> = (0..bits / 64).map(|_| OPTIONS[usize::from(input.byte() % 8)]).collect();
+    let chosen: Vec<_> = (0..bits / 64).map(|_| OPTIONS[usize::from(input.byte() % 9)]).collect();
     let options: Vec<&str> = chosen.iter().map(|(name, _)| *name).collect();
     let is_event = bits & 1 == 0;
     let action = if bits & 2 == 0 { "added" } else { "removed" };

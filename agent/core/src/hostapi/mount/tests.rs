@@ -1,7 +1,6 @@
 //! Entries and events as hosts of each flavour send them.
 
 use super::*;
-use proptest::prelude::*;
 use std::format;
 
 fn no_hash(_: &[u8]) -> [u8; 32] {
@@ -121,31 +120,5 @@ fn only_added_devices_return_errors_to_lxd() {
     assert!(!is_answered(Flavour::Incus, added) && !is_answered(Flavour::LxdOld, added));
     for other in [event.replace("added", "removed"), event.replace("action", "name"), "{}".into()] {
         assert!(!is_answered(Flavour::Lxd, Value::parse(other.as_bytes()).unwrap()), "{other}");
-    }
-}
-
-#[test]
-fn separates_flags_from_file_system_options() {
-    let way = |options: &[&str]| {
-        let options: Vec<_> = options.iter().map(|word| String::from(*word)).collect();
-        let way = Way::new(Kind::Plan9, &options);
-        (way.flags, way.data)
-    };
-    assert_eq!(way(&["ro", "nosuid", "cache=none", "nodev"]), (7, "cache=none".into()));
-    assert_eq!(way(&["ro", "rw", "noatime", "defaults"]), (1 << 10, String::new()));
-    assert_eq!(way(&["a", "b\0c", "d"]), (0, "a,d".into()));
-}
-
-proptest! {
-    #[test]
-    fn no_event_causes_a_panic(
-        noise in "[\\[\\]{}:,\"a-z/.]{0,40}",
-        path in "[a-z/.]{0,12}",
-    ) {
-        let _any = (lxd(&noise), lxd(&ADDED.replace("\"/srv\"", &noise)));
-        // No path leaves the root.
-        if let Ok(Wanted::Mount { target, .. }) = lxd(&ADDED.replace("/mnt/d", &path)) {
-            prop_assert!(!target.starts_with('/') && target.split('/').all(|part| part != ".."));
-        }
     }
 }

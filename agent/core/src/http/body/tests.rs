@@ -49,15 +49,6 @@ fn decodes_pieces_of_any_size_and_keeps_later_bytes() {
 }
 
 #[test]
-fn decodes_input_cut_anywhere() {
-    for cut in 0..=CHUNKED.len() {
-        let (left, right) = CHUNKED.split_at(cut);
-        let (data, rest) = feed(Framing::Chunked, [left, right]).unwrap();
-        assert_eq!((data.as_slice(), rest.as_slice()), (TEXT, &b"NEXT"[..]), "cut at {cut}");
-    }
-}
-
-#[test]
 fn rejects_invalid_chunks_cut_anywhere() {
     for bad in [
         &b"4\nWiki\r\n0\r\n\r\n"[..],
@@ -146,51 +137,3 @@ fn a_finished_body_consumes_nothing() {
     assert_eq!(decoder.decode(b"GET").unwrap(), Step { consumed: 0, data: b"" });
     assert_eq!(decoder.eof(), Ok(()));
 }
-
-proptest::proptest! {
-    #[test]
-    fn decodes_what_was_chunked(
-        chunks in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 1..50), 0..8),
-        size in 1usize..60,
-    ) {
-        let mut body = Vec::new();
-        for chunk in &chunks {
-            body.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
-            body.extend(chunk);
-            body.extend(b"\r\n");
-        }
-        body.extend(crate::http::reply::LAST_CHUNK);
-        body.extend(b"GET");
-        let (data, rest) = decode(Framing::Chunked, &body, size).unwrap();
-        proptest::prop_assert_eq!(data, chunks.concat());
-        proptest::prop_assert_eq!(rest, b"GET");
-    }
-
-    #[test]
-    fn a_cut_never_changes_the_verdict(
-        pieces in proptest::collection::vec(proptest::sample::select(PIECES), 0..20),
-        size in 1usize..20,
-    ) {
-        let body = pieces.concat().into_bytes();
-        proptest::prop_assert_eq!(
-            decode(Framing::Chunked, &body, size),
-            decode(Framing::Chunked, &body, body.len().max(1))
-        );
-    }
-}
-
-const PIECES: &[&str] = &[
-    "0",
-    "1",
-    "3",
-    "a",
-    ";",
-    " ",
-    "\r\n",
-    "\r",
-    "\n",
-    "xyz",
-    "0\r\n\r\n",
-    "3\r\nabc\r\n",
-    "A: b\r\n",
-];

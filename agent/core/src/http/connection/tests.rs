@@ -98,14 +98,6 @@ fn bare_line_feeds_end_heads_and_do_not_change_bodies() {
 }
 
 #[test]
-fn reads_pipelined_requests_cut_anywhere() {
-    for cut in 0..=THREE.len() {
-        let (left, right) = THREE.split_at(cut);
-        assert_eq!(feed([left, right], Answered::Whole), THREE_SEEN, "cut at {cut}");
-    }
-}
-
-#[test]
 fn sends_one_continue_to_a_waiting_client() {
     let head = b"PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
     let mut connection = connection();
@@ -327,78 +319,3 @@ fn a_large_body_passes_through_the_bounded_buffer() {
         assert_eq!((seen.len(), seen[1].len()), (4, 5 + 1_000_000));
     }
 }
-
-/// A request and its events.
-fn a_request() -> impl proptest::strategy::Strategy<Value = (Vec<u8>, [String; 2])> {
-    use proptest::prelude::*;
-    ("[a-z0-9.]{0,20}", prop::collection::vec("[a-z]{1,40}", 0..4), 0..3u8, 0..40usize).prop_map(
-        |(path, pieces, kind, fill)| {
-            let fill = "x".repeat(fill);
-            let body = pieces.concat();
-            let mut text = format!("PUT /{path} HTTP/1.1\r\nHost: h\r\nX-Fill: {fill}\r\n");
-            if kind == 0 {
-                text.push_str("Transfer-Encoding: chunked\r\n\r\n");
-                for piece in &pieces {
-                    text.push_str(&format!("{:X};{fill}\r\n{piece}\r\n", piece.len()));
-                }
-                text.push_str("0\r\nA: b\r\n\r\n");
-            } else if kind == 1 && body.is_empty() {
-                text.push_str("\r\n");
-            } else {
-                text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-            }
-            (text.into_bytes(), [format!("PUT /{path}"), format!("body {body}")])
-        },
-    )
-}
-
-/// Cuts the input at these positions, taken modulo its length.
-fn pieces<'i>(input: &'i [u8], cuts: &[usize]) -> Vec<&'i [u8]> {
-    let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (input.len() + 1)).collect();
-    cuts.extend([0, input.len()]);
-    cuts.sort_unstable();
-    cuts.windows(2).map(|pair| &input[pair[0]..pair[1]]).collect()
-}
-
-proptest::proptest! {
-    #[test]
-    fn arbitrary_bytes_come_to_an_end_that_no_cut_changes(
-        noise in proptest::collection::vec(proptest::num::u8::ANY, 0..600),
-        words in proptest::collection::vec(proptest::sample::select(WORDS), 0..30),
-        cuts in proptest::collection::vec(proptest::num::usize::ANY, 0..8),
-    ) {
-        for input in [noise, words.concat().into_bytes()] {
-            for when in [Answered::Whole, Answered::AtTheHead] {
-                proptest::prop_assert_eq!(feed(pieces(&input, &cuts), when), feed([&input[..]], when));
-            }
-        }
-    }
-
-    #[test]
-    fn generated_requests_give_the_same_events_at_any_cuts(
-        requests in proptest::collection::vec(a_request(), 1..6),
-        cuts in proptest::collection::vec(proptest::num::usize::ANY, 0..12),
-    ) {
-        let input = requests.iter().map(|(bytes, _)| &bytes[..]).collect::<Vec<_>>().concat();
-        let seen: Vec<_> = requests.iter().flat_map(|(_, seen)| seen.clone()).collect();
-        proptest::prop_assert_eq!(&feed(pieces(&input, &cuts), Answered::Whole), &seen);
-        let heads: Vec<_> = seen.into_iter().step_by(2).collect();
-        proptest::prop_assert_eq!(feed(pieces(&input, &cuts), Answered::AtTheHead), heads);
-    }
-}
-
-const WORDS: &[&str] = &[
-    "GET / HTTP/1.1\r\n",
-    "Host: h\r\n",
-    "POST /x HTTP/1.1\r\nHost: h\n",
-    "\r\n",
-    "\n",
-    "Content-Length: 3\r\n",
-    "abc",
-    "0\r\n\r\n",
-    "Transfer-Encoding: chunked\r\n",
-    "3\r\nabc\r\n",
-    "Connection: close\r\n",
-    "PUT /y HTTP/1.0\r\n",
-    "x",
-];

@@ -1,31 +1,12 @@
 use super::memory::Memory;
 use super::mounts::{Mount, kind, unescape};
+use super::release;
 use super::stat::{Cpu, Disk, Interface};
-use super::{keyed, number, release};
 use crate::flavour::Flavour;
 use crate::netlink::Traffic;
 use crate::report::metrics::Filesystems;
 use std::string::String;
 use std::vec::Vec;
-
-use proptest::prelude::*;
-
-#[test]
-fn saturates_large_numbers_and_rejects_other_text() {
-    assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
-    assert_eq!(number(b"99999999999999999999999"), Some(u64::MAX));
-    for bad in [&b""[..], b"-1", b"+1", b"1.5", b"0x1", b"1 ", b"\xb2"] {
-        assert_eq!(number(bad), None);
-    }
-}
-
-#[test]
-fn reads_a_number_only_from_its_own_key() {
-    assert_eq!(keyed(b"oom_kill 3", "oom_kill"), Some(3));
-    assert_eq!(keyed(b"oom_kill_x 3", "oom_kill"), None);
-    assert_eq!(keyed(b"oom_kill", "oom_kill"), None);
-    assert_eq!(keyed(b"", "oom_kill"), None);
-}
 
 #[test]
 fn reads_the_counters_of_interfaces() {
@@ -206,32 +187,5 @@ fn reads_the_first_name_of_the_hosts_line() {
         ["127.0.0.1 localhost", "# 127.0.1.1 vm.x vm", "127.0.1.1", "10.0.0.1 x # vm", "", "vm"]
     {
         assert_eq!(name(other), None, "{other}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn returns_slices_of_the_line_without_panics(
-        line in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\\'), b'0'..=b'9'], 0..80),
-        prefix in prop_oneof![Just(""), Just("cpu"), Just("a: "), Just("NAME="), Just("1 2 vda ")],
-    ) {
-        let line = [prefix.as_bytes(), &line].concat();
-        let within = |piece: &[u8]| piece.is_empty() || line.windows(piece.len()).any(|at| at == piece);
-        if let Some(cpu) = Cpu::parse(&line) {
-            prop_assert!(within(cpu.name));
-            prop_assert!(cpu.busy() >= cpu.ticks[0]);
-        }
-        if let Some(disk) = Disk::parse(&line) { prop_assert!(within(disk.name)); }
-        if let Some(mount) = Mount::parse(&line) {
-            prop_assert!(within(mount.point) && within(mount.device) && within(mount.kind));
-            prop_assert!(text(unescape(mount.point)).len() <= mount.point.len());
-        }
-        let mut memory = Memory::default();
-        memory.line(&line);
-        prop_assert!(memory.swap() <= memory.get("SwapTotal"));
-        let _total = (keyed(&line, "a:"), release::variable(&line, "NAME"));
-        if let Some(name) = release::full_name(&line, b"1") {
-            prop_assert!(within(name));
-        }
     }
 }

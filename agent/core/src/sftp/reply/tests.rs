@@ -3,8 +3,6 @@ use crate::sftp::MODES;
 use std::boxed::Box;
 use std::vec::Vec;
 
-use proptest::prelude::*;
-
 const A: Attrs = Attrs {
     size: Some(0x0102_0304_0506_0708),
     owner: Some((1, 2)),
@@ -141,23 +139,5 @@ fn a_full_piece_of_a_directory_fits() {
             names.push(&std::vec![b'n'; name], &Listed { attrs: most, links: u32::MAX }, 0);
         }
         assert!(names.finish().is_ok(), "{count} names of {name}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn writes_a_complete_reply_or_none(
-        name in proptest::collection::vec(any::<u8>(), 0..64),
-        room in 0..256usize,
-    ) {
-        let mut out = std::vec![0; room];
-        match path(&mut out, 1, &name) {
-            Ok(length) => {
-                let prefix = u32::from_be_bytes(out[..4].try_into().unwrap());
-                prop_assert_eq!(usize::try_from(prefix).unwrap() + 4, length);
-                prop_assert_eq!(length, 13 + 2 * (4 + name.len()) + 4);
-            }
-            Err(Full) => prop_assert!(room < 13 + 2 * (4 + name.len()) + 4),
-        }
     }
 }

@@ -2,8 +2,6 @@ use super::*;
 use crate::sftp::MODES;
 use std::vec::Vec;
 
-use proptest::prelude::*;
-
 /// A field as a client writes it.
 enum Field<'a> {
     Int(u32),
@@ -107,31 +105,6 @@ fn reads_each_request() {
 }
 
 #[test]
-fn rejects_truncated_requests_by_id() {
-    for (frame, request) in each() {
-        if request == Request::Unknown {
-            continue; // its fields are not known
-        }
-        for cut in 0..frame.len() {
-            let refusal = if cut < 5 { Malformed::Nameless } else { Malformed::Fields { id: 7 } };
-            assert_eq!(
-                Packet::parse(&frame[..cut], MODES),
-                Err(refusal),
-                "{request:?} cut at {cut}"
-            );
-        }
-    }
-}
-
-#[test]
-fn ignores_bytes_after_the_last_field() {
-    for (mut frame, request) in each() {
-        frame.extend(b"\0\0\0\x01trailing");
-        assert_eq!(Packet::parse(&frame, MODES), Ok(Packet::Request { id: 7, request }));
-    }
-}
-
-#[test]
 fn accepts_any_init() {
     for frame in [&b"\x01\0\0\0\x03"[..], b"\x01\0\0\0\x06\0\0\0\x01x\0\0\0\0"] {
         assert_eq!(Packet::parse(frame, MODES), Ok(Packet::Init));
@@ -196,29 +169,6 @@ fn reserves_the_requested_length_up_to_the_limit() {
     assert!(read(u32::MAX) <= REPLY);
     assert!(Request::Readdir { handle: H }.reply_room() <= REPLY);
     assert!(Request::Limits.reply_room() <= REPLY);
-}
-
-proptest! {
-    #[test]
-    fn any_bytes_give_an_answer(frame in proptest::collection::vec(any::<u8>(), 0..200)) {
-        match Packet::parse(&frame, MODES) {
-            Err(Malformed::Nameless) => prop_assert!(frame.len() < 5),
-            _ => prop_assert!(frame.len() >= 5),
-        }
-    }
-
-    #[test]
-    fn answers_requests_with_changed_bytes(
-        which in 0..26usize,
-        bends in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
-    ) {
-        let (mut frame, _) = each().swap_remove(which);
-        for (index, byte) in bends {
-            let index = index.index(frame.len());
-            frame[index] = byte;
-        }
-        prop_assert_ne!(Packet::parse(&frame, MODES), Err(Malformed::Nameless));
-    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ mod calls;
 mod connect_lines;
 mod host;
 mod link;
-mod ops;
 mod table;
 
 use super::*;
