@@ -98,7 +98,6 @@ impl Plan {
             channel: Channel::Qmp(store::directory(root, name).join("qmp")),
             config,
             devices: devices.collect(),
-            volumes: BTreeMap::new(),
         };
         let directory = store::directory(root, name);
         let args = absolute(args)?;

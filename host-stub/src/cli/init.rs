@@ -126,7 +126,6 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
         channel,
         config,
         devices: args.nics.into_iter().collect(),
-        volumes: BTreeMap::new(),
     })
 }
 
@@ -192,14 +191,6 @@ mod tests {
         assert_eq!(instance.config[VSOCK_ID], "7");
         let line = "vm1 --flavour lxd --qmp /q --vsock-cid 7";
         assert_eq!(parsed(line).unwrap().vsock, Vsock::Cid(7));
-    }
-
-    #[test]
-    fn a_name_is_enough() {
-        let instance = parsed("vm1").unwrap();
-        assert_eq!(instance.flavour, Flavour::Lxd);
-        assert_eq!(instance.vsock, Vsock::Uds("/d/instances/vm1/vsock".into()));
-        assert_eq!(instance.channel, Channel::Qmp("/d/instances/vm1/qmp".into()));
     }
 
     #[test]

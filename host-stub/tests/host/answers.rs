@@ -201,10 +201,9 @@ fn limits_a_guests_requests_and_its_instances_size() {
     assert!(answer.is_err() || answer.unwrap().head.is_empty());
     wait("the reason", SOON, || host.log().contains("body is longer than 256 KiB").then_some(()));
     let token = "Authorization: Bearer t\r\n";
-    let path = "/1.0/storage-pools/p/volumes/custom";
     let full = (0..100).find_map(|number| {
-        let body = format!(r#"{{"name":"v{number}","description":"{}"}}"#, "x".repeat(200_000));
-        let (status, said) = guest.ask_with("POST", path, token, &body);
+        let body = format!(r#"{{"devices":{{"d{number}":{{"x":"{}"}}}}}}"#, "x".repeat(200_000));
+        let (status, said) = guest.ask_with("PATCH", "/1.0/instances/vm1", token, &body);
         (status != 200).then_some((status, said))
     });
     let (status, said) = full.unwrap();

@@ -81,9 +81,6 @@ pub struct Instance {
     pub config: BTreeMap<String, String>,
     /// Devices.
     pub devices: BTreeMap<String, BTreeMap<String, String>>,
-    /// Storage volumes and snapshots by their API path.
-    #[serde(default)]
-    pub volumes: BTreeMap<String, Value>,
 }
 
 /// Whether an application reported Ready (P§6).
@@ -113,7 +110,6 @@ impl Instance {
             channel: Channel::Qmp("/nowhere".into()),
             config: pairs.collect(),
             devices: BTreeMap::new(),
-            volumes: BTreeMap::new(),
         }
     }
 

@@ -5,7 +5,6 @@ pub mod diagnosis;
 pub mod events;
 pub mod fault;
 mod live;
-pub mod operations;
 mod power;
 mod state;
 pub mod vm;

@@ -17,7 +17,6 @@ use super::diagnosis::{by_port_alone, diagnose};
 use super::events::Events;
 use super::fault::Fault;
 use super::live::Live;
-use super::operations::Operations;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client;
 use mote_client::common::clock;
@@ -36,8 +35,6 @@ pub struct Daemon {
     pub pair: Pair,
     /// The listeners for events.
     pub events: Events,
-    /// The guests' operations.
-    pub operations: Operations,
     instances: Mutex<BTreeMap<String, Live>>,
     sockets: Mutex<Vec<PathBuf>>,
     begun: Instant,
@@ -55,7 +52,6 @@ impl Daemon {
             port,
             pair,
             events: Events::default(),
-            operations: Operations::default(),
             instances: Mutex::default(),
             sockets: Mutex::default(),
             begun: Instant::now(),
