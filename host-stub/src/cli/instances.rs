@@ -182,36 +182,6 @@ mod tests {
     }
 
     #[test]
-    fn omits_the_tail_of_a_state() {
-        let state = json!({"state": "UNKNOWN", "flavour": "incus", "last_line": "g\",\"usage\":0}}",
-                "port_alone": "the end of its state: x"});
-        let shown = described("vm1", &state, None);
-        assert!(shown.contains("Last line    the end of its state: "), "{shown}");
-        assert!(!shown.contains("usage"), "{shown}");
-    }
-
-    #[test]
-    fn info_escapes_what_the_guest_says() {
-        let state = json!({"state": "CONNECTED", "since_ms": 1250, "status": "Ready",
-            "flavour": "lxd", "vsock": {"cid": 7}, "channel": {"qmp": "/q"}, "port": 5,
-            "last_line": "\x1b]0;x\x07", "running_ms": 61_000, "fault": "slow 5",
-            "connections": 3, "resumed": 2, "last_request": "GET /\u{202e}"});
-        let said = json!({"environment": {"server": "lxd-agent\x1b[2J", "server_version": "0.1.0",
-            "kernel": "Linux", "kernel_version": "6.1", "kernel_architecture": "x86_64"}});
-        let shown = described("vm1", &state, Some(Ok(said)));
-        assert!(!shown.contains('\x1b') && !shown.contains('\u{202e}'), "{shown}");
-        for row in [
-            "Agent        CONNECTED for 1.2 s\n",
-            "Program      lxd-agent\\x1b[2J 0.1.0, Linux 6.1 on x86_64\n",
-            "Uptime       at least 1 min 1 s\n",
-            "Guest        vsock 7, port 8443\n",
-            "Fault        slow 5\n",
-        ] {
-            assert!(shown.contains(row), "{row} in {shown}");
-        }
-    }
-
-    #[test]
     fn uses_an_agents_own_name() {
         let said = |own: Value| {
             json!({"environment": {"server": "lxd-agent", "server_version": "0.1.0", "agent": own,

@@ -12,6 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::common::whole_file::write_whole;
 
+/// PEM with the line ends that both servers write.
+const UNIX: pem::EncodeConfig = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+
 /// A certificate and its key.
 pub struct Pair {
     /// The certificate, DER.
@@ -77,7 +80,8 @@ fn make(crt: &Path, key: &Path) -> Result<()> {
         rcgen::ExtendedKeyUsagePurpose::ClientAuth,
     ];
     let certificate = params.self_signed(&pair)?;
-    write_whole(key, pem("EC PRIVATE KEY", &sec1(&pair.serialize_der())?).as_bytes(), 0o600)?;
+    let sec1 = pem::Pem::new("EC PRIVATE KEY", sec1(&pair.serialize_der())?);
+    write_whole(key, pem::encode_config(&sec1, UNIX).as_bytes(), 0o600)?;
     write_whole(crt, certificate.pem().as_bytes(), 0o644)
 }
 
@@ -96,38 +100,4 @@ fn sec1(pkcs8: &[u8]) -> Result<Vec<u8>> {
     out.extend([0xa0, 7, 6, 5, 0x2b, 0x81, 4, 0, 0x22, 0xa1, 100, 3, 98, 0]);
     out.extend(public);
     Ok(out)
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in der.chunks(3) {
-        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte))
-            << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let index = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or(0);
-            text.push(if place > three.len() { '=' } else { char::from(ALPHABET[index]) });
-        }
-    }
-    let lines: Vec<&str> =
-        text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or("")).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_created_key_pair_reads_back_and_matches() {
-        let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
-        let pair = Pair::load_or_make(directory, "x").unwrap();
-        assert!(fs::read_to_string(directory.join("x.key")).unwrap().contains("EC PRIVATE KEY"));
-        let key = rustls::crypto::ring::sign::any_supported_type(&pair.key()).unwrap();
-        let certified = rustls::sign::CertifiedKey::new(vec![pair.certificate.clone()], key);
-        certified.keys_match().unwrap();
-        let again = Pair::load_or_make(directory, "x").unwrap();
-        assert_eq!(again.fingerprint(), pair.fingerprint());
-    }
 }

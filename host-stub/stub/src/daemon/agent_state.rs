@@ -288,34 +288,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_started_counts_until_stopped() {
-        let mut agent = AgentState::default();
-        let edges: Vec<Edge> = ["STARTED", "STARTED", "CONNECTED", "x", "STOPPED", "STOPPED"]
-            .iter()
-            .map(|line| agent.decide(line))
-            .collect();
-        let (same, ended) = (Edge::Same, Edge::Ended);
-        assert_eq!(edges, [Edge::Began, same, same, same, ended, same]);
-        assert_eq!(agent.decide("STARTED"), Edge::Began);
-    }
-
-    #[test]
-    fn repeated_started_keeps_a_connected_agent_connected() {
-        let mut agent = AgentState::default();
-        for line in ["STARTED", "CONNECTED", "STARTED"] {
-            agent.note(line);
-            agent.decide(line);
-        }
-        assert_eq!(agent.word, Word::Connected);
-        agent.note("STOPPED");
-        agent.decide("STOPPED");
-        agent.cut();
-        assert_eq!(agent.word, Word::Stopped);
-        agent.note("STARTED");
-        assert_eq!(agent.word, Word::Started);
-    }
-
-    #[test]
     fn a_repeated_stopped_and_started_keeps_the_first_start_time() {
         let mut agent = AgentState::default();
         let since = |agent: &AgentState| agent.since.1;
@@ -338,27 +310,6 @@ mod tests {
         agent.since.1 -= TURN;
         agent.note("STARTED");
         assert_ne!(since(&agent), second);
-    }
-
-    #[test]
-    fn only_a_successful_put_connects() {
-        let mut agent = AgentState::default();
-        let put = |error: Option<&str>| Put {
-            error: error.map(str::to_owned),
-            failure: None,
-            at: SystemTime::now(),
-            took: Duration::ZERO,
-        };
-        agent.put(put(Some("no")));
-        assert_eq!(
-            (agent.word, &agent.to_json()["last_put"]["ok"]),
-            (Word::Unknown, &json!(false))
-        );
-        agent.put(put(None));
-        assert_eq!(
-            (agent.word, &agent.to_json()["last_put"]["ok"]),
-            (Word::Connected, &json!(true))
-        );
     }
 
     #[test]
