@@ -70,7 +70,7 @@ fn completions_know_every_command_and_are_valid() {
             assert!(all.lines().any(is_it), "{shell}: {command} in {all}");
         }
     }
-    // Also words of the command line: an instance, of the directory that it names.
+    // Names of instances are completed too, from the directory that the command line names.
     let host = Host::new();
     for name in ["web-1", "web-2"] {
         host.init(name, "lxd", &[]);

@@ -145,7 +145,7 @@ pub fn push(
     let name = source.file_name().unwrap_or(".".as_ref());
     let kind = above.kind(name).with_context(|| local(source))?;
     if !matches!(kind, FileType::Symlink | FileType::RegularFile | FileType::Directory) {
-        bail!("{} is neither a file nor a directory nor a link", local(source));
+        bail!("{} is not a file, directory or symbolic link", local(source));
     }
     let place = (above.descriptor(), name, source);
     push_below(session, place, target, (mode, owner), &mut Unlike::default())
@@ -310,7 +310,7 @@ fn pull_into(
     }
     if !attrs.is_directory() {
         if left.levels == LEVELS {
-            bail!("{} is neither a file nor a directory nor a link", there());
+            bail!("{} is not a file, directory or symbolic link", there());
         }
         unlike.skip(local(from));
         return Ok(());
