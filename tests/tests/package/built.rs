@@ -41,7 +41,7 @@ pub(crate) struct Packages {
 }
 
 /// Changes settings that must not affect a reproducible build.
-const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8; ";
+pub(crate) const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8; ";
 
 pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
     let newer = format!("scripts/package --version {NEWER} deb");

@@ -71,23 +71,8 @@ fn lives_and_dies(system: &str) {
 }
 
 #[test]
-fn the_debian_package_on_systemd() {
-    lives_and_dies("systemd");
-}
-
-#[test]
-fn the_debian_package_on_sysvinit() {
-    lives_and_dies("sysvinit");
-}
-
-#[test]
-fn the_debian_package_on_openrc() {
-    lives_and_dies("openrc");
-}
-
-#[test]
-fn the_debian_package_on_runit() {
-    lives_and_dies("runit");
+fn the_debian_package_on_each_init_system() {
+    SYSTEMS.into_iter().for_each(lives_and_dies);
 }
 
 /// Uses a Debian root with systemd's own tools, because Debian mirrors contain no .rpm

@@ -5,6 +5,7 @@
 mod built;
 mod contents;
 mod install;
+mod layers;
 mod live;
 mod recipes;
 mod root;
