@@ -19,6 +19,7 @@ pub(super) const ROWS: Rows = Rows {
         ("deb+OpenRC", "deb+OpenRC"),
         ("deb+runit", "deb+runit"),
         ("deb+s6", "deb+s6"),
+        ("sysext", "sysext"),
         ("initramfs-tools", "initramfs-tools"),
         ("dracut", "dracut"),
         ("one-file", "one-file"),

@@ -7,11 +7,12 @@ use mote_tests::host::NAME;
 use mote_tests::wait;
 
 use crate::measured::measured;
-use crate::systems::{System, noted, seconds, serves};
+use crate::systems::{System, noted, seconds, serves, whole_life};
 use crate::world::{BOOT, World};
 
 const SYSTEMD: System = System {
     name: "systemd",
+    release: "bookworm",
     way: "deb+systemd",
     log: "journalctl --no-pager -b -o cat -u mote-agent",
     reload: "systemctl reload mote-agent",
@@ -106,4 +107,10 @@ fn systemd() {
     world.vm.power_button();
     world.stopped();
     noted(&SYSTEMD, world.added, &times, killed, "the power button");
+}
+
+/// The root has nothing of mote but the extension.
+#[test]
+fn sysext() {
+    whole_life(&System { name: "sysext", release: "trixie", way: "sysext", ..SYSTEMD });
 }

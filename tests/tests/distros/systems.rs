@@ -13,6 +13,8 @@ use crate::world::{BOOT, Plan, Times, World};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {
     pub(crate) name: &'static str,
+    /// Debian's.
+    pub(crate) release: &'static str,
     /// Its row in the table of `docs/results/boots.md`.
     pub(crate) way: &'static str,
     /// Command that prints the agent's log.
@@ -26,7 +28,7 @@ const FILE: &str = "cat /var/log/mote-agent.log";
 /// Boots the system and checks everything except the shutdown. Returns the times, and how long a
 /// killed agent was absent.
 pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
-    let mut world = World::boot(system.name, "bookworm", &Plan::default());
+    let mut world = World::boot(system.name, system.release, &Plan::default());
     let times = world.connected();
     let said =
         world.sh("cat /etc/debian_version; readlink -f /sbin/init; cat /proc/1/comm; uname -r");
@@ -66,7 +68,10 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
 pub(crate) fn noted(system: &System, added: u64, times: &Times, killed: Duration, stop: &str) {
     record(&Row {
         way: system.way,
-        booted: "Debian 12, kernel 6.1, x86_64".into(),
+        booted: format!(
+            "Debian {}, kernel 6.1, x86_64",
+            if system.release == "trixie" { 13 } else { 12 }
+        ),
         agent_start: times.agent_start,
         power_on: times.power_on,
         bytes: added,
@@ -82,43 +87,36 @@ pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-fn whole_life(system: &System) {
+pub(crate) fn whole_life(system: &System) {
     let (mut world, times, killed) = serves(system);
     world.last_words("poweroff");
     world.stopped();
     noted(system, world.added, &times, killed, "`poweroff`");
 }
 
+/// The same on Debian 12, for a system without a journal.
+fn on_debian_12(name: &'static str, way: &'static str, reload: &'static str) {
+    whole_life(&System { name, release: "bookworm", way, log: FILE, reload });
+}
+
 #[test]
 fn sysvinit() {
-    whole_life(&System {
-        name: "sysvinit",
-        reload: "service mote-agent reload",
-        way: "deb+sysvinit",
-        log: FILE,
-    });
+    on_debian_12("sysvinit", "deb+sysvinit", "service mote-agent reload");
 }
 
 #[test]
 fn openrc() {
-    whole_life(&System {
-        name: "openrc",
-        reload: "rc-service mote-agent reload",
-        way: "deb+OpenRC",
-        log: FILE,
-    });
+    on_debian_12("openrc", "deb+OpenRC", "rc-service mote-agent reload");
 }
 
 #[test]
 fn runit() {
-    whole_life(&System { name: "runit", reload: "sv hup mote-agent", way: "deb+runit", log: FILE });
+    on_debian_12("runit", "deb+runit", "sv hup mote-agent");
 }
 
 #[test]
 fn s6() {
-    let system =
-        System { name: "s6", reload: "s6-svc -h /etc/s6/mote-agent", way: "deb+s6", log: FILE };
-    whole_life(&system);
+    on_debian_12("s6", "deb+s6", "s6-svc -h /etc/s6/mote-agent");
 }
 
 /// tiny-cloud looks for Incus' socket once, in the runlevel `boot`, and asks once, in the next

@@ -73,7 +73,7 @@ fn packaged(shell: &str, recipe: &str) -> Scratch {
     if recipe == "APKBUILD" {
         let built = sources.0.join("target/musl/release");
         std::fs::create_dir_all(&built).expect("a folder");
-        let links = [(mote_tests::agent().into(), built.join("mote-agent"))].into_iter();
+        let links = [(mote_tests::agent(), built.join("mote-agent"))].into_iter();
         let own = ["image", "LICENSE-MIT", "LICENSE-APACHE"].into_iter();
         for (from, to) in links.chain(own.map(|name| (source().join(name), sources.0.join(name)))) {
             std::os::unix::fs::symlink(from, to).expect("a link");
