@@ -38,7 +38,7 @@ use mote_core::hostapi::exec::STARTED_BY;
 use mote_core::hostapi::info::RELEASE;
 
 use crate::built::VERSION;
-use crate::cli::{check, client, help};
+use crate::cli::{check, client, connect, help};
 use crate::options::{Command, Options};
 use crate::ready_when::watch;
 use crate::runtime::{log, run};
@@ -72,6 +72,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
         },
         Command::Check => check::run(&options),
         Command::Report(report) => report::run(&options, *report),
+        Command::Connect(target) if built::PORT_FORWARD => connect::run(&options, target),
         Command::SftpServer(how) if built::FILES => workers::sftp::run(&options.root, how),
         Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
         Command::ReadyWhen(list) if built::READY_WHEN => watch::run(&options.root, list),
@@ -84,7 +85,8 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
         Command::AfterResume(what) if built::RESTORE => after_resume::run(what),
         Command::Init if built::INIT => init::run(),
         Command::Leave(goal) if built::INIT => init::tell(*goal),
-        Command::SftpServer(_)
+        Command::Connect(_)
+        | Command::SftpServer(_)
         | Command::MountWorker(_)
         | Command::Freeze(_)
         | Command::ReadyWhen(_)

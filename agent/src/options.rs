@@ -37,6 +37,7 @@ enum Valued {
     Remember,
     Root,
     Secrets,
+    Timeout,
     VsockUnix,
     #[cfg(feature = "tcp")]
     VsockTcp,
@@ -55,6 +56,7 @@ const VALUED: &[(&str, Valued)] = &[
     ("--port", Valued::Port),
     ("--remember", Valued::Remember),
     ("--root", Valued::Root),
+    ("--timeout", Valued::Timeout),
     ("--vsock-unix", Valued::VsockUnix),
     #[cfg(feature = "tcp")]
     ("--vsock-tcp", Valued::VsockTcp),
@@ -87,6 +89,8 @@ pub(crate) struct Options {
     /// Periods in the states CONNECT, STARTED and CONNECTED.
     pub(crate) intervals: [Option<Duration>; 3],
     pub(crate) length: Option<Duration>,
+    /// Time limit of `connect`.
+    pub(crate) timeout: Option<Duration>,
     /// Whether `freeze` only prints what is frozen.
     pub(crate) status_only: bool,
     /// Whether `grow` only prints what it would do.
@@ -206,6 +210,9 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         Err(why) => return Err(why),
     }
     about_freeze(&mut options)?;
+    if options.timeout.is_some() && !matches!(options.command, Command::Connect(_)) {
+        return Err("--timeout is for connect".into());
+    }
     if options.dry_run && !matches!(options.command, Command::Grow(_)) {
         return Err("--dry-run is for grow".into());
     }
@@ -230,6 +237,7 @@ fn defaults(stands_in: bool) -> Options {
         initramfs: Initramfs::Never,
         intervals: [None; 3],
         length: None,
+        timeout: None,
         status_only: false,
         dry_run: false,
         json: false,
@@ -273,9 +281,11 @@ fn option(
     match valued {
         Valued::Secrets => options.secrets_dir = Some(value.into()),
         Valued::ConfigDir => options.config_dir = Some(value.into()),
-        Valued::For => {
-            let length = freeze::length(&value).ok_or("--for needs a time, such as 60s or 5m")?;
-            options.length = Some(length);
+        Valued::For | Valued::Timeout => {
+            let length = freeze::length(&value);
+            length.ok_or_else(|| format!("{name} needs a time, such as 60s or 5m"))?;
+            let is_for = matches!(valued, Valued::For);
+            *(if is_for { &mut options.length } else { &mut options.timeout }) = length;
         }
         Valued::Remember => options.remember = Some(value.into()),
         Valued::Root => options.root = value.into(),

@@ -12,6 +12,7 @@ _mote_agent() {
     --flavour) words="incus lxd lxd-5.0" ;;
     --deny | --allow) words="guestapi exec files mounts port-forward metrics state templates network first-boot resources clock" ;;
     freeze) words="--for --status" ;;
+    connect) words="--timeout 127.0.0.1:22" ;;
     grow) words="--dry-run $(cd /sys/block 2>/dev/null && echo *)" ;;
     report) words="state metrics" ;;
     --interval-*) return ;;

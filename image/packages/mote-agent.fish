@@ -1,5 +1,5 @@
 # fish completion for mote-agent. The words are those of its --help.
-set -l commands ready started get config metadata devices events status freeze thaw trim sync-time grow report version help
+set -l commands ready started get config metadata devices events status freeze thaw trim sync-time grow connect report version help
 set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources clock
 set -l first "not __fish_seen_subcommand_from $commands"
 complete -c mote-agent -f
@@ -16,12 +16,14 @@ complete -c mote-agent -n $first -a thaw -d 'thaw them'
 complete -c mote-agent -n $first -a trim -d 'discard unused blocks'
 complete -c mote-agent -n $first -a sync-time -d "step the clock to the host's"
 complete -c mote-agent -n $first -a grow -d 'grow disks that have become larger'
+complete -c mote-agent -n $first -a connect -d 'join standard input and output to a port'
 complete -c mote-agent -n $first -a report -d 'print what the host receives'
 complete -c mote-agent -n $first -a version -d 'print the version'
 complete -c mote-agent -n $first -a help -d 'print a summary'
 complete -c mote-agent -n '__fish_seen_subcommand_from freeze' -l for -x -d 'for at most this time'
 complete -c mote-agent -n '__fish_seen_subcommand_from freeze' -l status -d 'print what is frozen'
 complete -c mote-agent -n '__fish_seen_subcommand_from grow' -l dry-run -d 'only print what would be done'
+complete -c mote-agent -n '__fish_seen_subcommand_from connect' -l timeout -x -d 'time to accept'
 complete -c mote-agent -n '__fish_seen_subcommand_from report' -a 'state metrics'
 complete -c mote-agent -l config-dir -r -a '(__fish_complete_directories)' -d 'directory of the certificate files'
 complete -c mote-agent -s s -l secrets-location -r -a '(__fish_complete_directories)' -d 'directory of only these files'

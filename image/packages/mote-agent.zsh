@@ -15,6 +15,7 @@ commands=(
     'trim:discard unused blocks'
     "sync-time:step the clock to the host's"
     'grow:grow disks that have become larger'
+    'connect:join standard input and output to a port'
     'report:print what the host receives'
     'version:print the version'
     'help:print a summary'
@@ -25,6 +26,7 @@ _mote_agent_words() {
     case "$words[1]" in
     freeze) _arguments '--for=[for at most this time]:time' '--status[print what is frozen]' ;;
     grow) _arguments '--dry-run[only print what would be done]' '1:disk:_files -W /dev' ;;
+    connect) _arguments '--timeout=[time to accept]:time' ;;
     report) _values report state metrics ;;
     get) _message key ;;
     esac

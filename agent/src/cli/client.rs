@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mote_core::devlxd::ready::{ReadyState, write_state};
 use mote_core::flavour::Flavour;
+use mote_core::hostapi::policy::Capability;
 use mote_core::http::body::Decoder;
 use mote_core::http::head::{self, Method};
 use mote_core::http::reply::{RequestLine, write_request};
@@ -15,10 +16,10 @@ use mote_core::json::{Document, Value};
 use mote_core::status::State;
 use mote_core::status::view::View;
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::net::SocketAddrUnix;
 
 use crate::built;
+use crate::cli::connect::dial;
 use crate::cli::status::{self, Failure};
 use crate::handover::running;
 use crate::handover::running::Running;
@@ -55,6 +56,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         Command::MountWorker(_)
         | Command::Run
         | Command::Check
+        | Command::Connect(_)
         | Command::Report(_)
         | Command::Version
         | Command::Help
@@ -134,7 +136,9 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
         let path = options.root.join(flavour.socket_path().trim_start_matches('/'));
         match connect_within(&path) {
             Ok(stream) => return Ok(stream),
-            Err(Errno::AGAIN) => return Err(Failure::NoAgent("the agent does not answer".into())),
+            Err(Errno::TIMEDOUT) => {
+                return Err(Failure::NoAgent("the agent does not answer".into()));
+            }
             Err(error) => errors.push((flavour, path, error)),
         }
     }
@@ -164,13 +168,10 @@ fn unserved(view: &View<'_>, why: &str) -> String {
         return format!("an agent is running, but serves no guests ({why})");
     }
     let policy = view.policy.as_deref().unwrap_or_default();
-    let denied = policy.split(';').next().unwrap_or_default().split(' ');
     let state = view.state.as_deref().unwrap_or_default();
     let reason = if view.is_waiting() {
         format!("it is still {state}; 'mote-agent --check' shows what is missing")
-    } else if denied.clone().next() == Some("denied:")
-        && denied.clone().any(|one| one == "guestapi")
-    {
+    } else if view.denies(Capability::GuestApi.name()) {
         format!("the guest's policy denies guestapi ({policy})")
     } else if state == State::Connected.name() {
         format!(
@@ -184,13 +185,9 @@ fn unserved(view: &View<'_>, why: &str) -> String {
     format!("an agent is running, but {reason}")
 }
 
-/// Connects to a unix socket; `EAGAIN` if its queue is full for [`ACCEPT`].
+/// Connects to a unix socket; `ETIMEDOUT` if its queue is full for [`ACCEPT`].
 fn connect_within(path: &Path) -> Result<UnixStream, Errno> {
-    let address = SocketAddrUnix::new(path)?;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(ACCEPT))?;
-    rustix::net::connect(&socket, &address)?;
-    Ok(socket.into())
+    Ok(dial(&SocketAddrUnix::new(path)?.into(), ACCEPT)?.into())
 }
 
 /// Connects and sends one request.

@@ -23,6 +23,9 @@ Commands:
   grow [--dry-run] [DEVICE]
                 grow the last partition and its file system on disks that have become larger,
                 or on this disk (mote-agent grow vda); needs no agent
+  connect [--timeout 30s] ADDRESS:PORT|unix:PATH
+                join standard input and output to a port, for ssh without a network;
+                exit 68 unreachable, 69 refused, 75 timed out, 77 denied
   report state|metrics
                 print what the host receives; needs no agent
   version

@@ -1,6 +1,7 @@
-//! The commands: `--check`, `status`, and the built-in client of the running agent.
+//! The commands: `--check`, `status`, `connect`, and the built-in client of the running agent.
 
 pub(crate) mod check;
 pub(crate) mod client;
+pub(crate) mod connect;
 pub(crate) mod help;
 mod status;

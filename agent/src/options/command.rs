@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Devices,
     Events,
     Status,
+    /// Join standard input and output to this port or socket.
+    Connect(String),
     /// Print a report for the host; the agent starts this for each request.
     Report(Report),
     SftpServer(Sftp),
@@ -78,6 +80,7 @@ impl Command {
             | Self::SftpServer(_) => Starter::Agent,
             Self::Run | Self::Grow(_) | Self::Init | Self::Report(_) => Starter::Guest,
             Self::Check
+            | Self::Connect(_)
             | Self::Freeze(_)
             | Self::Leave(_)
             | Self::Version
@@ -166,6 +169,7 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
         "devices" => Command::Devices,
         "events" => Command::Events,
         "status" => Command::Status,
+        "connect" => Command::Connect(words.next().unwrap_or_default().to_owned()),
         "report" => Command::Report(match words.next() {
             Some("state") => Report::State,
             Some("metrics") => Report::Metrics,

@@ -200,8 +200,16 @@ fn only_the_agent_starts_workers_and_a_host_cannot_choose_files() {
         assert!(may(command, None) && may(command, Some(BY_AGENT)), "{command}");
         assert!(!may(command, Some(BY_HOST)), "{command}");
     }
-    for command in ["freeze --for 9s", "thaw", "trim", "status --json", "ready", "get a", "--check"]
-    {
+    for command in [
+        "freeze --for 9s",
+        "thaw",
+        "trim",
+        "status --json",
+        "ready",
+        "get a",
+        "--check",
+        "connect [::1]:22 --timeout 5",
+    ] {
         assert!(may(command, None) && may(command, Some(BY_HOST)), "{command}");
         for paths in [
             "--root /srv",

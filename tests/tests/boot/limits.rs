@@ -131,7 +131,7 @@ fn allows_only_the_listed_ports_of_the_guest() {
     let (status, text) = ask("{\"port\":10}");
     assert!(status == 403 && text.contains("port-forward to port 10"), "{text}");
     let (status, text) = ask(&format!("{{\"port\":{port},\"address\":\"192.0.2.1\"}}"));
-    assert!(status == 403 && text.contains("beyond the guest itself"), "{text}");
+    assert!(status == 403 && text.contains("beyond the guest's ports"), "{text}");
     // The port is allowed, but has no listener.
     assert_eq!(ask("{\"port\":9}").0, 500);
 }

@@ -4,6 +4,7 @@
 
 mod arrival;
 mod audit;
+mod connect;
 mod hang_up;
 mod long;
 
@@ -36,13 +37,19 @@ fn holdings(pair: &Pair) -> (usize, String) {
 }
 
 #[test]
-fn pipes_a_gibibyte_through_cat() {
+fn pipes_a_gibibyte_to_a_port_and_back() {
     const PIECE: usize = 1 << 16;
     const PIECES: usize = 1 << 14;
     let pair = start();
-    let mut cat = pair.host.exec_with(&["-T"], &["cat"]);
-    let mut cat = mote_tests::bounded(cat.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
-    let mut input = cat.stdin.take().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let agent = mote_tests::agent();
+    let mut join = pair.host.exec_with(&["-T"], &[agent.to_str().unwrap(), "connect", &target]);
+    let mut join = mote_tests::bounded(join.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
+    let mut input = join.stdin.take().unwrap();
+    let mut echo = listener.accept().unwrap().0;
+    let echo = std::thread::spawn(move || std::io::copy(&mut echo.try_clone()?, &mut echo));
+    let child = holdings(&pair).1.trim().parse().unwrap();
     let writer = std::thread::spawn(move || {
         let (mut noise, mut piece) = (Noise::default(), vec![0; PIECE]);
         for _ in 0..PIECES {
@@ -50,16 +57,21 @@ fn pipes_a_gibibyte_through_cat() {
             input.write_all(&piece).unwrap();
         }
     });
-    let mut output = BufReader::with_capacity(PIECE, cat.stdout.take().unwrap());
+    let mut output = BufReader::with_capacity(PIECE, join.stdout.take().unwrap());
     let (mut noise, mut expected, mut piece) = (Noise::default(), vec![0; PIECE], vec![0; PIECE]);
     for number in 0..PIECES {
         noise.fill(&mut expected);
         output.read_exact(&mut piece).unwrap();
         assert!(piece == expected, "piece {number} is another");
+        if number == PIECES / 2 {
+            let peak = mote_tests::proc::memory(child, "status", "VmHWM");
+            assert!(peak < 2048, "connect has {peak} kB");
+        }
     }
     assert_eq!(output.read(&mut piece).unwrap(), 0);
     writer.join().unwrap();
-    assert!(cat.wait().unwrap().success());
+    assert_eq!(echo.join().unwrap().unwrap(), 1 << 30);
+    assert!(join.wait().unwrap().success());
     let peak = pair.memory("VmHWM");
     println!("peak after 1 GiB both ways: {peak} kB");
     assert!(peak < 4096, "{peak} kB");

@@ -7,12 +7,16 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::json::{JsonError, Value};
 
+/// Prefix of a unix socket's name.
+const UNIX: &str = "unix:";
+
 /// The requested target of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The address as text, also for messages; `127.0.0.1` if none was given.
+    /// The address as text, also for messages; `127.0.0.1` if none was given. For `connect` also
+    /// `unix:PATH`.
     pub name: String,
-    /// The TCP port.
+    /// The TCP port; 0 for a unix socket.
     pub port: u16,
 }
 
@@ -54,6 +58,29 @@ impl Target {
         }
     }
 
+    /// Reads `HOST:PORT`, with an IPv6 address in brackets, or `unix:PATH`, which gets port 0.
+    #[must_use]
+    pub fn named(text: &str) -> Option<Self> {
+        if text.strip_prefix(UNIX).is_some_and(|path| !path.is_empty()) {
+            return Some(Self { name: text.into(), port: 0 });
+        }
+        let (name, port) = text.rsplit_once(':')?;
+        let name = match name.strip_prefix('[') {
+            Some(name) => name.strip_suffix(']')?,
+            None if name.contains(':') => return None,
+            None => name,
+        };
+        let port = port.parse().ok().filter(|port| *port > 0)?;
+        let target = Self { name: name.into(), port };
+        target.address().is_some().then_some(target)
+    }
+
+    /// Returns the path of a unix socket; empty for TCP.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.name.strip_prefix(UNIX).unwrap_or_default()
+    }
+
     /// Returns the address to connect to; `None` for any name except `localhost`: a lookup could
     /// block, and needs a resolver.
     #[must_use]
@@ -76,6 +103,27 @@ mod tests {
         for name in ["example.org", "localhost.", "127.0.0.1:80", "[::1]"] {
             let target = Target { name: name.into(), port: 1 };
             assert_eq!(target.address(), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn reads_a_command_lines_target() {
+        let read = |text| {
+            let target = Target::named(text)?;
+            Some(target.address().map_or(target.path().into(), |address| address.to_string()))
+        };
+        for (text, target) in [
+            ("localhost:22", Some("127.0.0.1:22")),
+            ("[::1]:65535", Some("[::1]:65535")),
+            ("unix:/run/x:1", Some("/run/x:1")),
+            ("::1:22", None),
+            ("[::1:22", None),
+            ("127.0.0.1", None),
+            ("127.0.0.1:0", None),
+            ("example.org:22", None),
+            ("unix:", None),
+        ] {
+            assert_eq!(read(text).as_deref(), target, "{text}");
         }
     }
 

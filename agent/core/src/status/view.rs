@@ -56,6 +56,15 @@ pub struct View<'a> {
 pub const WAITING: &str = "waiting for ";
 
 impl View<'_> {
+    /// Returns whether the policy denies the capability of this name as a whole.
+    #[must_use]
+    #[inline(never)] // its size
+    pub fn denies(&self, capability: &str) -> bool {
+        let policy = self.policy.as_deref().and_then(|text| text.strip_prefix("denied: "));
+        let denied = policy.and_then(|text| text.split(';').next()).unwrap_or_default();
+        denied.split(' ').any(|name| name == capability)
+    }
+
     /// Reads a status file; `None` if it is invalid or incomplete.
     #[inline(never)] // its size
     #[must_use]

@@ -253,9 +253,10 @@ fn ports_are_those_of_the_guest_itself() {
         ("::1", 8090, ""),
         ("127.0.0.1", 23, "port-forward to port 23"),
         ("127.0.0.1", 8091, "port-forward to port 8091"),
-        ("10.0.0.1", 22, "port-forward beyond the guest itself, to \"10.0.0.1\""),
-        ("0.0.0.0", 22, "port-forward beyond the guest itself, to \"0.0.0.0\""),
-        ("example.org", 22, "port-forward beyond the guest itself, to \"example.org\""),
+        ("10.0.0.1", 22, "port-forward beyond the guest's ports, to \"10.0.0.1\""),
+        ("0.0.0.0", 22, "port-forward beyond the guest's ports, to \"0.0.0.0\""),
+        ("unix:/s", 0, "port-forward beyond the guest's ports, to \"unix:/s\""),
+        ("example.org", 22, "port-forward beyond the guest's ports, to \"example.org\""),
     ] {
         assert_eq!(check(name, port), why, "{name} {port}");
     }

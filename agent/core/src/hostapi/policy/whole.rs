@@ -266,7 +266,7 @@ impl Policy {
     }
 
     /// Checks a connection. If ports are limited, allows only these ports of the guest itself, not
-    /// those of other machines.
+    /// those of other machines, nor unix sockets.
     ///
     /// # Errors
     /// What is denied.
@@ -274,15 +274,13 @@ impl Policy {
         if !self.has(Limit::Ports) {
             return Ok(());
         }
+        if !target.address().is_some_and(|address| address.ip().is_loopback()) {
+            return Err(Denied::Name("port-forward beyond the guest's ports, to ", &target.name));
+        }
         if !self.takes(Limit::Ports, target.port.into()) {
             return Err(Denied::Number("port-forward to port", target.port.into()));
         }
-        match target.address() {
-            Some(address) if address.ip().is_loopback() => Ok(()),
-            Some(_) | None => {
-                Err(Denied::Name("port-forward beyond the guest itself, to ", &target.name))
-            }
-        }
+        Ok(())
     }
 }
 

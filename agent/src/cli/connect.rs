@@ -1,0 +1,195 @@
+//! `connect`: joins standard input and output to a TCP port or unix socket, so that a host reaches
+//! it through exec, without a network.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use mote_core::hostapi::policy::Capability;
+use mote_core::hostapi::port_forward::Target;
+use mote_core::status::view::View;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, Result, ioctl_fionbio, read, retry_on_intr, write};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
+use rustix::net::{Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{connect, shutdown, socket_with};
+use rustix::stdio::{dup2_stdout, stdin, stdout};
+
+use crate::config::policy;
+use crate::handover::view::MAX_STATUS_FILE;
+use crate::options::Options;
+use crate::print;
+use crate::runtime::run_dir;
+use crate::runtime::small_files::read_bounded;
+use crate::sys::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Default time limit for the target to accept.
+const ACCEPT: Duration = Duration::from_secs(30);
+/// Buffer of each direction, bytes.
+const BUFFER: usize = 64 * 1024;
+/// Longest write to standard output, bytes (`PIPE_BUF`): a pipe that poll(2) reports as writable
+/// takes it at once. `O_NONBLOCK` would also change other programs that have the same pipe.
+const PIECE: usize = 4096;
+/// How long input may pause after the target has ended its side. A closed TCP connection looks like
+/// a half-closed one, and exec's client keeps its output open until this process ends.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+
+/// Exit codes as in sysexits.h, which differ from those of other commands.
+const UNREACHABLE: u8 = 68;
+const REFUSED: u8 = 69;
+const TIMED_OUT: u8 = 75;
+const NOT_ALLOWED: u8 = 77;
+
+#[inline(never)] // the agent itself needs none of its stack
+pub(crate) fn run(options: &Options, text: &str) -> u8 {
+    let Some(target) = Target::named(text) else {
+        print::complain(format_args!(
+            "connect needs ADDRESS:PORT or unix:PATH; it resolves no name but localhost"
+        ));
+        return 2;
+    };
+    if is_denied(options, &target) {
+        return NOT_ALLOWED;
+    }
+    let joined = dial_target(&target, options.timeout.unwrap_or(ACCEPT));
+    let (code, verb, error) = match joined.map(|socket| relay(&socket)) {
+        Ok(Ok(())) => return 0,
+        Ok(Err(error)) => (1, "lost the connection", error),
+        Err(error) => {
+            let code = match error {
+                Errno::CONNREFUSED | Errno::NOENT => REFUSED,
+                Errno::TIMEDOUT => TIMED_OUT,
+                Errno::ACCESS | Errno::PERM => NOT_ALLOWED,
+                _ => UNREACHABLE,
+            };
+            (code, "cannot connect", error)
+        }
+    };
+    print::complain(format_args!("{verb} to {text}: {error}"));
+    code
+}
+
+/// Returns whether the guest's policy denies the target, as for `POST /1.0/port-forward`, and says
+/// so.
+fn is_denied(options: &Options, target: &Target) -> bool {
+    let judged = policy::read(options);
+    // The agent's own options may deny more than the files.
+    let status = read_bounded(&options.root.join(run_dir::STATUS), MAX_STATUS_FILE).ok();
+    let feature = Capability::PortForward;
+    let is_off = status
+        .is_some_and(|status| View::read(&status).is_some_and(|view| view.denies(feature.name())));
+    let checked = judged.policy.check_port(target);
+    let what: &dyn Display = match &checked {
+        _ if is_off || !judged.policy.allows(feature) => &feature.name(),
+        Err(what) => what,
+        Ok(()) => return false,
+    };
+    print::complain(format_args!("the guest's policy does not allow {what}"));
+    true
+}
+
+fn dial_target(target: &Target, limit: Duration) -> Result<OwnedFd> {
+    let address = match target.address() {
+        Some(address) => address.into(),
+        None => SocketAddrUnix::new(target.path())?.into(),
+    };
+    let socket = dial(&address, limit)?;
+    // Unix sockets have no such option.
+    let _tcp_only = set_tcp_nodelay(&socket, true);
+    ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
+/// Connects a stream socket; `ETIMEDOUT` if the peer does not accept within `limit`.
+pub(super) fn dial(address: &SocketAddrAny, limit: Duration) -> Result<OwnedFd> {
+    let family = address.address_family();
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
+    match connect(&socket, address) {
+        Ok(()) => Ok(socket),
+        // What the kernel returns for TCP and for unix sockets.
+        Err(Errno::INPROGRESS | Errno::AGAIN) => Err(Errno::TIMEDOUT),
+        Err(error) => Err(error),
+    }
+}
+
+/// One direction.
+struct Way<'f> {
+    from: BorrowedFd<'f>,
+    to: BorrowedFd<'f>,
+    buffer: Vec<u8>,
+    /// The bytes in the buffer that are not written yet.
+    start: usize,
+    end: usize,
+    is_open: bool,
+}
+
+/// Copies both ways until both have ended, or the target has and input pauses.
+fn relay(socket: &OwnedFd) -> Result<()> {
+    let (input, output) = (stdin(), stdout());
+    let mut ways = [Way::new(input, socket.as_fd()), Way::new(socket.as_fd(), output)];
+    let mut lost = Ok(());
+    loop {
+        let [inward, outward] = &ways;
+        let first = if inward.is_open { inward } else { outward };
+        let second = if outward.is_open { outward } else { first };
+        if !first.is_open {
+            return lost;
+        }
+        let mut waits = [first.waits(), second.waits()];
+        let is_last = !outward.is_open && inward.start == inward.end;
+        if retry_on_intr(|| poll(&mut waits, is_last.then_some(&PAUSE)))? == 0 {
+            return lost;
+        }
+        let is_ready = waits.map(|wait| !wait.revents().is_empty());
+        let [inward, outward] = &mut ways;
+        if inward.is_open && is_ready[0] {
+            // The target may have sent an answer before it closed.
+            if let Err(error) = inward.step(BUFFER) {
+                (inward.is_open, lost) = (false, Err(error));
+            }
+        }
+        if outward.is_open && is_ready[1] {
+            outward.step(PIECE)?;
+            if !outward.is_open {
+                // Closes the pipe.
+                dup2_stdout(socket)?;
+            }
+        }
+    }
+}
+
+impl<'f> Way<'f> {
+    fn new(from: BorrowedFd<'f>, to: BorrowedFd<'f>) -> Self {
+        Self { from, to, buffer: vec![0; BUFFER], start: 0, end: 0, is_open: true }
+    }
+
+    #[inline(never)] // its size
+    fn waits(&self) -> PollFd<'f> {
+        if self.start == self.end {
+            PollFd::from_borrowed_fd(self.from, PollFlags::IN)
+        } else {
+            PollFd::from_borrowed_fd(self.to, PollFlags::OUT)
+        }
+    }
+
+    /// Reads if the buffer is empty, otherwise writes up to `piece` bytes.
+    fn step(&mut self, piece: usize) -> Result<()> {
+        let done = if self.start == self.end {
+            read(self.from, &mut self.buffer).map(|count| {
+                (self.start, self.end) = (0, count);
+                self.is_open = count > 0;
+            })
+        } else {
+            let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
+            write(self.to, bytes.get(..piece).unwrap_or(bytes)).map(|count| self.start += count)
+        };
+        if !self.is_open {
+            // Fails for a pipe.
+            let _half = shutdown(self.to, Shutdown::Write);
+        }
+        match done {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            done => done,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `mote-agent connect`, with a file or pipe on one side and a listener of the test on the other.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+
+use mote_tests::{Noise, Scratch, agent, output, put};
+
+const LENGTH: usize = 1 << 20;
+
+#[test]
+fn each_side_may_end_first() {
+    let scratch = Scratch::new();
+    let (path, input) = (scratch.0.join("sock"), scratch.0.join("input"));
+    let mut bytes = vec![0; LENGTH];
+    Noise::default().fill(&mut bytes);
+    put(&input, &bytes);
+    let unix = UnixListener::bind(&path).unwrap();
+    let tcp = TcpListener::bind("[::1]:0").unwrap();
+    let target = tcp.local_addr().unwrap().to_string();
+    let run = |target: &str| {
+        let mut command = Command::new(agent());
+        command.args(["connect", target]).stdin(File::open(&input).unwrap());
+        mote_tests::bounded(command.stdout(Stdio::piped())).unwrap()
+    };
+    // The target ends its side before it reads anything.
+    let child = run(&format!("unix:{}", path.display()));
+    let (mut peer, mut sent) = (unix.accept().unwrap().0, Vec::new());
+    peer.write_all(b"first").unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    peer.read_to_end(&mut sent).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert!(sent == bytes && ended.status.success() && ended.stdout == b"first", "{ended:?}");
+    // The target sends only after the end of the input.
+    let child = run(&target);
+    let mut peer = tcp.accept().unwrap().0;
+    sent.clear();
+    peer.read_to_end(&mut sent).unwrap();
+    peer.write_all(&sent).unwrap();
+    drop(peer);
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success() && ended.stdout == bytes, "{:?}", ended.status);
+}
+
+#[test]
+fn the_exit_code_says_why_there_is_no_connection() {
+    let scratch = Scratch::new();
+    let root = scratch.0.to_str().unwrap();
+    put(scratch.0.join("etc/mote-agent.yml"), "features: {port-forward: {ports: [1, 22]}}");
+    let (full, _clients) = full(&scratch.0.join("full"));
+    drop(UnixListener::bind(scratch.0.join("left")).unwrap());
+    let (full, left) = (full.as_str(), format!("unix:{root}/left"));
+    for (words, code, why) in [
+        (&[&*left][..], 69, "left: Connection refused"),
+        (&["unix:/no/such"], 69, "cannot connect to unix:/no/such: No such file"),
+        (&["127.0.0.1:1", "--deny=port-forward"], 77, "does not allow port-forward\n"),
+        (&["127.0.0.1:2", "--root", root], 77, "does not allow port-forward to port 2\n"),
+        (&["192.0.2.1:22", "--root", root], 77, "beyond the guest's ports, to \"192.0.2.1\""),
+        (&[full, "--root", root], 77, "beyond the guest's ports, to \"unix:/"),
+        (&[full, "--timeout", "1"], 75, "full: Operation timed out"),
+        (&["255.255.255.255:9"], 68, "cannot connect to 255.255.255.255:9: Network unreachable"),
+        (&["example.org:22"], 2, "connect needs ADDRESS:PORT or unix:PATH"),
+        (&[], 2, "connect needs ADDRESS:PORT or unix:PATH"),
+    ] {
+        let mut command = Command::new(agent());
+        let ended = output(command.arg("connect").args(words).stdin(Stdio::null())).unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(code) && said.contains(why), "{words:?} {ended:?}");
+    }
+}
+
+/// Returns a target whose queue is full, and what fills it.
+fn full(path: &std::path::Path) -> (String, (UnixListener, Vec<UnixStream>)) {
+    let listener = UnixListener::bind(path).unwrap();
+    // The call also changes the length of the queue.
+    rustix::net::listen(&listener, 0).unwrap();
+    let clients = vec![UnixStream::connect(path).unwrap()];
+    (format!("unix:{}", path.display()), (listener, clients))
+}
