@@ -128,7 +128,7 @@ enum Command {
     Metrics(ReportArgs),
     /// List, show, wait for or delete the agent's operations
     Operations(agent::OperationsArgs),
-    /// Forward connections into the guest (Incus)
+    /// Forward connections into the guest; for LXD by mote-agent connect
     PortForward(port_forward::ForwardArgs),
     /// Start the VM that boot created; for another VM, report its start to the host
     ///

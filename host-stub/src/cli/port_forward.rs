@@ -1,13 +1,16 @@
-//! `port-forward`: listens here and forwards connections through the agent into the guest (P§4.7).
-//! Incus only. If one side ends a connection, both ends are closed.
+//! `port-forward`: listens here and forwards connections through the agent into the guest: for Incus
+//! by P§4.7, where both ends are closed if one side ends a connection, for LXD by exec of
+//! `mote-agent connect`.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
@@ -38,9 +41,6 @@ pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
     let ForwardArgs { name, listen, target: (address, port) } = args;
     let port = *port;
     let instance = known::reach(root, name)?;
-    if instance.flavour != Flavour::Incus {
-        bail!("only Incus has port-forward");
-    }
     let listener = TcpListener::bind(listen).with_context(|| listen.clone())?;
     // For port 0, the chosen one.
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
@@ -50,7 +50,13 @@ pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
         let Ok(stream) = stream else { continue };
         let (root, instance, address) = (root.clone(), instance.clone(), address.clone());
         slots.serve(move || {
-            if let Err(error) = carry(&root, &instance, &address, port, &stream) {
+            let carried = match instance.flavour {
+                Flavour::Incus => carry(&root, &instance, &address, port, &stream),
+                Flavour::Lxd | Flavour::LxdOld => {
+                    join(&root, &instance.name, address.as_deref(), port, stream)
+                }
+            };
+            if let Err(error) = carried {
                 complain(&format!("{error:#}"));
             }
         });
@@ -89,6 +95,26 @@ fn carry(
         let _cut = std::io::copy(&mut &guest, &mut &*stream);
         end(stream, &guest);
     });
+    Ok(())
+}
+
+/// Runs `mote-agent connect` in the guest with the connection as its input and output, and waits
+/// for its end. It prints its own errors.
+fn join(
+    root: &Path,
+    name: &str,
+    address: Option<&str>,
+    port: u16,
+    stream: TcpStream,
+) -> Result<()> {
+    let target = match address.unwrap_or("127.0.0.1") {
+        address if address.contains(':') => format!("[{address}]:{port}"),
+        address => format!("{address}:{port}"),
+    };
+    let mut exec = Command::new(std::env::current_exe()?);
+    exec.arg("--dir").arg(root).args(["exec", name, "-T", "--", "mote-agent", "connect", &target]);
+    let input = OwnedFd::from(stream.try_clone()?);
+    exec.stdin(input).stdout(OwnedFd::from(stream)).status()?;
     Ok(())
 }
 

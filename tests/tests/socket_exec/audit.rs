@@ -1,6 +1,7 @@
 //! Audit lines about the host's actions, and data that they never contain.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use mote_tests::agent::Pair;
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::conform::exec::{Exec, plain};
 use mote_tests::host::NAME;
-use mote_tests::{Process, wait};
+use mote_tests::{Process, agent, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -104,14 +105,28 @@ fn logs_each_change_and_each_session() {
 
 #[test]
 fn logs_a_forwarded_port() {
-    let pair = Pair::start("incus", &[]);
-    let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = target.local_addr().unwrap().port().to_string();
-    let mut command = pair.host.command(&["port-forward", NAME, "127.0.0.1:0", &port]);
-    let mut forward = Process::bounded(command.stdout(Stdio::piped()));
-    let mut local = String::new();
-    let output = forward.0.stdout.take().unwrap();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut local).unwrap();
-    let _client = std::net::TcpStream::connect(local.trim()).unwrap();
-    find(&pair, &[&format!("port-forward to=\"127.0.0.1\" port={port}")]);
+    let programs = format!("environment.PATH={}", agent().parent().unwrap().display());
+    for (flavour, line) in [
+        ("incus", "port-forward to=\"127.0.0.1\" port="),
+        ("lxd", "argv=\"mote-agent\" \"connect\" \"127.0.0.1:"),
+    ] {
+        let pair = Pair::start(flavour, &[&programs]);
+        let target = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = target.local_addr().unwrap().port().to_string();
+        let mut command = pair.host.command(&["port-forward", NAME, "127.0.0.1:0", &port]);
+        let mut forward = Process::bounded(command.stdout(Stdio::piped()));
+        let mut local = String::new();
+        let output = forward.0.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut local).unwrap();
+        let mut client = TcpStream::connect(local.trim()).unwrap();
+        client.write_all(b"ask").unwrap();
+        let mut peer = target.accept().unwrap().0;
+        peer.read_exact(&mut [0; 3]).unwrap();
+        peer.write_all(b"answer").unwrap();
+        drop(peer);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "answer", "{flavour}");
+        find(&pair, &[&format!("{line}{port}")]);
+    }
 }
