@@ -29,6 +29,8 @@ pub enum Place {
     Guest,
     /// As on the host: it calls the agent.
     Host,
+    /// As on the host, with its other half on this machine: only without a VM.
+    Machine,
     /// In mote's VM itself, whose image has the program.
     Inside,
 }
@@ -46,6 +48,7 @@ impl Client {
         let place = match place {
             "Guest" => Guest,
             "Host" => Host,
+            "Machine" => Machine,
             "Inside" => Inside,
             other => panic!("no place {other}"),
         };
@@ -64,13 +67,14 @@ impl Client {
         let here = match self.place {
             Guest => true,
             Host => subject != Subject::Sockets(Played::OldLxd),
+            Machine => matches!(subject, Subject::Sockets(Played::Lxd | Played::Incus)),
             Inside => matches!(subject, Subject::Booted(column) if column.is_mote()),
         };
         self.incus.is_none_or(|wanted| wanted == incus) && here
     }
 }
 
-use Place::{Guest, Host, Inside};
+use Place::{Guest, Host, Inside, Machine};
 
 /// All clients in the page's order.
 pub static CLIENTS: LazyLock<Vec<Client>> = LazyLock::new(|| {

@@ -66,7 +66,7 @@ pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Se
     let (light, heavy): (Vec<Subject>, Vec<Subject>) =
         all.iter().copied().partition(|subject| matches!(subject, Subject::Sockets(_)));
     let halves: (Vec<_>, Vec<_>) =
-        clients.iter().copied().partition(|client| client.place == Place::Host);
+        clients.iter().copied().partition(|client| client.place != Place::Guest);
     let mut seen: Vec<_> = thread::scope(|scope| {
         let start = |one| [&halves.0, &halves.1].map(|half| scope.spawn(move || run(one, half)));
         let runs: Vec<_> = light.into_iter().map(|one| (one, start(one))).collect();
@@ -92,7 +92,7 @@ fn cases(world: &mut World, client: &Client, attempt: u32) -> Vec<(String, Strin
             let (code, lines) = world.inside(client);
             (lines, (code != 0).then(|| format!("exit status: {code}")))
         }
-        Place::Guest | Place::Host => on_this_machine(world, client, attempt),
+        Place::Guest | Place::Host | Place::Machine => on_this_machine(world, client, attempt),
     };
     let mut cases: Vec<_> = lines
         .lines()

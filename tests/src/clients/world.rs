@@ -17,7 +17,7 @@ use crate::guest::Guest;
 use crate::host::{Host, NAME};
 use crate::vm::{self, Spec};
 use crate::world::{self, BOOT};
-use crate::{patient, put, tool};
+use crate::{agent, patient, put, tool};
 
 /// Configuration keys of every instance in these tests.
 pub const CONFIG: &[&str] = &[
@@ -67,7 +67,7 @@ pub fn missing(client: &Client) -> Option<String> {
     };
     let sandbox: &[&str] = match client.place {
         Place::Guest => &["bwrap"],
-        Place::Host | Place::Inside => &[],
+        Place::Host | Place::Machine | Place::Inside => &[],
     };
     let mut all = program.iter().chain(client.needs).chain(sandbox);
     let Some(name) = all.find(|name| !is_there(name)) else {
@@ -143,7 +143,7 @@ impl World {
     ) -> Self {
         let (tcp, agent_tcp) = (bridge::tcp(devlxd.clone()), bridge::tcp(agent.clone()));
         let world = Self { subject, live, tcp, agent_tcp, devlxd, agent, scratch };
-        world.write_poke();
+        world.write_scripts();
         world
     }
 
@@ -154,17 +154,22 @@ impl World {
         }
     }
 
-    /// Writes the script `poke KEY VALUE`, which changes a key of the instance and so causes an
-    /// event.
-    fn write_poke(&self) {
-        let words = self.host().command(&["set", NAME]);
-        let words: Vec<_> = std::iter::once(words.get_program())
-            .chain(words.get_args())
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        let poke = self.scratch.join("poke");
-        put(&poke, format!("#!/bin/sh\nexec {} \"$1=$2\"\n", words.join(" ")));
-        fs::set_permissions(&poke, fs::Permissions::from_mode(0o755)).expect("a script");
+    /// Writes the scripts `poke KEY VALUE`, which changes a key of the instance and so causes an
+    /// event, and `run COMMAND...`, which runs a command in the guest.
+    fn write_scripts(&self) {
+        for (name, words, last) in [
+            ("poke", &["set", NAME][..], "\"$1=$2\""),
+            ("run", &["exec", "-T", NAME, "--"], "\"$@\""),
+        ] {
+            let words = self.host().command(words);
+            let words: Vec<_> = std::iter::once(words.get_program())
+                .chain(words.get_args())
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            let script = self.scratch.join(name);
+            put(&script, format!("#!/bin/sh\nexec {} {last}\n", words.join(" ")));
+            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a script");
+        }
     }
 
     /// Runs a client that is in the VM's image; returns exit code and output. Meanwhile the host
@@ -245,6 +250,8 @@ impl World {
             .env("MOTE_PATIENCE", timeout)
             .env("MOTE_CROWD", crowd)
             .env("MOTE_POKE", self.scratch.join("poke"))
+            .env("MOTE_RUN", self.scratch.join("run"))
+            .env("MOTE_AGENT", agent())
             .envs(OF_THE_USER.map(|name| (name, "")))
             .env("NODE_PATH", "/usr/share/nodejs")
             .env("PYTHONDONTWRITEBYTECODE", "1");
