@@ -7,7 +7,7 @@
 check() { return 255; }
 
 installkernel() {
-    hostonly='' instmods virtio_pci virtio_blk virtio_scsi sd_mod sr_mod isofs virtiofs 9p 9pnet_virtio virtio_console \
+    hostonly='' instmods virtio_pci virtio_mmio virtio_blk virtio_scsi sd_mod sr_mod isofs virtiofs 9p 9pnet_virtio virtio_console \
         vmw_vsock_virtio_transport
 }
 

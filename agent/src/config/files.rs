@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::built;
 pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
 use crate::config::remember;
-use crate::config::share::{self, Source, SourceError};
+use crate::config::share::{Source, SourceError};
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
 use crate::runtime::log;
@@ -15,6 +15,7 @@ use crate::runtime::small_files::read_bounded;
 use crate::system::devices;
 use crate::system::devices::entries;
 use crate::system::missing::Missing;
+use crate::system::modules;
 
 /// Longest config file, bytes; a certificate chain has a few thousand.
 const MAX_HOST_FILE: u64 = 64 * 1024;
@@ -113,7 +114,7 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, Missing> {
             Err(SourceError::Bad(why)) => bad.push(why),
         }
     }
-    share::prepare(&options.root, "virtio_pci");
+    modules::prepare_bus(&options.root);
     for source in Source::in_order(&options.root) {
         let found = source.mounted(options).and_then(|_mounted| {
             read(Path::new("."), source.name()).map_err(|why| match why {

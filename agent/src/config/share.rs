@@ -18,7 +18,7 @@ use rustix::process::fchdir;
 use crate::config::disk;
 use crate::options::Options;
 use crate::runtime::clock::look_for;
-use crate::runtime::{log, run_dir};
+use crate::runtime::run_dir;
 use crate::system::devices;
 use crate::system::devices::{BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
 use crate::system::modules;
@@ -217,16 +217,8 @@ fn disk(root: &Path, scan: Duration) -> Option<PathBuf> {
     if found.is_some() || devices::find(root, &SCSI) == Device::Absent {
         return found;
     }
-    ["virtio_scsi", "sr_mod"].iter().for_each(|module| prepare(root, module));
+    ["virtio_scsi", "sr_mod"].iter().for_each(|module| modules::prepare(root, module));
     look_for(scan, || disk::find(root, LABEL))
-}
-
-/// Loads a module that may be needed; only logs a failure.
-pub(super) fn prepare(root: &Path, module: &str) {
-    if let Err(why) = modules::load(root, module) {
-        // It may be built in without being listed; the mount reports what is missing.
-        log::debug(format_args!("{why}"));
-    }
 }
 
 #[cfg(test)]

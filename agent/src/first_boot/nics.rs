@@ -50,12 +50,8 @@ fn bring(root: &Path, wanted: &[Wanted], first: u32) {
         return;
     }
     // The Go agents missed NICs whose driver was not loaded yet (incus ea1436650a).
-    for module in ["virtio_pci", "virtio_net"] {
-        if let Err(why) = modules::load(root, module) {
-            // It may be built in without being listed.
-            log::debug(format_args!("{why}"));
-        }
-    }
+    modules::prepare_bus(root);
+    modules::prepare(root, "virtio_net");
     if let Err(error) = configure(wanted, first) {
         log::warn(format_args!("cannot list NICs: {error}"));
     }

@@ -1,5 +1,6 @@
 //! Loads kernel modules without modprobe, which an initramfs may lack.
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -18,6 +19,8 @@ use crate::system::missing::Missing;
 
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
 const COMPRESSED: i32 = 4;
+/// The devices with a virtio driver or without one.
+const VIRTIO: &str = "sys/bus/virtio/devices";
 /// The virtio transport of vsock; it depends on the rest of vsock.
 const VSOCK_DRIVER: &str = "vmw_vsock_virtio_transport";
 /// The message for a VM without vsock.
@@ -57,7 +60,7 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     for file in line.1.split_whitespace().rev().chain([line.0]) {
         // The kernel would read and check the whole file before it reports EEXIST.
         if !is_loaded(root, stem(file)) {
-            insert(&directory.join(file))
+            insert(&directory.join(file), &parameters(&text_of(root, "proc/cmdline"), stem(file)))
                 .map_err(|error| Missing::Other(format!("module {name}: {file}: {error}")))?;
         }
     }
@@ -82,17 +85,42 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
     Some(format!("this kernel is {release}, but {modules} has modules of {other}"))
 }
 
+/// Loads a module that may be needed; only logs a failure. It may be built in without being
+/// listed; what needs it reports what is missing.
+#[inline(never)] // its size
+pub(crate) fn prepare(root: &Path, name: &str) {
+    if let Err(why) = load(root, name) {
+        log::debug(format_args!("{why}"));
+    }
+}
+
+/// Loads the driver of virtio's bus: PCI, or virtio-mmio if that has no devices.
+pub(crate) fn prepare_bus(root: &Path) {
+    prepare(root, "virtio_pci");
+    if devices::entries(&root.join(VIRTIO)).is_empty() {
+        prepare(root, "virtio_mmio");
+    }
+}
+
+/// Loads the driver of the bus that may have a device at this stage. Micro VMs have virtio-mmio,
+/// whose devices are visible only with its driver.
+#[inline(never)] // its size
+pub(crate) fn load_bus(root: &Path, stage: Device) -> Result<(), Missing> {
+    let is_unused = || devices::entries(&root.join(VIRTIO)).is_empty();
+    match stage {
+        Device::Pci => load(root, "virtio_pci"),
+        Device::Absent if is_unused() => load(root, "virtio_mmio"),
+        Device::Absent | Device::Bus | Device::Driven => Ok(()),
+    }
+}
+
 /// Loads a device's driver, if it has none; returns the device's stage: absent or driven.
 ///
 /// # Errors
 /// It still has no driver: the reason, with advice.
 pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, Missing> {
-    let mut loaded = Ok(());
-    let stage = devices::find(root, kind);
-    if stage == Device::Pci {
-        loaded = load(root, "virtio_pci");
-    }
-    if matches!(stage, Device::Pci | Device::Bus) {
+    let mut loaded = load_bus(root, devices::find(root, kind));
+    if devices::find(root, kind) == Device::Bus {
         loaded = loaded.and_then(|()| load(root, driver));
     }
     match devices::find(root, kind) {
@@ -111,10 +139,24 @@ fn undriven(what: &str, driver: &str, loaded: Result<(), Missing>) -> String {
     format!("{what} has no driver ({driver}): {why}")
 }
 
-fn insert(path: &Path) -> io::Result<()> {
+/// Returns the module's parameters on the kernel's command line, as modprobe does: a micro VM
+/// describes its devices there.
+fn parameters(line: &str, name: &str) -> CString {
+    let mut all = Vec::new();
+    for word in line.split_ascii_whitespace() {
+        let parameter = word.split_once('.').filter(|(module, _)| is_named(module, name));
+        if let Some((_, parameter)) = parameter {
+            all.extend_from_slice(parameter.as_bytes());
+            all.push(b' ');
+        }
+    }
+    CString::new(all).unwrap_or_default()
+}
+
+fn insert(path: &Path, parameters: &CStr) -> io::Result<()> {
     let file = File::open(path)?;
     let compressed = path.extension().is_some_and(|extension| extension != "ko");
-    match finit_module(&file, c"", if compressed { COMPRESSED } else { 0 }) {
+    match finit_module(&file, parameters, if compressed { COMPRESSED } else { 0 }) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -150,10 +192,8 @@ pub(crate) enum NodeWait {
 /// `/dev/vsock` is missing: the reason, with advice.
 pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, Missing> {
     let device = root.join("dev/vsock");
-    if devices::find(root, &VSOCK) == Device::Pci {
-        load(root, "virtio_pci")?;
-    }
-    let loaded = load(root, VSOCK_DRIVER);
+    let bus = load_bus(root, devices::find(root, &VSOCK));
+    let loaded = load(root, VSOCK_DRIVER).and(bus);
     if device.exists() {
         return Ok(doubt(root, loaded));
     }
@@ -197,6 +237,14 @@ mod tests {
         assert!(is_named("kernel/net/9p/9pnet_virtio.ko.xz", "9pnet-virtio"));
         assert!(is_named("kernel/fs/fuse/virtiofs.ko", "virtiofs"));
         assert!(!is_named("kernel/fs/fuse/virtiofs.ko", "virtio"));
+    }
+
+    #[test]
+    fn finds_parameters_like_modprobe() {
+        let line = "quiet virtio_mmio.device=512@0xfeb00e00:12 virtio.x=1 virtio-mmio.device=a.b\n";
+        let found = parameters(line, "virtio_mmio");
+        assert_eq!(found.as_c_str(), c"device=512@0xfeb00e00:12 device=a.b ");
+        assert_eq!(parameters(line, "quiet").as_c_str(), c"");
     }
 
     #[test]
@@ -254,6 +302,13 @@ mod tests {
         put("sys/bus/virtio/devices/virtio1/driver/x", "");
         assert_eq!(load_vsock(&root, NodeWait::None), Ok(None));
         std::fs::remove_dir_all(root.join("sys/bus")).unwrap();
+        // Without PCI the device may need virtio-mmio.
+        let why = doubt();
+        assert!(
+            why.starts_with(NO_DEVICE) && why.contains("module virtio_mmio is missing"),
+            "{why}"
+        );
+        put("sys/module/virtio_mmio/x", "");
         assert_eq!(doubt(), NO_DEVICE);
     }
 }

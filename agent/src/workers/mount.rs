@@ -23,7 +23,6 @@ use crate::guest_path::{by_descriptor, enter, real_path};
 use crate::options::Options;
 use crate::print;
 use crate::runtime::digest::sha256;
-use crate::runtime::log;
 use crate::runtime::small_files::{MAX_DOCUMENT, read_bounded, read_text, read_to_end};
 use crate::system::modules;
 
@@ -182,15 +181,11 @@ fn take_off(entry: &Entry) -> Result<(), NotDone> {
 
 fn load(root: &Path, kind: Kind) {
     let wanted: &[&str] = match kind {
-        Kind::Virtiofs => &["virtio_pci", "virtiofs"],
-        Kind::Plan9 => &["virtio_pci", "9pnet_virtio", "9p"],
+        Kind::Virtiofs => &["virtiofs"],
+        Kind::Plan9 => &["9pnet_virtio", "9p"],
     };
-    for module in wanted {
-        if let Err(why) = modules::load(root, module) {
-            // It may be built in without being listed; if not, the mount reports it.
-            log::debug(format_args!("{why}"));
-        }
-    }
+    modules::prepare_bus(root);
+    wanted.iter().for_each(|module| modules::prepare(root, module));
 }
 
 fn is_known(root: &Path, kind: Kind) -> bool {

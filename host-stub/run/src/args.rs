@@ -66,6 +66,9 @@ pub struct HardwareArgs {
         hide_env_values = true
     )]
     pub accel: Accel,
+    /// The machine
+    #[arg(long, value_enum, default_value_t)]
+    pub machine: MachineKind,
     /// Architecture of the processor [default: this machine's]
     #[arg(long, value_enum)]
     pub arch: Option<Arch>,
@@ -137,6 +140,16 @@ impl Arch {
             Self::Riscv64 => Some("-kernel uboot.elf' (Debian: u-boot-qemu)"),
         }
     }
+}
+
+/// A kind of machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum MachineKind {
+    /// With PCI: q35, or virt for ARM and RISC-V
+    #[default]
+    Pci,
+    /// Without PCI and SMBIOS: virtio-mmio on QEMU's microvm (x86_64), or on virt
+    Microvm,
 }
 
 /// A network.

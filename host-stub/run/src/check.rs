@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 
-use super::args::{RunArgs, VmArgs};
+use super::args::{MachineKind, RunArgs, VmArgs};
 use mote_client::common::printable;
 use mote_client::files::local_directory::{Missing, Target, place, report_place};
 use mote_vm::recipe::root_disk;
@@ -82,6 +82,9 @@ pub(crate) fn vm(args: &VmArgs) -> Result<()> {
         bail!(
             "QEMU has no firmware for {arch}: --kernel FILE is needed, or --qemu-arg '{firmware}"
         );
+    }
+    if hardware.machine == MachineKind::Microvm && kernels == 0 {
+        bail!("--machine microvm has no firmware that boots a disk: --kernel FILE is needed");
     }
     let of = |option, files: &'_ [std::path::PathBuf]| {
         files.iter().try_for_each(|file| readable(option, file).map(drop))

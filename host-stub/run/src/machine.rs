@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::args::{Arch, Network, VmArgs};
+use super::args::{Arch, MachineKind, Network, VmArgs};
 use super::check;
 use super::child::{self, Helper};
 use super::share::{self, Access, Share, Virtiofs};
@@ -60,7 +60,9 @@ impl Plan {
             format!("{} not found (Debian: qemu-system-x86, qemu-system-arm)", program.display())
         })?;
         let (vsock, way) = vsock(root, name)?;
-        let virtiofsd = if args.share.is_empty() { None } else { share::virtiofsd() };
+        // On virtio-mmio, QEMU 7.2's virtiofs gets its first answer only: 9p or a copy is used.
+        let may_be_virtiofs = !args.share.is_empty() && hardware.machine == MachineKind::Pci;
+        let virtiofsd = may_be_virtiofs.then(share::virtiofsd).flatten();
         let (used, why_tcg) = accel::choose(hardware.accel, &qemu, arch.name(), scratch);
         let mut shares = args.share.clone();
         let own = root.canonicalize()?;
@@ -190,7 +192,12 @@ impl Plan {
             ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
                 .map(String::from)
                 .into();
+        let is_micro = hardware.machine == MachineKind::Microvm;
         let machine = match self.arch {
+            // With ACPI it has a timer only under KVM. Without, the devices are on the kernel's
+            // command line (CONFIG_VIRTIO_MMIO_CMDLINE_DEVICES), and the RTC has the IRQ of one.
+            Arch::X86 if is_micro && self.used == Used::Tcg => "microvm,acpi=off,rtc=off",
+            Arch::X86 if is_micro => "microvm",
             // As the servers use. With pc, Linux asks ACPI for each device's interrupts, which
             // takes 0.2 s per device under emulation.
             Arch::X86 => "q35",
@@ -216,6 +223,7 @@ impl Plan {
         recipe.seed = self.args.user_data.clone();
         recipe.shared_memory = self.shares.iter().any(|share| share.virtiofs.is_some());
         recipe.machine = match self.arch {
+            Arch::X86 if is_micro => Machine::Micro,
             Arch::X86 => Machine::Pc,
             Arch::Aarch64 => Machine::Arm,
             Arch::Riscv64 => Machine::Riscv,
@@ -229,6 +237,11 @@ impl Plan {
         if hardware.network == Network::User {
             let nic = ["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="];
             all.extend(nic.map(String::from));
+        }
+        if is_micro {
+            for words in all.iter_mut() {
+                on_mmio(words);
+            }
         }
         self.kernel(talk, &mut all);
         all.extend(hardware.qemu_arg.iter().flat_map(|words| words.0.iter().cloned()));
@@ -282,6 +295,17 @@ impl Plan {
             line += word;
         }
         all.extend(["-append".to_owned(), line]);
+    }
+}
+
+/// Replaces the PCI variant of a virtio device by the one for virtio-mmio.
+fn on_mmio(device: &mut String) {
+    let (model, options) = device.split_once(',').unwrap_or((device, ""));
+    if let Some(model) = model.strip_suffix("-pci").filter(|model| model.starts_with('v')) {
+        // A ROM is a property of PCI.
+        let options = options.trim_end_matches("romfile=").trim_end_matches(',');
+        let comma = if options.is_empty() { "" } else { "," };
+        *device = format!("{model}-device{comma}{options}");
     }
 }
 

@@ -274,6 +274,14 @@ fn a_dry_run_prints_the_command_and_starts_nothing() {
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
+    let output =
+        world.command(&[&options[..], &["--machine", "microvm"]].concat()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["-machine microvm,", "virtio-rng-device,rng=rng", "virtio-net-device,netdev=net "]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("-pci") && !text.contains("romfile"), "{text}");
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
 }
 

@@ -50,13 +50,15 @@ impl Recipe<'_> {
         if self.machine == Machine::Riscv {
             return;
         }
-        options.add(
-            "the board's name (SMBIOS type 2) as the server sets it; cloud-init identifies LXD by it",
-            &["-smbios", &format!("type=2,{}", self.instance.flavour.board())],
-        );
-        for text in self.instance.smbios11() {
-            let text = format!("type=11,value={}", escaped(&text));
-            options.add("of its configuration (SMBIOS type 11)", &["-smbios", &text]);
+        if self.machine != Machine::Micro {
+            options.add(
+                "the board's name (SMBIOS type 2) as the server sets it; cloud-init identifies LXD by it",
+                &["-smbios", &format!("type=2,{}", self.instance.flavour.board())],
+            );
+            for text in self.instance.smbios11() {
+                let text = format!("type=11,value={}", escaped(&text));
+                options.add("of its configuration (SMBIOS type 11)", &["-smbios", &text]);
+            }
         }
         options.add(
             "a CPU with all features of this machine or of QEMU; -accel is your choice",

@@ -46,6 +46,8 @@ pub enum Machine {
     /// A PC with PCI.
     #[default]
     Pc,
+    /// QEMU's microvm: no PCI and no SMBIOS.
+    Micro,
     /// QEMU's virt machine for aarch64.
     Arm,
     /// QEMU's virt machine for riscv64: no SMBIOS, and no CPU `max` in older versions.
@@ -250,13 +252,16 @@ mod tests {
         let instance = Instance::sample(Flavour::Lxd, &[(UUID, "u-u"), (GENERATION, "g-g")]);
         let mut recipe =
             Recipe::of(Path::new("/d"), &instance, Path::new("/d/instances/vm1/config"));
-        for (machine, smbios, generation) in
-            [(Machine::Pc, true, true), (Machine::Arm, true, false), (Machine::Riscv, false, false)]
-        {
+        for (machine, smbios, cpu, generation) in [
+            (Machine::Pc, true, true, true),
+            (Machine::Micro, false, true, false),
+            (Machine::Arm, true, true, false),
+            (Machine::Riscv, false, false, false),
+        ] {
             recipe.machine = machine;
             let arguments: Vec<_> = recipe.arguments().collect();
             let has = |word: &str| arguments.iter().any(|argument| argument == word);
-            assert_eq!((has("-smbios"), has("max")), (smbios, smbios), "{machine:?}");
+            assert_eq!((has("-smbios"), has("max")), (smbios, cpu), "{machine:?}");
             assert_eq!(has("vmgenid,guid=g-g"), generation, "{machine:?}");
             assert!(has("u-u") && has("virtio-rng-pci,rng=rng"), "{machine:?}: {arguments:?}");
         }
