@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use mote_core::guest_path::Target;
-use rustix::fs::{
-    CWD, FileType, Mode, OFlags, Stat, fstat, fstatfs, lstat, mkdirat, openat, readlinkat,
-};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fstatfs, mkdirat, openat, readlinkat};
 use rustix::io::Errno;
+
+use crate::sys::file;
 
 /// Limit of symbolic links in one path, as in the kernel.
 const LINKS: usize = 40;
@@ -33,7 +33,7 @@ pub(crate) struct Place {
 /// A symbolic link that users other than root can modify; any error of open(2) and mkdir(2).
 #[inline(never)] // its size
 pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Place> {
-    let top = || openat(CWD, root, directory(), Mode::empty());
+    let top = || file::open(root, directory()).map(OwnedFd::from);
     let mut here = top()?;
     // Depth below the root, and whether only root can modify the path so far.
     let (mut depth, mut trusted) = (0_usize, is_kept(&fstat(&here)?));
@@ -142,7 +142,7 @@ fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8
 /// # Errors
 /// `/proc` is not mounted.
 pub(crate) fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
-    std::fs::read_link(by_descriptor(open))
+    Ok(file::readlink(&by_descriptor(open))?)
 }
 
 pub(crate) fn by_descriptor(open: &impl AsFd) -> PathBuf {
@@ -158,7 +158,7 @@ pub(crate) fn is_roots_alone(path: &Path) -> bool {
 /// Returns whether root owns it and it has none of these mode bits.
 #[inline(never)] // its size
 pub(crate) fn is_roots_but_for(path: &Path, bits: u32) -> bool {
-    lstat(path).is_ok_and(|about| is_roots(about.st_uid) && about.st_mode & bits == 0)
+    file::lstat(path).is_ok_and(|about| is_roots(about.st_uid) && about.st_mode & bits == 0)
 }
 
 /// Like [`is_roots_alone`], for known metadata.

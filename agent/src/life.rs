@@ -28,7 +28,7 @@ use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
 use crate::start::{listen, sandbox};
 use crate::status::{port, pump, search, without_vsock};
-use crate::sys::{self, SignalSource, SystemError};
+use crate::sys::{self, SignalSource, SystemError, file};
 use crate::system::devices;
 use crate::system::missing::Missing;
 use crate::system::modules::NodeWait;
@@ -238,7 +238,7 @@ async fn announce_alone(
         // Retry only after a device or driver has appeared.
         let root = &agent.options.root;
         let seen = devices::entries(&root.join("sys/bus/virtio/devices")).len()
-            + usize::from(root.join("dev/vsock").exists());
+            + usize::from(file::exists(&root.join("dev/vsock")));
         if looked.replace(seen) == Some(seen) {
             return false;
         }

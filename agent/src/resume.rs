@@ -1,10 +1,8 @@
 //! Detects that the VM resumed, was restored or cloned, and reseeds, steps the clock and reconnects
 //! to the host.
 
-use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,6 +12,7 @@ use mote_core::hostapi::policy::Capability;
 use mote_core::json::Document;
 use mote_core::resume::clock::{Cause, Difference};
 use mote_core::resume::{Announcements, Returns, Signs};
+use rustix::fs::{Mode, fchmod};
 use rustix::io::{pread, pwrite, read};
 use smol::future::FutureExt;
 use smol::future::pending;
@@ -22,6 +21,7 @@ use crate::agent::Agent;
 use crate::runtime::clock::now;
 use crate::runtime::reactor::Async;
 use crate::runtime::{log, run_dir};
+use crate::sys::file::{self, OFlags};
 use crate::sys::restored::wall;
 use crate::sys::sandbox;
 use crate::system::signs;
@@ -169,12 +169,12 @@ impl Watch {
 /// Adds `more` to the generation and returns it. Writes in place, because programs map the file.
 fn count(root: &Path, more: u64) -> io::Result<u64> {
     let path = root.join(run_dir::GENERATION);
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    let file = file::open(&path, OFlags::RDWR | OFlags::CREATE)?;
     let mut bytes = [0; 8];
     let length = pread(&file, &mut bytes, 0)?;
     let count = u64::from_ne_bytes(bytes) + more;
     if length < bytes.len() || more > 0 {
-        file.set_permissions(Permissions::from_mode(0o644))?;
+        fchmod(&file, Mode::from_raw_mode(0o644))?;
         pwrite(&file, &count.to_ne_bytes(), 0)?;
     }
     Ok(count)
@@ -182,8 +182,8 @@ fn count(root: &Path, more: u64) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::FileExt;
+    use std::fs::{self, File};
+    use std::os::unix::fs::{FileExt, PermissionsExt};
 
     use super::*;
     use crate::runtime::scratch::scratch;

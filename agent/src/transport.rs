@@ -8,7 +8,6 @@ pub(crate) use probe::probe_vsock;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::runtime::reactor::Async;
@@ -20,7 +19,7 @@ use rustix::net::{
 };
 
 use crate::runtime::yield_budget::Fair;
-use crate::sys::{self, VsockAddr, listener};
+use crate::sys::{self, VsockAddr, file, listener};
 
 /// Any context id, so that a listener survives a change of the guest's (P§3.1).
 const CID_ANY: u32 = u32::MAX;
@@ -229,21 +228,21 @@ async fn finish(fd: OwnedFd, started: rustix::io::Result<()>) -> io::Result<Sock
 /// refused, and removing the old name first would leave a gap.
 fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let fd = bind_unnamed(path)?;
-    std::fs::rename(unnamed(path), path)?;
+    file::rename(&unnamed(path), path)?;
     Ok(fd)
 }
 
 /// Does the same without the renaming.
 pub(crate) fn bind_unnamed(path: &Path) -> io::Result<OwnedFd> {
     let unnamed = unnamed(path);
-    match std::fs::remove_file(&unnamed) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
+    match file::unlink(&unnamed) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
     }
     let fd = stream(AddressFamily::UNIX)?;
     // The umask is 077: nobody else can connect before the mode is set, either.
     bind(&fd, &SocketAddrUnix::new(&unnamed)?)?;
-    std::fs::set_permissions(&unnamed, PermissionsExt::from_mode(0o600))?;
+    file::chmod(&unnamed, 0o600)?;
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }
@@ -300,7 +299,7 @@ mod tests {
     use crate::runtime::run::block_on;
     use smol::future::FutureExt;
     use std::io::Read;
-    use std::os::unix::fs::FileTypeExt;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -31,8 +31,8 @@ use crate::start::listen::SERIAL_ONLY;
 use crate::start::prepare::{flavour_by, or_default};
 use crate::start::sandbox;
 use crate::status::port;
-use crate::sys;
 use crate::sys::sandbox::Needs;
+use crate::sys::{self, file};
 use crate::system::modules::NodeWait;
 use crate::system::{devices, modules};
 use crate::transport::probe_vsock;
@@ -199,7 +199,7 @@ fn about_root(facts: &mut Facts, root: &Path) {
     }
     // The agent's directory, or its nearest existing parent.
     let mut path = root.join(run_dir::DIRECTORY);
-    while !path.exists() && path.pop() {}
+    while !file::exists(&path) && path.pop() {}
     if let Err(error) = access(path.as_path(), Access::WRITE_OK) {
         let why = run_dir::unwritable("write", &path, &error.into());
         facts.missing("run", format_args!("{why}"));

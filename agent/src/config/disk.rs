@@ -1,13 +1,12 @@
 //! Finds an ISO 9660 volume by its label without udev: Incus' `agent:config` disk (P§1.2).
 
-use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use rustix::io::pread;
 
 use crate::guest_path::{is_roots_alone, is_roots_but_for};
+use crate::sys::file::{self, OFlags};
 use crate::sys::run_in_fork;
 use crate::system::devices::entries;
 
@@ -47,18 +46,15 @@ pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
 /// Returns whether a disk is the machine's own, by its name and its sysfs path.
 fn is_of_machine(entry: &Path, name: &[u8]) -> bool {
     let known = DRIVERS.iter().any(|driver| name.starts_with(driver.as_bytes()));
-    let place = std::fs::read_link(entry).unwrap_or_default().into_os_string().into_encoded_bytes();
+    let place = file::readlink(entry).unwrap_or_default().into_os_string().into_encoded_bytes();
     known && !place.is_empty() && !place.windows(VIRTUAL.len()).any(|part| part == VIRTUAL)
 }
 
 fn has_label(path: &Path, label: &str) -> bool {
     // O_NONBLOCK: opening an empty CD-ROM drive must not wait for a medium.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let Ok(device) = File::options().read(true).custom_flags(flags).open(path) else {
-        return false;
-    };
+    let Ok(device) = file::open(path, OFlags::NONBLOCK) else { return false };
     let mut descriptor = [0; 72];
-    if device.read_exact_at(&mut descriptor, DESCRIPTOR).is_err() {
+    if pread(&device, &mut descriptor, DESCRIPTOR) != Ok(descriptor.len()) {
         return false;
     }
     // Type 1, "CD001", version 1; the label is 32 bytes at offset 40, padded with spaces.

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::built;
 pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
 use crate::config::remember;
@@ -12,6 +14,7 @@ use crate::guest_path::is_roots_alone;
 use crate::options::Options;
 use crate::runtime::log;
 use crate::runtime::small_files::read_bounded;
+use crate::sys::file::{self, OFlags};
 use crate::system::devices;
 use crate::system::devices::entries;
 use crate::system::missing::Missing;
@@ -144,7 +147,7 @@ fn is_foreign(directory: &Path) -> bool {
     let (mut found, mut trusted) = (false, is_roots_alone(directory));
     for name in NAMES {
         let path = directory.join(name);
-        if path.symlink_metadata().is_ok() {
+        if file::lstat(&path).is_ok() {
             found = true;
             trusted &= is_roots_alone(&path);
         }
@@ -158,13 +161,11 @@ fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFi
         read_bounded(&certificates.join(file), MAX_HOST_FILE)
             .map_err(|error| SourceError::Bad(format!("{name}: {file}: {error}: {TOGETHER}")))
     };
-    if !NAMES.iter().any(|name| certificates.join(name).symlink_metadata().is_ok()) {
+    if !NAMES.iter().any(|name| file::lstat(&certificates.join(name)).is_ok()) {
         // No such file, or an unreadable directory.
-        return Err(match certificates.read_dir().map_err(|error| (error.kind(), error)) {
-            Err((kind, error)) if kind != ErrorKind::NotFound => {
-                SourceError::Bad(format!("{name}: {error}"))
-            }
-            Ok(_) | Err(_) => SourceError::Absent,
+        return Err(match file::open(certificates, OFlags::DIRECTORY) {
+            Ok(_) | Err(Errno::NOENT) => SourceError::Absent,
+            Err(error) => SourceError::Bad(format!("{name}: {error}")),
         });
     }
     let maybe = |file: &str| match read_bounded(&directory.join(file), MAX_HOST_FILE) {

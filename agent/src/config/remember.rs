@@ -1,7 +1,6 @@
 //! Stores the host's files in the guest (`--remember`), readable only by root, for a start without
 //! the share: `migration.stateful` removes virtiofs permanently.
 
-use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use crate::options::Options;
 use crate::runtime::clock::now;
 use crate::runtime::log::frozen;
 use crate::runtime::small_files::write_lasting;
+use crate::sys::file;
 
 /// How long to wait for the share, whose device may be late at boot.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
         return;
     }
     // The umask makes them accessible to root only.
-    let _there = fs::create_dir(directory);
+    let _there = file::mkdir(directory);
     let (crt, key, server) = (&files.agent_crt, &files.agent_key, &files.server_crt);
     for (name, bytes) in [("agent.crt", crt), ("agent.key", key), ("server.crt", server)] {
         keep_in(directory, name, bytes, write_lasting);

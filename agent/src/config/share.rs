@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create,
@@ -19,6 +19,8 @@ use crate::config::disk;
 use crate::options::Options;
 use crate::runtime::clock::look_for;
 use crate::runtime::run_dir;
+use crate::runtime::small_files::make_directory;
+use crate::sys::file;
 use crate::system::devices;
 use crate::system::devices::{BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
 use crate::system::modules;
@@ -182,8 +184,7 @@ fn mounted_before(
     device: &CStr,
     is_plan9: bool,
 ) -> Result<OwnedFd, Errno> {
-    std::fs::create_dir_all(&place)
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    make_directory(&place).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
     let data = is_plan9.then_some(c"trans=virtio,access=0,msize=131072");
     let [device, kind] = [device, kind].map(|text| text.to_str().unwrap_or_default());
@@ -191,13 +192,13 @@ fn mounted_before(
     let _left = unmount(&place, UnmountFlags::DETACH);
     let share = mount(device, &place, kind, flags, data).and_then(|()| directory(&place));
     let _none = unmount(&place, UnmountFlags::DETACH);
-    let _ours = std::fs::remove_dir(&place);
+    let _ours = file::rmdir(&place);
     share
 }
 
 /// Opens a directory for fchdir(2) and unlinkat(2).
 fn directory(path: &Path) -> Result<OwnedFd, Errno> {
-    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    file::open(path, OFlags::PATH | OFlags::DIRECTORY).map(OwnedFd::from)
 }
 
 /// Returns why the disk is not found: no such disk, or no driver.

@@ -2,14 +2,15 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use mote_core::flavour::Flavour;
+use rustix::io::Errno;
 
 use crate::agent::Agent;
 use crate::runtime::reactor::Async;
 use crate::runtime::small_files::make_directory;
+use crate::sys::file;
 use crate::transport::{Socket, bind_unnamed, unnamed};
 
 pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
@@ -20,15 +21,15 @@ pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
 pub(super) fn open(agent: &Agent, path: &Path) -> io::Result<Socket> {
     let made = agent.guests.as_ref();
     let listener = made.map_or_else(|| make(path, agent.flavour), OwnedFd::try_clone)?;
-    std::fs::rename(unnamed(path), path)?;
+    file::rename(&unnamed(path), path)?;
     Async::new_nonblocking(listener)
 }
 
 /// Removes its name.
 pub(super) fn hide(agent: &Agent, path: &Path) {
     let _gone = match agent.guests {
-        Some(_) => std::fs::rename(path, unnamed(path)),
-        None => std::fs::remove_file(path),
+        Some(_) => file::rename(path, &unnamed(path)),
+        None => file::unlink(path),
     };
 }
 
@@ -36,7 +37,7 @@ pub(super) fn hide(agent: &Agent, path: &Path) {
 pub(crate) fn make(path: &Path, flavour: Flavour) -> io::Result<OwnedFd> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     make_directory(directory)?;
-    std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755))?;
+    file::chmod(directory, 0o755)?;
     let listener = bind_unnamed(path)?;
     if flavour == Flavour::Incus {
         link_lxd(directory)?;
@@ -47,8 +48,8 @@ pub(crate) fn make(path: &Path, flavour: Flavour) -> io::Result<OwnedFd> {
 /// Links `/dev/lxd` to `/dev/incus`, because cloud-init knows only `/dev/lxd/sock` (P§5.1).
 fn link_lxd(incus: &Path) -> io::Result<()> {
     let link: PathBuf = incus.with_file_name("lxd");
-    match symlink("incus", &link) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+    match file::symlink("incus".as_ref(), &link) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -2,7 +2,6 @@
 //! systemd, it changes nothing that exists. No credential sets the guest's policy, which the host
 //! must not choose.
 
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use super::HOSTNAME as FILE;
 use crate::config::credentials;
 use crate::runtime::log;
 use crate::runtime::small_files::{text_of, write_lasting};
+use crate::sys::file;
 
 const PLACE: &str = "root/.ssh/authorized_keys";
 /// The kernel's host name file, and its content while no name was set.
@@ -46,17 +46,17 @@ fn name(root: &Path, value: &[u8]) -> io::Result<bool> {
     if !text_of(root, FILE).trim_ascii().is_empty() || !is_unnamed(KERNEL) {
         return Ok(false);
     }
-    fs::write(root.join(KERNEL), name).map(|()| true)
+    file::write(&root.join(KERNEL), name).map(|()| true)
 }
 
 fn keys(root: &Path, value: &[u8]) -> io::Result<bool> {
     let path = root.join(PLACE);
-    if path.symlink_metadata().is_ok() {
+    if file::lstat(&path).is_ok() {
         return Ok(false);
     }
     // The umask makes them accessible to root only.
     for (end, _) in PLACE.match_indices('/') {
-        let _there = fs::create_dir(root.join(PLACE.get(..end).unwrap_or_default()));
+        let _there = file::mkdir(&root.join(PLACE.get(..end).unwrap_or_default()));
     }
     // An existing file is never written again, even if a power cut left it empty.
     write_lasting(&path, &[value, b"\n"].concat()).map(|()| true)
@@ -64,6 +64,8 @@ fn keys(root: &Path, value: &[u8]) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::runtime::scratch::{Scratch, scratch};
 

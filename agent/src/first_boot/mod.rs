@@ -22,7 +22,7 @@ use crate::config::files::ConfigFiles;
 use crate::first_boot::templates::Applied;
 use crate::runtime::log;
 use crate::runtime::small_files::{is_there, read_bounded};
-use crate::sys::{Plan, Signalled, next_signal, spawn};
+use crate::sys::{Plan, Signalled, file, next_signal, spawn};
 
 /// Template that also sets the kernel's hostname.
 const HOSTNAME: &str = "etc/hostname";
@@ -68,11 +68,11 @@ pub(crate) fn run(
 /// Sets the kernel's hostname from the file; the kernel strips the newline.
 fn set_hostname(root: &Path) {
     let kernel = root.join("proc/sys/kernel/hostname");
-    if !kernel.exists() {
+    if !file::exists(&kernel) {
         return;
     }
     let set = read_bounded(&root.join(HOSTNAME), 4096)
-        .and_then(|name| std::fs::write(&kernel, &name).map(|()| name));
+        .and_then(|name| file::write(&kernel, &name).map(|()| name));
     match set {
         Ok(name) => {
             log::info(format_args!("hostname {}", String::from_utf8_lossy(&name).trim_end()));

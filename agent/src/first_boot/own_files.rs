@@ -1,18 +1,17 @@
 //! Keeps templates from overwriting the guest's policy files through any path, link or mount. It
 //! compares opened files, not only names.
 
-use std::fs::Metadata;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use mote_core::guest_path::Target;
-use rustix::fs::{Mode, fstat, mkdirat};
+use rustix::fs::{Mode, Stat, fstat, mkdirat};
 use rustix::io::Errno;
 
 use crate::config::policy;
 use crate::guest_path::{Place, find};
+use crate::sys::file;
 
 /// Finds a template's target and creates missing directories. Checks each directory on the way: one
 /// instead of a policy file would make that unreadable.
@@ -57,10 +56,10 @@ fn is_same(one: &impl AsFd, other: &impl AsFd) -> bool {
 
 /// # Errors
 /// The open file is one of the policy's, under another name.
-pub(super) fn check(root: &Path, about: &Metadata) -> io::Result<()> {
+pub(super) fn check(root: &Path, about: &Stat) -> io::Result<()> {
     let is_own = |own: &&str| {
-        let own = root.join(own).metadata();
-        own.is_ok_and(|own| (own.dev(), own.ino()) == (about.dev(), about.ino()))
+        let own = file::stat(&root.join(own));
+        own.is_ok_and(|own| (own.st_dev, own.st_ino) == (about.st_dev, about.st_ino))
     };
     if policy::FILES.iter().any(is_own) { Err(refused()) } else { Ok(()) }
 }

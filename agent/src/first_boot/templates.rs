@@ -9,9 +9,8 @@
 //! because `create_only` would keep a partial file after a crash.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use mote_core::first_boot::template::{self, Template};
@@ -19,7 +18,7 @@ use mote_core::flavour::Flavour;
 use mote_core::guest_path::Target;
 use mote_core::hostapi::policy::{Capability, Features};
 use mote_core::yaml::YamlError;
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use crate::first_boot::own_files;
@@ -27,6 +26,8 @@ use crate::guest_path::{Place, is_private};
 use crate::runtime::log;
 use crate::runtime::log::audit::{self, Quoted};
 use crate::runtime::small_files::{is_there, read_bounded};
+use crate::sys::fd::give;
+use crate::sys::file;
 
 /// Longest `metadata.yaml`, bytes; real ones have a few thousand.
 const METADATA: u64 = 256 * 1024;
@@ -83,7 +84,8 @@ impl Applied {
 pub(crate) fn count(share: &Path) -> Result<usize, BadMetadata> {
     let mut count = 0;
     each(share, &mut |template| {
-        count += usize::from(template.is_ok_and(|template| source(share, &template).exists()));
+        count +=
+            usize::from(template.is_ok_and(|template| file::exists(&source(share, &template))));
     })?;
     Ok(count)
 }
@@ -185,9 +187,9 @@ fn apply_one(
 
 /// Opens a regular file for reading. Refuses others, because a FIFO could block.
 fn open_plain(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a file")) }
+    let file = file::open(path, OFlags::NONBLOCK)?;
+    let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
+    if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a file")) }
 }
 
 /// Result of `write`.
@@ -207,7 +209,7 @@ fn write(
     template: &Template,
 ) -> io::Result<Done> {
     // A dangling symbolic link counts as existing.
-    if template.create_only && root.join(target.below_root()).symlink_metadata().is_ok() {
+    if template.create_only && file::lstat(&root.join(target.below_root())).is_ok() {
         return Ok(Done::Kept);
     }
     let place = own_files::place(root, target)?;
@@ -218,10 +220,11 @@ fn write(
         }
         opened => File::from(opened?),
     };
-    if file.metadata()?.nlink() > 1 && !is_private(&fstat(&place.directory)?) {
+    let about = fstat(&file)?;
+    if about.st_nlink > 1 && !is_private(&fstat(&place.directory)?) {
         return Err(io::Error::other("a hard link that users other than root can make"));
     }
-    own_files::check(root, &file.metadata()?)?;
+    own_files::check(root, &about)?;
     let same = same(&mut source, &mut file)?;
     if !same {
         io::Seek::rewind(&mut source)?;
@@ -248,11 +251,11 @@ fn create(
             Flavour::Incus => ((template.uid, template.gid), template.mode),
             Flavour::Lxd | Flavour::LxdOld => ((0, 0), 0o644),
         };
-        let ours = file.metadata()?;
-        if (ours.uid(), ours.gid()) != ids && flavour == Flavour::Incus {
-            fchown(&file, Some(ids.0), Some(ids.1))?;
+        let ours = fstat(&file)?;
+        if (ours.st_uid, ours.st_gid) != ids && flavour == Flavour::Incus {
+            give(&file, ids.0, ids.1)?;
         }
-        file.set_permissions(PermissionsExt::from_mode(mode))?;
+        fchmod(&file, Mode::from_raw_mode(mode))?;
         Ok(renameat(directory, beside, directory, name)?)
     });
     if made.is_err() {
@@ -273,7 +276,7 @@ fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
 
 /// Compares the rest of both files.
 fn same(one: &mut File, other: &mut File) -> io::Result<bool> {
-    if one.metadata()?.len() != other.metadata()?.len() {
+    if fstat(&*one)?.st_size != fstat(&*other)?.st_size {
         return Ok(false);
     }
     let (mut ours, mut theirs) = ([0; COPY_BUFFER], [0; COPY_BUFFER]);

@@ -1,7 +1,7 @@
 //! The process that freezes, waits and thaws, in its own session and control group. It depends
 //! neither on a disk nor on its caller, the agent or the host.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -13,6 +13,7 @@ use rustix::process::{WaitOptions, wait};
 use crate::runtime::small_files::read_to_end;
 use crate::sys;
 use crate::sys::fd;
+use crate::sys::file::{self, OFlags};
 
 use super::disks::{Points, about, add};
 use super::hold::{Disks, hold};
@@ -84,7 +85,7 @@ impl Guard {
 
     /// Freezes, waits and thaws.
     fn run(&mut self, root: &Path, points: &Points) -> io::Result<()> {
-        NO_GROUP.iter().for_each(|path| drop(fs::write(root.join(path), "0")));
+        NO_GROUP.iter().for_each(|path| drop(file::write(&root.join(path), "0")));
         sys::lower_oom_score();
         let until = sys::since_boot() + self.length;
         let mut disks = Vec::new();
@@ -161,7 +162,7 @@ pub(super) fn note(failed: &mut String, text: &str) {
 /// Writes a line to the kernel's log.
 #[inline(never)] // its size
 fn log(text: &str) {
-    if let Ok(mut log) = File::options().write(true).open("/dev/kmsg") {
+    if let Ok(mut log) = file::open("/dev/kmsg".as_ref(), OFlags::WRONLY) {
         let _told = log.write_all(format!("<4>mote-agent: {text}\n").as_bytes());
     }
 }

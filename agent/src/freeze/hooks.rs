@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FileType, stat};
+use rustix::fs::FileType;
 
 use crate::runtime::small_files::read_bounded;
-use crate::sys;
+use crate::sys::{self, file};
 use crate::workers::command::{self, hooks, is_roots};
 
 use super::disks::about;
@@ -35,7 +35,7 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     for (directory, one) in &PLACES {
         let (directory, one) = (root.join(directory), root.join(one));
         let mut is_new = |path: &Path| {
-            let Ok(found) = stat(path) else { return false };
+            let Ok(found) = file::stat(path) else { return false };
             let found = (found.st_dev, found.st_ino);
             let is_new = !seen.contains(&found);
             seen.push(found);

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use rustix::process::{Pid, getpid};
 use crate::runtime::log::frozen;
 use crate::runtime::run_dir;
 use crate::runtime::small_files::{make_directory, read_to_end};
+use crate::sys::file::{self, OFlags};
 
 /// Length of the fixed part, bytes.
 const SIZE: usize = 13;
@@ -77,9 +78,7 @@ impl State {
     /// on record.
     pub(super) fn take(root: &Path) -> io::Result<Self> {
         make_directory(&root.join(run_dir::DIRECTORY))?;
-        let mut options = File::options();
-        let options = options.read(true).write(true).create(true).mode(0o600);
-        let file = options.open(root.join(run_dir::FREEZE))?;
+        let file = file::open(&root.join(run_dir::FREEZE), OFlags::RDWR | OFlags::CREATE)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| Self::taken())?;
         let state = Self(file);
         ftruncate(&state.0, SIZE as u64)?;
@@ -112,7 +111,9 @@ impl State {
     pub(super) fn look(root: &Path) -> Known {
         let (guard, failed) = (None, String::new());
         let mut known = Known { guard, until: Duration::ZERO, end: End::None, failed };
-        let Ok(file) = File::open(root.join(run_dir::FREEZE)) else { return known };
+        let Ok(file) = file::open(&root.join(run_dir::FREEZE), OFlags::RDONLY) else {
+            return known;
+        };
         let is_held = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
         let all = read_to_end(file.as_fd(), LONGEST).unwrap_or_default();
         let (bytes, failed) = all.split_first_chunk::<SIZE>().unwrap_or((&[0; SIZE], b""));
@@ -135,7 +136,7 @@ impl State {
     }
 
     pub(super) fn left_by(root: &Path) -> Known {
-        if let Ok(file) = File::open(root.join(run_dir::FREEZE)) {
+        if let Ok(file) = file::open(&root.join(run_dir::FREEZE), OFlags::RDONLY) {
             let _ended = flock(&file, FlockOperation::LockShared);
         }
         Self::look(root)

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, fcntl_lock, stat};
+use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
@@ -16,6 +16,7 @@ use crate::runtime::log::frozen;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::{make_directory, read_bounded};
 use crate::runtime::{log, run_dir};
+use crate::sys::file::{self, OFlags};
 
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 
@@ -77,8 +78,8 @@ pub(super) fn take(root: &Path) -> Result<Option<LockFile>, LockError> {
             return Err(LockError::Refused(ErrorKind::PermissionDenied, text));
         }
     }
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(|error| refused("write", &path, error))?;
+    let file = file::open(&path, OFlags::WRONLY | OFlags::CREATE)
+        .map_err(|error| refused("write", &path, error.into()))?;
     match fcntl_lock(&file, EXCLUSIVE) {
         Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
         locked => locked.map_err(|error| refused("lock", &path, error.into()))?,
@@ -90,13 +91,13 @@ pub(super) fn take(root: &Path) -> Result<Option<LockFile>, LockError> {
 
 #[inline(never)] // its size
 fn id(path: &Path) -> Option<Id> {
-    stat(path).ok().map(|about| (about.st_dev, about.st_ino))
+    file::stat(path).ok().map(|about| (about.st_dev, about.st_ino))
 }
 
 /// Returns another process's lock.
 #[inline(never)] // its size
 pub(super) fn held(root: &Path) -> io::Result<Option<Flock>> {
-    let file = File::open(root.join(run_dir::LOCK))?;
+    let file = file::open(&root.join(run_dir::LOCK), OFlags::RDONLY)?;
     Ok(fcntl_getlk(&file, &FlockType::WriteLock.into())?)
 }
 
@@ -114,10 +115,10 @@ fn forget(root: &Path) {
         return;
     }
     for path in run_dir::OF_A_BOOT {
-        let _none = std::fs::remove_file(root.join(path));
+        let _none = file::unlink(&root.join(path));
     }
     frozen::forget(root);
-    if let Err(error) = std::fs::write(&path, boot) {
+    if let Err(error) = file::write(&path, boot) {
         log::debug(format_args!("cannot write {}: {error}", path.display()));
     }
 }
@@ -125,9 +126,9 @@ fn forget(root: &Path) {
 /// Removes files of an earlier agent that must not be trusted: its status, because it has ended,
 /// and what a sandboxed agent may have written.
 pub(super) fn tidy(root: &Path) {
-    let _none = std::fs::remove_file(root.join(run_dir::STATUS));
+    let _none = file::unlink(&root.join(run_dir::STATUS));
     let hanging = root.join(run_dir::HANGING);
     if !is_roots_alone(&hanging) {
-        let _none = std::fs::remove_file(hanging);
+        let _none = file::unlink(&hanging);
     }
 }

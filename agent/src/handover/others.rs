@@ -3,7 +3,10 @@
 
 use std::path::Path;
 
+use rustix::fs::{FileType, Stat};
+
 use crate::built;
+use crate::sys::file;
 
 /// Unit directories. The first one with a unit decides, as in systemd.
 const PLACES: [&str; 2] = ["etc/systemd/system", "lib/systemd/system"];
@@ -11,9 +14,10 @@ const UNITS: [&str; 2] = ["incus-agent.service", "lxd-agent.service"];
 
 /// Returns a message about another agent's unit, if there is one. A masked unit does not count.
 pub(crate) fn left(root: &Path) -> Option<String> {
-    let unit = UNITS.iter().filter(|_| built::STATE).find_map(|unit| {
+    let is_file = |found: &(Stat, _)| FileType::from_raw_mode(found.0.st_mode).is_file();
+    let (_, unit) = UNITS.iter().filter(|_| built::STATE).find_map(|unit| {
         let mut places = PLACES.iter().map(|place| root.join(place).join(unit));
-        places.find(|path| path.exists()).filter(|path| path.is_file())
+        places.find_map(|path| Some((file::stat(&path).ok()?, path))).filter(is_file)
     })?;
     Some(format!("{}: unit of another agent; remove it", unit.display()))
 }

@@ -4,7 +4,6 @@
 //! file system, which may never answer.
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -17,6 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::guest_path::is_private;
 use crate::handover::reexec::REMOVED;
 use crate::runtime::small_files::read_to_end;
+use crate::sys::file;
 use crate::sys::listener::NUMBERS;
 use crate::system::processes::{after, users};
 
@@ -64,7 +64,7 @@ pub(crate) struct Proc(OwnedFd);
 impl Proc {
     #[inline(never)] // its size
     pub(crate) fn open(root: &Path) -> Option<Self> {
-        File::open(root.join("proc")).ok().map(|directory| Self(directory.into()))
+        file::open(&root.join("proc"), OFlags::RDONLY).ok().map(|directory| Self(directory.into()))
     }
 
     #[inline(never)] // its size

@@ -3,12 +3,11 @@
 //! listener. The host is not notified; what it sent to this agent is in `/run/mote`.
 
 use std::ffi::CString;
-use std::fs::read_link;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::options::{INITRAMFS, LEFT};
 use crate::runtime::{log, notify};
-use crate::sys::{self, SELF};
+use crate::sys::{self, SELF, file};
 
 /// Suffix of a removed file's name in `/proc`.
 pub(crate) const REMOVED: &str = " (deleted)";
@@ -49,7 +48,7 @@ pub(crate) fn is_spared() -> bool {
 
 /// Returns the path of this program's file, which an upgrade replaces.
 fn path() -> Option<CString> {
-    let path = read_link("/proc/self/exe").ok()?;
+    let path = file::readlink("/proc/self/exe".as_ref()).ok()?;
     let path = path.as_os_str().as_bytes();
     CString::new(path.strip_suffix(REMOVED.as_bytes()).unwrap_or(path)).ok()
 }

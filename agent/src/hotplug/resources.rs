@@ -10,6 +10,7 @@ use mote_core::hotplug::resources::{Added, added};
 
 use crate::runtime::small_files::text_of;
 use crate::runtime::{log, run_dir};
+use crate::sys::file;
 use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
 use crate::system::modules;
 
@@ -32,11 +33,11 @@ pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) -> Online {
         }
     }
     let followed = root.join(run_dir::FOLLOWED);
-    let is_first = !followed.exists();
+    let is_first = !file::exists(&followed);
     let mut online = Online::default();
     online.bring_new(root, &|part| is_first && uses(part));
     online.log();
-    if is_first && let Err(error) = std::fs::write(&followed, "") {
+    if is_first && let Err(error) = file::write(&followed, "") {
         log::debug(format_args!("{}: {error}", followed.display()));
     }
     online
@@ -87,7 +88,7 @@ impl Online {
         {
             return;
         }
-        match std::fs::write(path.join(switch), on) {
+        match file::write(&path.join(switch), on) {
             Ok(()) => match added {
                 Added::Cpu(_) => self.cpus += 1,
                 Added::Memory(_) => self.blocks += 1,

@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use mote_core::init::button;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::runtime::small_files::read_text;
+use crate::sys::file;
 use crate::system::devices::entries;
 
 const EVENTS: usize = 16;
@@ -24,9 +25,8 @@ impl Buttons {
             if !has_key || self.0.iter().any(|(known, _)| *known == path) {
                 continue;
             }
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            if let Ok(file) = rustix::fs::open(&path, flags, Mode::empty()) {
-                self.0.push((path, file));
+            if let Ok(file) = file::open(&path, OFlags::NONBLOCK) {
+                self.0.push((path, file.into()));
             }
         }
     }

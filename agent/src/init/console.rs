@@ -2,14 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::sys::file::{self, OFlags};
 
 /// Opens the console, or `/dev/null` without one. It does not become a controlling terminal.
 pub(crate) fn open() -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let open = |path: &str| rustix::fs::open(path, flags, Mode::empty());
-    open("/dev/console").or_else(|_| open("/dev/null"))
+    let open = |path: &str| file::open(path.as_ref(), OFlags::RDWR | OFlags::NOCTTY);
+    open("/dev/console").or_else(|_| open("/dev/null")).map(OwnedFd::from)
 }
 
 /// Makes the console standard input, output and error, if it can be opened.

@@ -28,7 +28,7 @@ use crate::print;
 use crate::runtime::clock::{LOOK_INTERVAL, now};
 use crate::runtime::log;
 use crate::runtime::small_files::{read_bounded, text_of};
-use crate::sys;
+use crate::sys::{self, file};
 use crate::system::netlink::Netlink;
 use crate::system::{modules, uevent};
 
@@ -85,7 +85,7 @@ pub(crate) fn run() -> u8 {
 
 /// Signals process 1 to power off or reboot, if it is this program.
 pub(crate) fn tell(goal: Goal) -> u8 {
-    let id = |path: &str| rustix::fs::stat(path).map(|about| (about.st_dev, about.st_ino)).ok();
+    let id = |path: &str| file::stat(path.as_ref()).map(|about| (about.st_dev, about.st_ino)).ok();
     let first = id("/proc/1/exe");
     if first.is_none() || first != id("/proc/self/exe") {
         print::complain(format_args!("process 1 is not mote-agent, or you are not root"));

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use mote_core::report::proc::mounts::{Mount, unescape};
-use rustix::fs::stat;
 use rustix::mount::{MountFlags, UnmountFlags, mount_remount};
 
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::small_files::{make_directory, read_bounded};
+use crate::sys::file;
 
 const PLAIN: MountFlags = MountFlags::NOSUID;
 const TIGHT: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
@@ -40,8 +40,8 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
     let mut troubles = Vec::new();
     for (place, kind, flags, data) in ALL {
         let path = root.join(place);
-        let _there_or_read_only = std::fs::create_dir_all(&path);
-        let device = |path: &Path| stat(path).map(|about| about.st_dev);
+        let _there_or_read_only = make_directory(&path);
+        let device = |path: &Path| file::stat(path).map(|about| about.st_dev);
         if device(&path) != path.parent().map_or(Err(rustix::io::Errno::NOENT), device) {
             // Already mounted.
             continue;
@@ -52,9 +52,9 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
     }
     for (name, target) in LINKS {
         let target = Path::new("/proc/self").join(target);
-        let _there = std::os::unix::fs::symlink(target, root.join("dev").join(name));
+        let _there = file::symlink(&target, &root.join("dev").join(name));
     }
-    let _there = std::fs::create_dir(root.join("root"));
+    let _there = file::mkdir(&root.join("root"));
     troubles
 }
 

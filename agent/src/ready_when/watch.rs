@@ -1,8 +1,7 @@
 //! The worker that checks the conditions until each has held.
 
 use std::ffi::CStr;
-use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use crate::runtime::log;
 use crate::runtime::small_files::{is_there, text_of};
 use crate::sys;
+use crate::sys::file::{self, OFlags};
 use crate::system::devices::entries;
 use crate::system::processes::{ROOT, is_of};
 use crate::workers::command;
@@ -34,7 +34,7 @@ pub(crate) fn run(root: &Path, list: &[String]) -> u8 {
         let (mut looks, mut pause) = (Looks::default(), Duration::ZERO);
         loop {
             // The agent closes the socket if it ends or the policy changes.
-            if sys::readable(std::io::stdin().as_fd(), sys::since_boot() + pause) {
+            if sys::readable(io::stdin().as_fd(), sys::since_boot() + pause) {
                 return 1;
             }
             if looks.hold(root, next) {
@@ -99,7 +99,7 @@ impl Looks {
         for word in whole.as_bytes().split_inclusive(|byte| *byte == 0) {
             all.extend(CStr::from_bytes_with_nul(word).ok());
         }
-        let nothing = File::options().read(true).write(true).open("/dev/null");
+        let nothing = file::open("/dev/null".as_ref(), OFlags::RDWR).map_err(io::Error::from);
         let code = nothing.and_then(|nothing| command::run(&all, nothing.as_fd(), COMMAND));
         let is_missing = match &code {
             Ok(code) => *code == MISSING,

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+
+use crate::sys::file;
 
 pub(crate) mod audit;
 pub(crate) mod frozen;
@@ -141,9 +143,8 @@ impl Output {
             // Opening a file again would overwrite it from its start.
             return Self::Shared;
         }
-        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let again = rustix::fs::open("/proc/self/fd/2", flags, Mode::empty());
-        again.map_or(Self::Shared, |again| Self::Own(again.into()))
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        file::open("/proc/self/fd/2".as_ref(), flags).map_or(Self::Shared, Self::Own)
     }
 
     /// Writes without blocking; returns the number of bytes written.

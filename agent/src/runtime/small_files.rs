@@ -1,13 +1,13 @@
 //! Reads and writes small files as a whole.
 
-use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, fsync, open};
+use rustix::fs::{FileType, OFlags, fstat, fsync};
 use rustix::io::{Errno, retry_on_intr};
+
+use crate::sys::file;
 
 /// Bytes allocated to every file that has data, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
@@ -20,11 +20,11 @@ pub(crate) const MAX_DOCUMENT: u64 = 64 * 1024;
 /// # Errors
 /// `FileTooLarge` if it is longer; any error of open(2) and read(2).
 pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    read_to_end(File::open(path)?.as_fd(), most)
+    read_to_end(file::open(path, OFlags::RDONLY)?.as_fd(), most)
 }
 
 /// Does not block on a FIFO or acquire a controlling terminal.
-const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 /// Reads a whole regular file of at most `most` bytes; `None` if the name does not exist. A
 /// dangling symbolic link exists, also as a directory, because its target may be on a disk that is
@@ -33,12 +33,12 @@ const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC
 /// # Errors
 /// `FileTooLarge`; it exists and is not a regular file; any error of open(2) and read(2).
 pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let file = match open(path, NOW, Mode::empty()) {
-        Ok(file) => File::from(file),
+    let file = match file::open(path, NOW) {
+        Ok(file) => file,
         Err(Errno::NOENT) if is_absent(path) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    if !file.metadata()?.is_file() {
+    if !FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     read_to_end(file.as_fd(), most).map(Some)
@@ -46,12 +46,10 @@ pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>
 
 /// Returns whether the name does not exist although its closest existing parent is a directory.
 fn is_absent(path: &Path) -> bool {
-    let is_there = |path: &&Path| match path.symlink_metadata() {
-        Ok(_) => true,
-        Err(error) => error.kind() != ErrorKind::NotFound,
-    };
+    let is_there = |path: &&Path| !matches!(file::lstat(path), Err(Errno::NOENT));
     let last = path.ancestors().find(is_there);
-    last.is_none_or(|last| last != path && last.is_dir())
+    let is_directory = |path| file::open(path, OFlags::PATH | OFlags::DIRECTORY).is_ok();
+    last.is_none_or(|last| last != path && is_directory(last))
 }
 
 /// Reads a whole file of any length, such as one of the kernel's or the agent's own.
@@ -72,7 +70,7 @@ pub(crate) fn text_of(directory: &Path, path: &str) -> String {
 
 #[inline(never)] // its size
 pub(crate) fn is_there(directory: &Path, path: &str) -> bool {
-    directory.join(path).exists()
+    file::exists(&directory.join(path))
 }
 
 /// Reads the rest of an open file, at most `most` bytes.
@@ -96,17 +94,15 @@ pub(crate) fn read_to_end(file: BorrowedFd<'_>, most: u64) -> io::Result<Vec<u8>
 /// Creates a directory and its parents with mode 0755, whatever the umask: `/run` is shared with
 /// other programs.
 pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
-    let mut made = fs::create_dir(directory);
-    if let (Err(error), Some(above)) = (&made, directory.parent())
-        && error.kind() == ErrorKind::NotFound
-    {
+    let mut made = file::mkdir(directory);
+    if let (Err(Errno::NOENT), Some(above)) = (made, directory.parent()) {
         make_directory(above)?;
-        made = fs::create_dir(directory);
+        made = file::mkdir(directory);
     }
     match made {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => fs::set_permissions(directory, PermissionsExt::from_mode(0o755)),
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(file::chmod(directory, 0o755)?),
     }
 }
 
@@ -133,21 +129,21 @@ fn replace(path: &Path, bytes: &[u8], lasts: bool) -> io::Result<()> {
     beside.push(".new");
     let beside = Path::new(&beside);
     // The bytes must reach the disk before the name. The directory is synced if possible.
-    let sync = |path| if lasts { Ok(fsync(&File::open(path)?)?) } else { Ok(()) };
-    let whole = fs::write(beside, bytes)
-        .and_then(|()| sync(beside))
-        .and_then(|()| fs::rename(beside, path));
+    let sync = |path| if lasts { fsync(&file::open(path, OFlags::RDONLY)?) } else { Ok(()) };
+    let whole = file::write(beside, bytes)
+        .and_then(|()| Ok(sync(beside)?))
+        .and_then(|()| Ok(file::rename(beside, path)?));
     let Err(why) = whole else {
         let _said = sync(path.parent().unwrap_or(path));
         return Ok(());
     };
-    let _part = fs::remove_file(beside);
-    let file = File::options().write(true).open(path);
+    let _part = file::unlink(beside);
+    let file = file::open(path, OFlags::WRONLY);
     match (why.kind(), file) {
         (ErrorKind::StorageFull | ErrorKind::PermissionDenied, Ok(mut file))
             if bytes.len() <= PAGE && !lasts =>
         {
-            let length = usize::try_from(file.metadata()?.len()).unwrap_or(PAGE).min(PAGE);
+            let length = usize::try_from(fstat(&file)?.st_size).unwrap_or(PAGE).min(PAGE);
             let mut padded = bytes.to_vec();
             padded.resize(length.max(bytes.len()), b' ');
             file.write_all(&padded)
@@ -158,6 +154,8 @@ fn replace(path: &Path, bytes: &[u8], lasts: bool) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::config::{files, remember};
 use crate::options::Options;
+use crate::sys::file;
 use crate::system::devices::entries;
 
 /// Directories in which new devices and drivers appear, relative to the root.
@@ -28,7 +29,7 @@ pub(super) fn look(options: &Options) -> Vec<u8> {
     }
     for directory in files::directories(options) {
         for name in files::NAMES {
-            if let Ok(about) = rustix::fs::stat(directory.join(name)) {
+            if let Ok(about) = file::stat(&directory.join(name)) {
                 let size = about.st_size.unsigned_abs();
                 let (seconds, nanoseconds) = (about.st_mtime.unsigned_abs(), about.st_mtime_nsec);
                 for number in [about.st_ino, size, seconds, nanoseconds] {

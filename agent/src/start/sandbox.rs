@@ -3,10 +3,8 @@
 //! sandbox's group access to the files it still uses. They remain root's: the next agent trusts
 //! nothing that the group can write.
 
-use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use mote_core::flavour::Flavour;
@@ -19,6 +17,7 @@ use crate::options::Options;
 use crate::runtime::{log, notify, run_dir};
 use crate::start::listen::HostLink;
 use crate::status::port::Found;
+use crate::sys::file::{self, OFlags};
 use crate::sys::sandbox::{self, Needs, RAW, STREAM, USER};
 use crate::system::devices;
 use crate::system::devices::{CONSOLE, Device};
@@ -88,10 +87,10 @@ pub(crate) fn enter(
 /// Gives the group access to the files still used.
 fn lend_all(root: &Path, needs: &Needs<'_>) -> io::Result<()> {
     // Trusted only because root alone could write it.
-    let _none = std::fs::remove_file(root.join(run_dir::KNOWN_HOST));
+    let _none = file::unlink(&root.join(run_dir::KNOWN_HOST));
     for name in [run_dir::STATUS, run_dir::READY, run_dir::HANGING] {
         let path = root.join(name);
-        drop(File::options().append(true).create(true).open(&path)?);
+        drop(file::open(&path, OFlags::WRONLY | OFlags::CREATE)?);
         lend(&path, FILE)?;
     }
     lend(&root.join(run_dir::DIRECTORY), SEARCH)?;
@@ -101,7 +100,6 @@ fn lend_all(root: &Path, needs: &Needs<'_>) -> io::Result<()> {
 
 /// Adds these rights of the sandbox's group to a file.
 fn lend(path: &Path, rights: u32) -> io::Result<()> {
-    chown(path, None, Some(USER))?;
-    let mode = path.metadata()?.permissions().mode();
-    std::fs::set_permissions(path, Permissions::from_mode(mode | rights))
+    file::chgrp(path, USER)?;
+    Ok(file::chmod(path, file::stat(path)?.st_mode | rights)?)
 }

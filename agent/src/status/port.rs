@@ -3,23 +3,24 @@
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions, read_link};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
 use mote_core::flavour::{Flavour, LEGACY_PORT, PORT_NAMES, misspelt};
 use mote_core::report::proc::number;
-use rustix::fs::{Access, OFlags, access};
+use rustix::fs::{Access, FileType, OFlags, access, fstat};
+use rustix::io::Errno;
 
 use crate::built;
 use crate::handover::processes::{Proc, Process};
 use crate::options::Options;
 use crate::runtime::clock::look_for;
 use crate::runtime::small_files::{is_there, text_of};
+use crate::sys::file;
 use crate::sys::sandbox;
 use crate::system::devices;
 use crate::system::devices::{CONSOLE, Device, entries};
@@ -90,10 +91,10 @@ impl Ports<'_> {
     fn named(&self, name: &str) -> Option<PathBuf> {
         let dev = self.root.join("dev");
         let link = dev.join("virtio-ports").join(name);
-        if link.exists() {
+        if file::exists(&link) {
             // Use the node that udev's link names, which also exists without udev.
-            let node = dev.join(read_link(&link).ok()?.file_name()?);
-            return Some(if node.exists() { node } else { link });
+            let node = dev.join(file::readlink(&link).ok()?.file_name()?);
+            return Some(if file::exists(&node) { node } else { link });
         }
         let (_, node) = self.listed().iter().find(|(listed, _)| listed == name)?;
         Some(dev.join(node))
@@ -147,10 +148,10 @@ pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
 fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
     let refused =
         |why: &dyn std::fmt::Display| Err(Missing::Other(format!("{}: {why}", path.display())));
-    match path.metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound => refused(&absent),
+    match file::stat(path).map(|about| FileType::from_raw_mode(about.st_mode)) {
+        Err(Errno::NOENT) => refused(&absent),
         Err(error) => refused(&error),
-        Ok(about) if about.is_file() || about.is_dir() => {
+        Ok(FileType::RegularFile | FileType::Directory) => {
             refused(&"a file or directory is not a port: remove it, or name another with --port")
         }
         // In the sandbox only opening shows it: the sandbox has no access to a new port.
@@ -226,7 +227,7 @@ pub(crate) fn busy(root: &Path, path: &Path) -> Option<String> {
 /// Returns ID and name of another process that has the port open; it is root's, as only root may.
 pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u64, String)> {
     // Resolves udev's link.
-    let node = read_link(path).unwrap_or_else(|_| path.to_owned());
+    let node = file::readlink(path).unwrap_or_else(|_| path.to_owned());
     let node = node.file_name()?.as_encoded_bytes();
     let proc = Proc::open(root)?;
     for path in entries(&root.join("proc")) {
@@ -261,10 +262,8 @@ impl Port {
     /// `ResourceBusy` if another process has it open; `InvalidInput` if it is a regular file; any
     /// error of open(2).
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let flags = i32::try_from(flags.bits()).unwrap_or(0);
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-        if file.metadata()?.is_file() {
+        let file = file::open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        if FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
             // A regular file would grow with each line.
             return Err(io::Error::new(ErrorKind::InvalidInput, "a regular file is not a port"));
         }

@@ -2,7 +2,6 @@
 //! status`, and the last state that an application set, for the next agent. A full `/run` must not
 //! leave outdated ones.
 
-use std::fs::read_link;
 use std::path::Path;
 
 use mote_core::devlxd::ready::ReadyState;
@@ -17,6 +16,7 @@ use crate::runtime::clock::now;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
+use crate::sys::file;
 use crate::sys::process_id;
 
 /// Writes the status file if its text differs from `last`, its directory was replaced, or the last
@@ -111,7 +111,7 @@ fn program(agent: &Agent) -> Option<&'static str> {
     if agent.will_reexec.get() {
         return Some("restarts when no command of the host runs");
     }
-    let name = read_link("/proc/self/exe").ok()?;
+    let name = file::readlink("/proc/self/exe".as_ref()).ok()?;
     let newer = name.to_str()?.strip_suffix(REMOVED)?;
-    Path::new(newer).exists().then_some("replaced; SIGHUP starts the newer one")
+    file::exists(newer.as_ref()).then_some("replaced; SIGHUP starts the newer one")
 }

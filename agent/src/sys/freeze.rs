@@ -1,7 +1,6 @@
 //! Freezes, thaws and trims file systems (ioctl_fsfreeze(2), linux/fs.h); locks memory; forks.
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -79,7 +78,7 @@ pub(crate) fn trim(directory: &OwnedFd) -> Result<u64, Errno> {
 /// Forks; returns true in the child, which leads a new session and has /dev/null as standard
 /// descriptors. The process must have a single thread.
 pub(crate) fn fork() -> io::Result<bool> {
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    let nothing = super::file::open("/dev/null".as_ref(), OFlags::RDWR)?;
     // SAFETY: there are no other threads.
     match unsafe { libc::fork() } {
         0 => {

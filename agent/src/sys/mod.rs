@@ -6,6 +6,7 @@
 pub(crate) mod disk;
 mod error;
 pub(crate) mod fd;
+pub(crate) mod file;
 pub(crate) mod freeze;
 pub(crate) mod heap;
 pub(crate) mod listener;
@@ -31,7 +32,6 @@ use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -115,7 +115,7 @@ pub(crate) fn process_id() -> u32 {
 /// Returns whether this program can re-exec itself, which requires `/proc`.
 #[inline(never)] // its size
 pub(crate) fn is_found() -> bool {
-    Path::new("/proc/self/exe").exists()
+    file::exists("/proc/self/exe".as_ref())
 }
 
 /// Ends the process at once. A supervisor restarts it after code 1.

@@ -15,7 +15,7 @@ use libc::SYS_renameat as RENAMEAT;
 // The only one on newer architectures.
 #[cfg(target_arch = "riscv64")]
 use libc::SYS_renameat2 as RENAMEAT;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
 /// User and group of an agent in the sandbox. 65520 to 65533 are unassigned: Debian's policy
 /// (9.2.2) reserves them, and systemd gives none to services (<https://systemd.io/UIDS-GIDS/>).
@@ -309,9 +309,8 @@ fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
 /// Adds a rule for a path and everything below.
 #[inline(never)] // its size
 fn allow(rules: &OwnedFd, path: &Path, rights: u64) {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
     // A missing path needs no rights.
-    let Ok(below) = rustix::fs::open(path, flags, Mode::empty()) else { return };
+    let Ok(below) = super::file::open(path, OFlags::PATH) else { return };
     let rule = Rule { rights, below: below.as_raw_fd() };
     // SAFETY: the kernel reads twelve bytes; both descriptors are open.
     unsafe {

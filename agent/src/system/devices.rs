@@ -1,12 +1,15 @@
 //! The VM's virtio devices as sysfs shows them.
 
-use std::fs::read_dir;
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use mote_core::report::proc::number;
-use rustix::fs::stat;
+use rustix::fs::RawDir;
 
 use crate::runtime::small_files::{is_there, read_text, text_of};
+use crate::sys::file::{self, OFlags};
 
 /// A device type (VIRTIO 1.2 §5) as in sysfs on the virtio bus and on PCI. The PCI number is the
 /// modern one, 0x1040 plus the type (§4.1.2).
@@ -30,6 +33,8 @@ const VENDOR: &str = "0x1af4";
 /// Upper bound of examined directory entries (1 MB of memory), because users decide how many
 /// processes `/proc` has.
 const ENTRIES: usize = 16 * 1024;
+/// Buffer for directory entries, bytes.
+const PIECE: usize = 4 * 1024;
 
 /// How far a device has been set up, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +82,7 @@ pub(crate) fn says(device: &Path, name: &str, number: &str) -> bool {
 /// one boot and grows with time (Linux 5.5, `fs/kernfs/dir.c`: `idr_alloc_cyclic`).
 #[inline(never)] // its size
 pub(crate) fn identity(path: &Path) -> u64 {
-    stat(path).map_or(0, |about| about.st_ino)
+    file::stat(path).map_or(0, |about| about.st_ino)
 }
 
 /// Returns a number in sysfs, or 0 if there is none.
@@ -92,8 +97,17 @@ pub(crate) fn number_of(device: &Path, attribute: &str) -> u64 {
 #[inline(never)] // its size
 pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    for entry in read_dir(directory).into_iter().flatten().flatten().take(ENTRIES) {
-        paths.push(entry.path());
+    let Ok(open) = file::open(directory, OFlags::DIRECTORY) else { return paths };
+    // Not on the stack, whose pages would stay in memory.
+    let mut space = vec![MaybeUninit::uninit(); PIECE];
+    let mut listed = RawDir::new(&open, &mut space);
+    while let Some(Ok(entry)) = listed.next()
+        && paths.len() < ENTRIES
+    {
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            paths.push(directory.join(OsStr::from_bytes(name)));
+        }
     }
     paths
 }

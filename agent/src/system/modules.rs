@@ -1,7 +1,6 @@
 //! Loads kernel modules without modprobe, which an initramfs may lack.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -13,8 +12,9 @@ use crate::built;
 use crate::runtime::clock::look_for;
 use crate::runtime::log;
 use crate::runtime::small_files::{is_there, read_text, text_of};
+use crate::sys::file::{self, OFlags};
 use crate::system::devices;
-use crate::system::devices::{Device, Kind, VSOCK};
+use crate::system::devices::{Device, Kind, VSOCK, entries};
 use crate::system::missing::Missing;
 
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
@@ -80,8 +80,8 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
     if is_there(&modules, release) {
         return None;
     }
-    let other = modules.read_dir().ok()?.flatten().next()?.file_name();
-    let (modules, other) = (modules.display(), other.display());
+    let other = entries(&modules).pop()?;
+    let (modules, other) = (modules.display(), other.file_name()?.display());
     Some(format!("this kernel is {release}, but {modules} has modules of {other}"))
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn prepare(root: &Path, name: &str) {
 /// Loads the driver of virtio's bus: PCI, or virtio-mmio if that has no devices.
 pub(crate) fn prepare_bus(root: &Path) {
     prepare(root, "virtio_pci");
-    if devices::entries(&root.join(VIRTIO)).is_empty() {
+    if entries(&root.join(VIRTIO)).is_empty() {
         prepare(root, "virtio_mmio");
     }
 }
@@ -106,7 +106,7 @@ pub(crate) fn prepare_bus(root: &Path) {
 /// whose devices are visible only with its driver.
 #[inline(never)] // its size
 pub(crate) fn load_bus(root: &Path, stage: Device) -> Result<(), Missing> {
-    let is_unused = || devices::entries(&root.join(VIRTIO)).is_empty();
+    let is_unused = || entries(&root.join(VIRTIO)).is_empty();
     match stage {
         Device::Pci => load(root, "virtio_pci"),
         Device::Absent if is_unused() => load(root, "virtio_mmio"),
@@ -154,7 +154,7 @@ fn parameters(line: &str, name: &str) -> CString {
 }
 
 fn insert(path: &Path, parameters: &CStr) -> io::Result<()> {
-    let file = File::open(path)?;
+    let file = file::open(path, OFlags::RDONLY)?;
     let compressed = path.extension().is_some_and(|extension| extension != "ko");
     match finit_module(&file, parameters, if compressed { COMPRESSED } else { 0 }) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -163,7 +163,7 @@ fn insert(path: &Path, parameters: &CStr) -> io::Result<()> {
 }
 
 fn is_loaded(root: &Path, name: &str) -> bool {
-    root.join("sys/module").join(name.replace('-', "_")).exists()
+    is_there(&root.join("sys/module"), &name.replace('-', "_"))
 }
 
 /// Returns whether `path` is that module's file; `-` and `_` are equal in names.
@@ -194,14 +194,14 @@ pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, 
     let device = root.join("dev/vsock");
     let bus = load_bus(root, devices::find(root, &VSOCK));
     let loaded = load(root, VSOCK_DRIVER).and(bus);
-    if device.exists() {
+    if file::exists(&device) {
         return Ok(doubt(root, loaded));
     }
     if loaded.is_err() {
         return Err(Missing::Other(doubt(root, loaded).unwrap_or_default()));
     }
     let limit = if wait == NodeWait::Timeout { VSOCK_NODE_TIMEOUT } else { Duration::ZERO };
-    look_for(limit, || device.exists().then_some(None)).ok_or_else(|| {
+    look_for(limit, || file::exists(&device).then_some(None)).ok_or_else(|| {
         Missing::Other(format!(
             "the vsock driver is loaded, but {} is missing: mount devtmpfs on /dev",
             device.display()

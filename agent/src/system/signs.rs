@@ -12,6 +12,7 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use crate::runtime::small_files::read_text;
+use crate::sys::file;
 use crate::sys::restored::only_announcements;
 
 /// Multicast group `RTMGRP_LINK`.
@@ -32,14 +33,14 @@ pub(crate) fn announcements() -> Option<OwnedFd> {
 
 /// Returns whether there is a driver for virtio NICs, which announce themselves after a restore.
 pub(crate) fn has_nic() -> bool {
-    Path::new("/sys/bus/virtio/drivers/virtio_net").exists()
+    file::exists("/sys/bus/virtio/drivers/virtio_net".as_ref())
 }
 
 /// Returns whether the kernel notices a new generation: QEMU's device has a driver, since Linux
 /// 6.10 as a platform device.
 pub(crate) fn has_generation() -> bool {
-    Path::new("/sys/bus/platform/devices/QEMUVGID:00/driver").exists()
-        || Path::new("/sys/bus/acpi/devices/QEMUVGID:00/driver").exists()
+    file::exists("/sys/bus/platform/devices/QEMUVGID:00/driver".as_ref())
+        || file::exists("/sys/bus/acpi/devices/QEMUVGID:00/driver".as_ref())
 }
 
 /// Opens the kernel's log at its end, non-blocking.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rustix::net::{AddressFamily, bind};
 
+use crate::sys::file::{self, OFlags};
 use crate::sys::{self, SystemError, VsockAddr};
 use crate::transport::{CID_ANY, stream};
 
@@ -44,7 +45,7 @@ fn failed(what: &'static str, error: io::Error) -> NoVsock {
 /// # Errors
 /// [`NoVsock`].
 fn local_cid(root: &Path) -> Result<u32, NoVsock> {
-    let device = std::fs::File::open(root.join("dev/vsock"));
+    let device = file::open(&root.join("dev/vsock"), OFlags::RDONLY).map_err(io::Error::from);
     let cid = device.and_then(|device| sys::vsock_local_cid(&device));
     match cid.map_err(|error| failed("/dev/vsock", error))? {
         u32::MAX => Err(NoVsock::NoDevice),

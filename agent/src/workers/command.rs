@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use mote_core::freeze::is_hook;
 use mote_core::hostapi::exec::Program;
-use rustix::fs::{FileType, stat};
+use rustix::fs::FileType;
 use rustix::process::{WaitOptions, geteuid, waitpid};
 
 use crate::runtime::log;
-use crate::sys::{self, DIRECTORIES, PATH, Plan, fd};
+use crate::sys::{self, DIRECTORIES, PATH, Plan, fd, file};
 use crate::system::devices::entries;
 
 /// Polling interval of its end.
@@ -41,7 +41,7 @@ pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
 /// can.
 #[inline(never)] // its size
 pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
-    let Ok(found) = stat(path) else { return false };
+    let Ok(found) = file::stat(path) else { return false };
     if FileType::from_raw_mode(found.st_mode) != kind || found.st_mode & 0o111 == 0 {
         return false;
     }

@@ -24,6 +24,7 @@ use crate::options::Options;
 use crate::print;
 use crate::runtime::digest::sha256;
 use crate::runtime::small_files::{MAX_DOCUMENT, read_bounded, read_text, read_to_end};
+use crate::sys::file;
 use crate::system::modules;
 
 /// Longest mount table, bytes; a guest with containers has some hundred lines of 200.
@@ -197,7 +198,7 @@ fn is_known(root: &Path, kind: Kind) -> bool {
 fn table(root: &Path) -> Result<Vec<Entry>, NotDone> {
     let path = root.join("proc/self/mountinfo");
     // A test's root has no /proc; this process's own shows the same mounts.
-    let path = if path.exists() { path } else { "/proc/self/mountinfo".into() };
+    let path = if file::exists(&path) { path } else { "/proc/self/mountinfo".into() };
     let table = read_bounded(&path, TABLE)
         .map_err(|error| NotDone(format!("{}: {error}", path.display())))?;
     Ok(entries(&table).collect())

@@ -1,6 +1,7 @@
 use super::*;
 use crate::runtime::scratch::{Scratch, scratch};
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 struct World {
     share: PathBuf,
@@ -141,14 +142,8 @@ fn a_failed_template_does_not_stop_the_others() {
     );
     world.out("t", "text");
     let fifo = world.share.join("files/f.out");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &fifo,
-        rustix::fs::FileType::Fifo,
-        Mode::from_raw_mode(0o600),
-        0,
-    )
-    .unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+        .unwrap();
     let applied = world.apply(Flavour::Incus);
     assert_eq!(applied.written, ["etc/good"]);
     let troubles = applied.troubles.join("; ");

@@ -9,6 +9,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
+use crate::runtime::small_files::make_directory;
 use crate::sys::fd::give;
 
 /// Opens a pseudoterminal; returns its master, and the command's side, owned by `user` and `group`.
@@ -45,7 +46,7 @@ pub(super) fn resize(master: &impl AsFd, size: Size) {
 }
 
 fn mount_devpts() -> io::Result<()> {
-    std::fs::create_dir_all("/dev/pts")?;
+    make_directory("/dev/pts".as_ref())?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount(c"devpts", c"/dev/pts", c"devpts", flags, Some(c"mode=620,ptmxmode=666"))?;
     crate::runtime::log::info(format_args!("mounted devpts on /dev/pts"));

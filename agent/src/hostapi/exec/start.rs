@@ -18,6 +18,7 @@ use crate::hostapi::denied::denied;
 use crate::net::serve::Answer;
 use crate::runtime::clock::sleep;
 use crate::runtime::log::audit::{self, Quoted};
+use crate::sys::file;
 
 /// Memory of a long command in addition to its bytes until it starts: unused parts of pages, and
 /// its operation.
@@ -46,7 +47,7 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     if agent.policy.get().lists_commands() {
         request.drop_environment();
     }
-    request.add_defaults(&|directory| agent.options.root.join(directory).exists());
+    request.add_defaults(&|directory| file::exists(&agent.options.root.join(directory)));
     let pages = if body.len() > limits::HOST_SHORT { HELD_PAGES } else { 0 };
     share.shrink(request.held() + pages);
     let sockets = Sockets::new(request.interactive);

@@ -1,7 +1,6 @@
 //! Whether file systems are frozen, as recorded by the guard of `mote-agent freeze`: writers would
 //! block.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, ftruncate};
 
 use crate::runtime::run_dir;
+use crate::sys::file::{self, OFlags};
 
 /// Returns the deadline, in time since boot, from the first bytes of [`run_dir::FREEZE`].
 pub(crate) fn until(bytes: [u8; 8]) -> Duration {
@@ -20,7 +20,7 @@ pub(crate) fn until(bytes: [u8; 8]) -> Duration {
 pub(crate) fn is_frozen() -> bool {
     let mut bytes = [0; 8];
     cfg!(feature = "freeze")
-        && File::open(Path::new("/").join(run_dir::FREEZE))
+        && file::open(&Path::new("/").join(run_dir::FREEZE), OFlags::RDONLY)
             .is_ok_and(|mut file| file.read_exact(&mut bytes).is_ok())
         && crate::sys::since_boot() < until(bytes)
 }
@@ -30,7 +30,7 @@ pub(crate) fn is_frozen() -> bool {
 #[inline(never)] // its size
 pub(crate) fn forget(root: &Path) {
     if cfg!(feature = "freeze")
-        && let Ok(file) = File::options().write(true).open(root.join(run_dir::FREEZE))
+        && let Ok(file) = file::open(&root.join(run_dir::FREEZE), OFlags::WRONLY)
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
     {
         let _forgotten = ftruncate(&file, 0);
@@ -39,6 +39,8 @@ pub(crate) fn forget(root: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
     use crate::runtime::scratch::scratch;
 

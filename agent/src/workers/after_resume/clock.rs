@@ -1,6 +1,5 @@
 //! Steps the clock from KVM's PTP device, or from the RTC.
 
-use std::fs::{File, read_link};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use mote_core::resume::clock::{Cause, Step, is_setter, step};
 
 use crate::print;
 use crate::runtime::small_files::text_of;
+use crate::sys::file::{self, OFlags};
 use crate::sys::restored::{device_time, is_synchronised, set_wall, wall};
 use crate::sys::sleep;
 use crate::system::devices::entries;
@@ -56,7 +56,7 @@ fn measured(cause: Cause) -> Option<(i64, &'static str)> {
 
 fn by_host() -> Option<i64> {
     let device = find(Path::new("/sys/class/ptp"), "clock_name", &|_, name| name == KVM)?;
-    let device = File::open(Path::new("/dev").join(device.file_name()?)).ok()?;
+    let device = file::open(&Path::new("/dev").join(device.file_name()?), OFlags::RDONLY).ok()?;
     let before = wall();
     let host = device_time(&device)?;
     Some(host - (before + (wall() - before) / 2))
@@ -90,7 +90,7 @@ fn hardware() -> Option<i64> {
 /// Returns whether a service of this system sets the clock. Containers may not set it, so they do
 /// not count. A systemd service may have its own mount namespace, but not its own pid namespace.
 fn has_setter(proc: &Path) -> bool {
-    let ids = |process: &Path| read_link(process.join("ns/pid")).ok();
+    let ids = |process: &Path| file::readlink(&process.join("ns/pid")).ok();
     let ours = ids(&proc.join("self"));
     let is_it = |process: &Path, name: &str| {
         is_setter(name.as_bytes()) && is_of(process, SERVICES) && ids(process) == ours

@@ -4,7 +4,6 @@
 mod clock;
 mod hooks;
 
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use mote_core::resume::clock::Cause;
 
 use crate::options::command::SYNC;
 use crate::print;
+use crate::sys::file::{self, OFlags};
 use crate::sys::restored::{reseed, wall};
 use crate::sys::run_in_fork;
 use crate::system::signs;
@@ -46,8 +46,8 @@ pub(crate) fn run(what: &str) -> u8 {
 /// Reseeds the kernel's CRNG from the time, which differs between clones, and from the hardware
 /// RNG. Returns whether that worked.
 fn random() -> bool {
-    let random = File::options().write(true).open("/dev/urandom");
-    let hardware = File::open("/dev/hwrng").ok();
+    let random = file::open("/dev/urandom".as_ref(), OFlags::WRONLY);
+    let hardware = file::open("/dev/hwrng".as_ref(), OFlags::RDONLY).ok();
     let times = [wall(), signs::hardware_clock().unwrap_or_default()];
     random.is_ok_and(|random| reseed(&random, hardware.as_ref(), times))
 }

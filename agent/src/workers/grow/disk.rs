@@ -5,12 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use mote_core::hotplug::disk::{DiskGeometry, Last, Step, Table};
-use rustix::fs::{FlockOperation, Mode, OFlags, fdatasync, flock, open};
+use rustix::fs::{FlockOperation, OFlags, fdatasync, flock};
 use rustix::io::{pread, pwrite};
 
 use super::filesystem::{Filesystem, Size};
 use crate::runtime::small_files::is_there;
 use crate::sys::disk::resize_partition;
+use crate::sys::file;
 use crate::sys::sleep;
 use crate::system::devices::number_of;
 
@@ -191,7 +192,7 @@ impl<'d> Disk<'d> {
     /// Opens it with O_DIRECT, because the cache may be older than what the host has written.
     fn open(&self, how: OFlags) -> Option<OwnedFd> {
         let device = format!("/dev/{}", self.name);
-        open(&*device, how | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
+        Some(file::open(device.as_ref(), how | OFlags::DIRECT).ok()?.into())
     }
 }
 

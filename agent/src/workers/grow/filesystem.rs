@@ -5,11 +5,12 @@ use std::path::Path;
 
 use mote_core::report::proc::mountinfo::{Mounted, is_over};
 use mote_core::report::proc::mounts::unescape;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fstatfs, major, minor, open, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fstatfs, major, minor, openat2};
 use rustix::io::{Errno, pread};
 
 use crate::runtime::small_files::text_of;
 use crate::sys::disk::control;
+use crate::sys::file;
 use crate::workers::report::lines::Lines;
 
 /// `EXT4_IOC_RESIZE_FS`: blocks.
@@ -134,7 +135,7 @@ impl<'d> Filesystem<'d> {
         }
         if self.kind == b'e' {
             let mut sector = [0; 1024];
-            let device = open(&*format!("/dev/{}", self.name), OFlags::RDONLY, Mode::empty());
+            let device = file::open(format!("/dev/{}", self.name).as_ref(), OFlags::RDONLY);
             pread(device.ok()?, &mut sector, EXT4_SUPER).ok()?;
             let shift = u32::from_le_bytes(chunk(&sector, 24)?);
             block = 1024u32.checked_shl(shift)?.to_ne_bytes();

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::sys::file::{self, OFlags};
+
 /// Longest line that is returned whole, bytes; a longer one is truncated. A mount with two paths of
 /// 4 KiB fits, unless most of their bytes are escaped.
 const LINE: usize = 16 * 1024;
@@ -21,7 +23,7 @@ pub(crate) struct Lines<R> {
 impl Lines<File> {
     /// Opens a file; `None` if that fails.
     pub(crate) fn open(path: &Path) -> Option<Self> {
-        Some(Self::new(File::open(path).ok()?))
+        Some(Self::new(file::open(path, OFlags::RDONLY).ok()?))
     }
 }
 

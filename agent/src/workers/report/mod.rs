@@ -13,13 +13,14 @@ mod state;
 use std::fmt;
 
 use mote_core::flavour::Flavour;
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::OFlags;
 use rustix::stdio::dup2_stdout;
 
 use crate::built;
 use crate::options::Options;
 use crate::options::command::Report;
 use crate::runtime::log;
+use crate::sys::file;
 use crate::workers::report::pipe::Pipe;
 
 #[inline(never)] // the agent itself needs none of its stack
@@ -33,7 +34,7 @@ pub(crate) fn run(options: &Options, report: Report) -> u8 {
         Report::State | Report::Metrics => return built::absent(),
     };
     let done = done.and_then(|()| out.flush());
-    if let Err(error) = open("/dev/null", OFlags::WRONLY, Mode::empty()).and_then(dup2_stdout) {
+    if let Err(error) = file::open("/dev/null".as_ref(), OFlags::WRONLY).and_then(dup2_stdout) {
         log::debug(format_args!("cannot close standard output: {error}"));
     }
     if done.is_ok() { 0 } else { 1 }

@@ -5,8 +5,10 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 
 use mote_core::flavour::Flavour;
-use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat_raw};
+use rustix::fs::{OFlags, RawDir, readlinkat_raw};
 use rustix::io::Errno;
+
+use crate::sys::file;
 
 /// Buffer for directory entries, bytes.
 const ENTRIES: usize = 16 * 1024;
@@ -17,8 +19,7 @@ const ENTRIES: usize = 16 * 1024;
 /// LXD's agent skips processes with an empty command line. Those have no program either, and
 /// reading the `exe` link takes one call instead of three.
 pub(crate) fn count(root: &Path, flavour: Flavour) -> u64 {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(directory) = openat(CWD, root.join("proc"), flags, Mode::empty()) else { return 0 };
+    let Ok(directory) = file::open(&root.join("proc"), OFlags::DIRECTORY) else { return 0 };
     // Not on the stack, whose pages would stay in memory.
     let mut space = vec![MaybeUninit::uninit(); ENTRIES];
     let mut entries = RawDir::new(&directory, &mut space);

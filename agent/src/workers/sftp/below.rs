@@ -4,7 +4,6 @@
 //! lead out.
 
 use std::ffi::{CString, OsStr};
-use std::fs::create_dir_all;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use rustix::process::{chdir, chroot};
 
 use crate::guest_path::{PROC, by_descriptor, enter};
 use crate::runtime::run_dir;
+use crate::runtime::small_files::make_directory;
 use crate::sys;
 
 /// Replaces the root directory by one with only these directories; skips empty names. Follows
@@ -39,7 +39,7 @@ pub(super) fn confine<'b>(root: &Path, below: &'b [PathBuf], at: &mut &'b Path) 
         let text = directory.to_str().ok_or(io::ErrorKind::InvalidInput)?;
         let opened = enter(Path::new("/"), text, false)?;
         let shown = [b".", text.as_bytes()].concat();
-        create_dir_all(OsStr::from_bytes(&shown))?;
+        make_directory(OsStr::from_bytes(&shown).as_ref())?;
         let (open, shown) = (path(by_descriptor(&opened))?, CString::new(shown)?);
         mount_bind(&*open, &*shown)?;
         mount_change(&*shown, MountPropagationFlags::PRIVATE)?;

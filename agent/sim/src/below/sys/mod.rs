@@ -3,6 +3,8 @@
 #[path = "../../../../src/sys/error.rs"]
 mod error;
 pub(crate) mod fd;
+#[path = "../../../../src/sys/file.rs"]
+pub(crate) mod file;
 
 use std::io;
 use std::rc::Rc;

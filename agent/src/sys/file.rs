@@ -1,0 +1,78 @@
+//! Files by name. std and rustix copy the name with code of their own for each type of path and result.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+pub(crate) use rustix::fs::OFlags;
+use rustix::fs::{self, Gid, Mode, Stat};
+use rustix::io::{Errno, Result, retry_on_intr};
+
+#[inline(never)] // its size
+fn name(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
+}
+
+/// Opens a file, close-on-exec. With `OFlags::CREATE`, a new one is root's alone (0600).
+#[inline(never)] // its size
+pub(crate) fn open(path: &Path, flags: OFlags) -> Result<File> {
+    let (name, flags) = (name(path)?, flags | OFlags::CLOEXEC);
+    retry_on_intr(|| fs::open(&*name, flags, Mode::from_raw_mode(0o600))).map(File::from)
+}
+
+/// Replaces a file's content. A new file is root's alone (0600).
+#[inline(never)] // its size
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?.write_all(bytes.as_ref())
+}
+
+#[inline(never)] // its size
+pub(crate) fn stat(path: &Path) -> Result<Stat> {
+    fs::stat(&*name(path)?)
+}
+
+pub(crate) fn lstat(path: &Path) -> Result<Stat> {
+    fs::lstat(&*name(path)?)
+}
+
+pub(crate) fn exists(path: &Path) -> bool {
+    stat(path).is_ok()
+}
+
+#[inline(never)] // its size
+pub(crate) fn unlink(path: &Path) -> Result<()> {
+    fs::unlink(&*name(path)?)
+}
+
+pub(crate) fn rmdir(path: &Path) -> Result<()> {
+    fs::rmdir(&*name(path)?)
+}
+
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(&*name(from)?, &*name(to)?)
+}
+
+#[inline(never)] // its size
+pub(crate) fn mkdir(path: &Path) -> Result<()> {
+    fs::mkdir(&*name(path)?, Mode::from_raw_mode(0o777))
+}
+
+#[inline(never)] // its size
+pub(crate) fn chmod(path: &Path, mode: u32) -> Result<()> {
+    fs::chmod(&*name(path)?, Mode::from_raw_mode(mode))
+}
+
+pub(crate) fn chgrp(path: &Path, group: u32) -> Result<()> {
+    fs::chown(&*name(path)?, None, Some(Gid::from_raw(group)))
+}
+
+pub(crate) fn symlink(target: &Path, path: &Path) -> Result<()> {
+    fs::symlink(&*name(target)?, &*name(path)?)
+}
+
+pub(crate) fn readlink(path: &Path) -> Result<PathBuf> {
+    let target = fs::readlink(&*name(path)?, Vec::new())?;
+    Ok(OsString::from_vec(target.into_bytes()).into())
+}
