@@ -36,6 +36,10 @@ const FIRST_RECORD: usize = 12;
 const ALL: Range<usize> = 0..SIZES.len();
 /// Size at which a growing table gets its own mapping, bytes.
 const GROWN: usize = 4 * 1024;
+/// Unit of freed stack, bytes; with larger pages, the kernel may refuse.
+const PAGE: usize = 4096;
+/// Most of the stack that is freed, bytes; less than the kernel's gap below a stack (1 MiB).
+const STACK: usize = 256 * 1024;
 /// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size
 /// really needed are never touched, so they use no memory.
 const MAPPED: usize = 128 * 1024;
@@ -55,9 +59,16 @@ pub(crate) fn holds_tls_buffers() -> bool {
     HEAP.spare[FIRST_RECORD..].iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
 }
 
-/// Frees the cached blocks.
+/// Frees the cached blocks, and what earlier calls left of the stack: a handshake uses some pages.
+#[inline(never)] // close to the top of the stack
 pub(crate) fn rest() {
     HEAP.rest();
+    let here = 0_u8;
+    // Room for madvise(2)'s own frame. Below the stack's mapping there is a gap.
+    let end = ((&raw const here).addr() - 1024) & !(PAGE - 1);
+    let start = std::ptr::without_provenance_mut(end - STACK);
+    // SAFETY: nothing below the stack pointer is in use.
+    unsafe { libc::madvise(start, STACK, libc::MADV_DONTNEED) };
 }
 
 /// Returns the layout to request from musl: long ones are enlarged to [`MAPPED`].
@@ -259,6 +270,26 @@ mod tests {
         for size in [1, LONG - 1, LONG, BLOCK, BLOCK + 1, MAPPED - 1, MAPPED, MAPPED + 1] {
             assert!(vec![0_u8; size].iter().all(|byte| *byte == 0), "{size}");
         }
+    }
+
+    #[test]
+    fn rest_frees_the_unused_stack() {
+        #[inline(never)]
+        fn deep() -> usize {
+            let used = [1_u8; STACK / 8];
+            std::hint::black_box(&used).as_ptr().addr()
+        }
+        let is_resident = |address: usize| {
+            let mut resident = [0];
+            let page = std::ptr::without_provenance_mut(address & !(PAGE - 1));
+            // SAFETY: one page, so one byte is written.
+            assert_eq!(unsafe { libc::mincore(page, PAGE, resident.as_mut_ptr()) }, 0);
+            resident[0] & 1 == 1
+        };
+        let address = deep();
+        assert!(is_resident(address));
+        rest();
+        assert!(!is_resident(address));
     }
 
     fn record(size: usize) -> Layout {
