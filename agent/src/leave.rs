@@ -8,7 +8,7 @@ use crate::runtime::reactor::Async;
 use mote_core::leave::{Leave, Load};
 use smol::future::FutureExt;
 
-use crate::agent::{Agent, HOST_REQUEST_PERMITS, READY_LOCK_PERMITS, SESSIONS};
+use crate::agent::{Agent, HOST_REQUEST_PERMITS, SESSIONS};
 use crate::built;
 use crate::handover::new_root::OldRoot;
 use crate::handover::reexec;
@@ -162,7 +162,7 @@ async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
 fn load(agent: &Agent) -> Load {
     let is_busy = agent.host_requests.free() != HOST_REQUEST_PERMITS
         || agent.sessions.free() != SESSIONS
-        || agent.ready_lock.free() != READY_LOCK_PERMITS
+        || agent.ready.is_held()
         || !sys::is_found();
     if is_busy { Load::Busy } else { agent.operations.load() }
 }

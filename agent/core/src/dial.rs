@@ -1,4 +1,4 @@
-//! Retries of connections to the host (P§3.2, P§5.3).
+//! Calls to the host, and retries of the connection (P§3.2, P§5.3).
 
 use core::time::Duration;
 
@@ -10,6 +10,26 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PATIENT_PAUSE: Duration = Duration::from_millis(500);
 /// Number of tries that may time out: each takes 2 s, and a client waits for the answer.
 const TIMEOUTS: u32 = 2;
+
+/// Time limit for the host's answer to an ordinary call.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One request to the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// HTTP method.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// The body, if the method has one.
+    pub body: Option<&'a [u8]>,
+    /// Further headers, passed on from the guest.
+    pub extra: &'a [(&'a str, &'a str)],
+    /// Time limit for the head of the answer.
+    pub timeout: Duration,
+    /// What to do when the host cannot be reached.
+    pub retry: Retry,
+}
 
 /// Retry policy of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

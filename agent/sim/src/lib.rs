@@ -34,7 +34,6 @@ mod shipped {
     }
     pub(crate) mod devlxd {
         pub(crate) mod admission;
-        mod ready;
         pub(crate) mod server;
         #[path = "../../sim/src/below/socket.rs"]
         pub(crate) mod socket;

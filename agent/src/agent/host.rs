@@ -4,24 +4,23 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::devlxd::ready::{ReadyState, host_state, write_state};
-use mote_core::dial::Retry;
+use mote_core::devlxd::exchange::Reply;
+use mote_core::devlxd::ready::{Ready, ReadyState, host_state, write_state};
+use mote_core::dial::{CALL_TIMEOUT, Call, Retry};
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::json::{Document, Value};
 use mote_core::status::Host;
 
+use crate::agent::Agent;
 use crate::agent::errors::{Called, REFUSED};
-use crate::agent::{Agent, READY_LOCK_PERMITS};
 use crate::config::known_host;
-use crate::net::host_call::{Call, CallError, HostReply, Link, call};
+use crate::net::host_call::{CallError, Link, call};
 use crate::net::tls::pem_fingerprint;
 use crate::runtime::clock::{now, within};
 use crate::runtime::log;
 
 /// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
 const VERIFY: Duration = Duration::from_millis(2500);
-/// Time limit for the host's answer to an ordinary request.
-pub(crate) const HOST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest part of the host's error text that is passed on, bytes.
 const SAID: usize = 200;
 
@@ -142,7 +141,7 @@ impl Agent {
             target: "/1.0/devices",
             body: None,
             extra: &[],
-            timeout: HOST_CALL_TIMEOUT,
+            timeout: CALL_TIMEOUT,
             retry: Retry::Dial,
         };
         let reply = self.ask(&request, &|| false).await.ok();
@@ -157,7 +156,7 @@ impl Agent {
         &self,
         request: &Call<'_>,
         longer: &dyn Fn() -> bool,
-    ) -> Result<HostReply, CallError> {
+    ) -> Result<Reply, CallError> {
         let link = self.known_link()?;
         let result = call(&link, request, longer).await;
         self.judge(link.host, result.as_ref().map(|reply| reply.status));
@@ -203,22 +202,33 @@ impl Agent {
         if !self.options.replay_ready {
             return;
         }
-        let _exclusive = self.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
-        let Some(state) = self.ready.borrow().on_connected(host_state) else { return };
-        if self.tell(state).await {
+        if self.report(|ready| ready.on_connected(host_state)).await.is_some() {
             log::info(format_args!("ready replayed"));
         }
     }
 
+    /// Sends the host the state that `choose` returns once no other report is in progress. Returns
+    /// the state if the host has accepted it.
+    pub(crate) async fn report(
+        &self,
+        choose: impl Fn(&Ready) -> Option<ReadyState>,
+    ) -> Option<ReadyState> {
+        // Dropped after the lock.
+        let _released = self.ready_released.raised_on_drop();
+        let _exclusive = self.ready_released.until(|| self.ready.exclusive()).await;
+        let state = choose(&self.ready)?;
+        self.tell(state).await.then_some(state)
+    }
+
     /// Sends the host this state; returns whether it accepted it.
-    pub(crate) async fn tell(&self, state: ReadyState) -> bool {
+    async fn tell(&self, state: ReadyState) -> bool {
         let body = Document::new(32, |json| write_state(json, state.name()));
         let request = Call {
             method: "PATCH",
             target: "/1.0",
             body: Some(body.value().raw().as_bytes()),
             extra: &[("Content-Type", "application/json")],
-            timeout: HOST_CALL_TIMEOUT,
+            timeout: CALL_TIMEOUT,
             retry: Retry::Dial,
         };
         match self.ask(&request, &|| false).await {

@@ -46,9 +46,6 @@ use crate::sys::sandbox;
 pub(crate) const UNKNOWN_CALLER_LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// Shortest interval between log lines about the same shortage, which each call would repeat.
 pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
-/// Permits of [`Agent::ready_lock`], one for each PATCH of the state in progress: more than there
-/// are clients. Further ones wait.
-pub(crate) const READY_LOCK_PERMITS: usize = 1 << 16;
 /// Permits of [`Agent::host_requests`]: more than there are connections.
 pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
 /// Most sessions at once. Beyond it: 503.
@@ -102,17 +99,16 @@ pub(crate) struct Agent {
     pub(crate) device_event_lock: Rc<Semaphore>,
     /// Listeners of `/1.0/events`.
     pub(crate) events: Rc<Events>,
-    /// The last state that an application set.
-    pub(crate) ready: RefCell<Ready>,
+    /// The last state that an application set, and the Ready lock.
+    pub(crate) ready: Ready,
+    /// Raised when the Ready lock was released.
+    pub(crate) ready_released: Signal,
     /// The errors that are not resolved, for the status file.
     pub(crate) errors: RefCell<Errors>,
     /// Whether the host has called, with its certificate.
     pub(crate) called: Cell<Called>,
     /// Whether to re-exec as soon as possible.
     pub(crate) will_reexec: Cell<bool>,
-    /// Requests of applications to set the state take one permit each. A repetition of Ready takes
-    /// all, because it could otherwise overtake a newer state.
-    pub(crate) ready_lock: Rc<Semaphore>,
     /// Rate limit of log lines about callers with another certificate.
     pub(crate) unknown_callers: RefCell<LogLimit>,
     /// Rate limit of log lines about descriptors or memory that this agent lacks.
@@ -155,10 +151,8 @@ impl Agent {
             connected: connected.unwrap_or(default.connected),
         };
         let events = Rc::new(Events::new());
-        let mut ready = Ready::default();
-        if let Ok(text) = read_text(&options.root.join(run_dir::READY)) {
-            ready = Ready::restore(text.as_bytes());
-        }
+        let ready = read_text(&options.root.join(run_dir::READY)).unwrap_or_default();
+        let ready = Ready::restore(ready.as_bytes());
         Self {
             policy,
             options,
@@ -178,8 +172,8 @@ impl Agent {
             devlxd_changed: Signal::default(),
             device_event_lock: Rc::new(Semaphore::new(1)),
             events: events.clone(),
-            ready: RefCell::new(ready),
-            ready_lock: Rc::new(Semaphore::new(READY_LOCK_PERMITS)),
+            ready,
+            ready_released: Signal::default(),
             errors: RefCell::default(),
             called: Cell::new(Called::Never),
             will_reexec: Cell::new(false),

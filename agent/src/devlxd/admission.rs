@@ -153,7 +153,7 @@ const fn bit(quota: Quota) -> u8 {
 
 impl Entry {
     /// Waits until it may call the host; returns false if too many wait.
-    pub(crate) async fn turn(&self) -> bool {
+    async fn queue(&self) -> bool {
         if !self.try_obtain(Quota::Queued) {
             return false;
         }
@@ -162,6 +162,11 @@ impl Entry {
             sleep(wait).await;
         }
         true
+    }
+
+    /// Returns whether it holds one of a quota.
+    pub(crate) fn holds(&self, quota: Quota) -> bool {
+        self.client.holds(quota)
     }
 
     /// Takes one of a quota, if one is left.
@@ -187,7 +192,8 @@ impl Entry {
             Quota::LongReply => (READING, true),
             Quota::Call => (GRACE, true),
             Quota::LongPoll => (GRACE, false),
-            Quota::Queued | Quota::Listener => return self.try_obtain(quota),
+            Quota::Queued => return self.queue().await,
+            Quota::Listener => return self.try_obtain(quota),
         };
         loop {
             let seen = self.guests.given_back.seen();

@@ -4,7 +4,8 @@
 use std::io;
 use std::time::Duration;
 
-use mote_core::dial::{Failure, Retry, Tries};
+use mote_core::devlxd::exchange::{Reply, find};
+use mote_core::dial::{Call, Failure, Retry, Tries};
 use mote_core::host_address::HostAddress;
 use mote_core::http::body::Decoder;
 use mote_core::http::head::{self, Framing, Method};
@@ -40,21 +41,6 @@ pub(crate) struct Link {
     pub(crate) host: Host,
     /// TLS configuration for its certificate, with the session tickets of earlier calls.
     pub(crate) tls: tls::Client,
-}
-
-/// One request to the host.
-pub(crate) struct Call<'a> {
-    /// HTTP method.
-    pub(crate) method: &'a str,
-    /// Path and query.
-    pub(crate) target: &'a str,
-    /// The body, if the method has one.
-    pub(crate) body: Option<&'a [u8]>,
-    /// Further headers, passed on from the guest.
-    pub(crate) extra: &'a [(&'a str, &'a str)],
-    pub(crate) timeout: Duration,
-    /// What to do when the host cannot be reached.
-    pub(crate) retry: Retry,
 }
 
 /// Why a call failed; the guest gets 500 (P§5.4). Boxed, because many results contain it.
@@ -114,17 +100,6 @@ pub(crate) struct Incoming {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// The host's answer with its whole body.
-pub(crate) struct HostReply {
-    /// HTTP status.
-    pub(crate) status: u16,
-    /// `ETag` header, if any.
-    pub(crate) etag: Option<String>,
-    /// The body; empty if it is longer than allowed.
-    pub(crate) body: Vec<u8>,
-    pub(crate) is_whole: bool,
-}
-
 /// Makes the call and reads the whole answer. Its body may have [`limits::SHORT_REPLY`] bytes, or
 /// [`limits::HOST_REPLY`] if `longer` permits that.
 ///
@@ -134,7 +109,7 @@ pub(crate) async fn call(
     link: &Link,
     call: &Call<'_>,
     longer: &dyn Fn() -> bool,
-) -> Result<HostReply, CallError> {
+) -> Result<Reply, CallError> {
     let mut incoming = open(link, call).await?;
     let (mut body, mut is_whole, mut most) = (Vec::new(), true, limits::SHORT_REPLY);
     while is_whole && incoming.more(&mut body).await? {
@@ -146,8 +121,8 @@ pub(crate) async fn call(
     if !is_whole {
         body = Vec::new();
     }
-    let etag = incoming.header("etag").map(str::to_owned);
-    Ok(HostReply { status: incoming.status, etag, body, is_whole })
+    let etag = find(&incoming.headers, "etag").map(str::to_owned);
+    Ok(Reply { status: incoming.status, etag, body, is_whole })
 }
 
 /// Makes the call and reads the answer's head.
@@ -241,11 +216,6 @@ fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, CallErr
 }
 
 impl Incoming {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut all = self.headers.iter();
-        all.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
-    }
-
     /// Appends the next piece of the body; returns false at its end.
     ///
     /// # Errors

@@ -6,12 +6,12 @@ pub(crate) mod watch;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::devlxd::ready::ReadyState;
+use mote_core::devlxd::ready::{Ready, ReadyState};
 use mote_core::status::State;
 use smol::future::FutureExt;
 use smol::future::pending;
 
-use crate::agent::{Agent, READY_LOCK_PERMITS};
+use crate::agent::Agent;
 use crate::runtime::children::Ended;
 use crate::runtime::clock::sleep;
 use crate::runtime::log;
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// precedence, even one from before this agent's start. A changed policy replaces the list and its
 /// worker.
 pub(crate) async fn run(agent: Rc<Agent>) {
-    let is_said = || agent.ready.borrow().get().map(drop);
+    let is_said = || agent.ready.get().map(drop);
     loop {
         let seen = agent.policy.changed.seen();
         let list: Vec<_> = agent.policy.get().ready_when().map(str::to_owned).collect();
@@ -73,10 +73,11 @@ pub(crate) async fn run(agent: Rc<Agent>) {
 }
 
 async fn say(agent: &Agent) {
-    let _exclusive = agent.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
     // An application may have reported meanwhile.
-    if agent.ready.borrow().get().is_none() && agent.tell(ReadyState::Ready).await {
+    let unless_said = |ready: &Ready| ready.get().is_none().then_some(ReadyState::Ready);
+    if let Some(state) = agent.report(unless_said).await {
         log::info(format_args!("ready-when: all conditions held; reported Ready"));
-        remember(agent, ReadyState::Ready);
+        agent.ready.set(state);
+        remember(agent);
     }
 }

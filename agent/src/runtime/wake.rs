@@ -39,6 +39,17 @@ impl Signal {
         self.waiting.take().wake();
     }
 
+    /// Raises the signal when the returned value is dropped.
+    pub(crate) fn raised_on_drop(&self) -> impl Drop {
+        struct Raise<'s>(&'s Signal);
+        impl Drop for Raise<'_> {
+            fn drop(&mut self) {
+                self.0.raise();
+            }
+        }
+        Raise(self)
+    }
+
     /// Returns the count to pass to [`Signal::after`]. Read it before you check the condition, so
     /// that no change is missed.
     pub(crate) fn seen(&self) -> u64 {

@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use mote_core::devlxd::ready::ReadyState;
 use mote_core::status::State;
 use mote_core::status::view::{View, WAITING};
 
@@ -41,10 +40,9 @@ pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
     }
 }
 
-/// Stores a state that was set, to repeat Ready after the host restarts (decisions §2). Writes it
+/// Stores the state that was set, to repeat Ready after the host restarts (decisions §2). Writes it
 /// even if unchanged: an agent that this one replaced may have had a call in progress.
-pub(crate) fn remember(agent: &Agent, state: ReadyState) {
-    agent.ready.borrow_mut().set(state);
+pub(crate) fn remember(agent: &Agent) {
     agent.run_files.ready.set(None);
     let _said = keep_ready(agent);
     agent.status_changed.raise();
@@ -53,7 +51,7 @@ pub(crate) fn remember(agent: &Agent, state: ReadyState) {
 /// Writes the ready file if it lacks the state that an application set. Returns whether it is up to
 /// date.
 pub(crate) fn keep_ready(agent: &Agent) -> bool {
-    let state = agent.ready.borrow().get();
+    let state = agent.ready.get();
     let Some(state) = state.filter(|_| state != agent.run_files.ready.get()) else { return true };
     let path = agent.options.root.join(run_dir::READY);
     let done = agent.run_files.judge(&path, write_small(&path, state.name().as_bytes()));
@@ -95,7 +93,7 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
         since_uptime_ms: Some(status.since().as_millis()),
         host: host.map(|address| address.to_string().into()),
         devlxd: agent.devlxd.get().then(|| agent.flavour.socket_path().into()),
-        ready: agent.ready.borrow().get().map(|state| state.name().into()),
+        ready: agent.ready.get().map(|state| state.name().into()),
         policy: Some((&**policy).into()),
         last_error: errors.first().map(Into::into),
         program: program(agent).map(Into::into),

@@ -2,9 +2,7 @@
 
 use core::fmt::{Result, Write};
 
-use crate::http::path::Segments;
 use crate::http::query::query as parameter;
-use crate::json::{Value, Writer};
 
 use super::route::Ask;
 
@@ -75,31 +73,6 @@ fn is_hop(name: &str) -> bool {
     HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
 }
 
-/// Returns the volume type in the path of `.../volumes/{type}` (P§5.3), still encoded.
-#[must_use]
-pub fn volume_type(path: &str) -> Option<&str> {
-    let segments = Segments::split(path).ok()?;
-    let posted =
-        segments.count() == 5 && segments.is(3, "volumes") && segments.is(1, "storage-pools");
-    posted.then(|| segments.raw(4))
-}
-
-/// Returns whether a posted body needs that type: its own is missing or empty.
-#[must_use]
-pub fn lacks_type(body: Value<'_>) -> bool {
-    body.is_object() && body.member("type").is_none_or(|kind| kind.is(""))
-}
-
-/// Writes such a body with the type before its other members.
-pub fn write_typed(json: &mut Writer<'_>, body: Value<'_>, kind: &str) {
-    json.begin_object();
-    json.pair("type", kind);
-    for (name, value) in body.members().filter(|(name, _)| !name.is("type")) {
-        json.member(name, value);
-    }
-    json.end_object();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,25 +108,5 @@ mod tests {
         assert!(!forwards(Ask::Json, "X-Other", b"1"));
         assert!(forwards(Ask::ImageExport, "X-Other", b"1"));
         assert!(!forwards(Ask::ImageExport, "Transfer-Encoding", b"chunked"));
-    }
-
-    #[test]
-    fn a_volume_without_a_type_gets_the_one_of_its_path() {
-        let path = "/1.0/storage-pools/p/volumes/custom";
-        assert_eq!(volume_type(path), Some("custom"));
-        assert_eq!(volume_type("/1.0/storage-pools/p/volumes"), None);
-        for (body, typed) in [
-            (r#"{"name" : "v"}"#, Some(r#"{"type":"custom","name":"v"}"#)),
-            (r#"{"type":"","a":[1, 2]}"#, Some(r#"{"type":"custom","a":[1, 2]}"#)),
-            ("{}", Some(r#"{"type":"custom"}"#)),
-            (r#"{"type":"block"}"#, None),
-            (r#"{"type":null}"#, None),
-            ("[]", None),
-        ] {
-            let body = Value::parse(body.as_bytes()).unwrap();
-            let mut out = String::new();
-            write_typed(&mut Writer::new(&mut out), body, "custom");
-            assert_eq!(lacks_type(body).then_some(out.as_str()), typed);
-        }
     }
 }

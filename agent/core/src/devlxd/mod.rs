@@ -4,6 +4,8 @@
 //! answer. It never interprets what it only forwards.
 
 pub mod answer;
+#[cfg(feature = "alloc")]
+pub mod exchange;
 pub mod forward;
 pub mod quota;
 pub mod ready;

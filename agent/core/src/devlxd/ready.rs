@@ -1,7 +1,9 @@
 //! Remembers the state that an application reported, and when to repeat it to the host (P§6,
 //! decisions §2). `ready_when` reports Ready without an application.
 
-use crate::json::Writer;
+use core::cell::Cell;
+
+use crate::json::{Value, Writer};
 
 /// Writes the body of a `PATCH /1.0` that sets this state.
 pub fn write_state(json: &mut Writer<'_>, state: &str) {
@@ -43,35 +45,108 @@ impl ReadyState {
     }
 }
 
+/// Shares of the Ready lock: more than there are clients.
+const SHARES: usize = 1 << 16;
+
 /// The last state since boot, if any, that the host accepted, or that was sent to it if it is
-/// `Started`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ready(Option<ReadyState>);
+/// `Started`; and the Ready lock. A report of an application takes a share of the lock. A report of
+/// the agent takes all, because it could otherwise overtake a newer state.
+#[derive(Debug, Default)]
+pub struct Ready {
+    last: Cell<Option<ReadyState>>,
+    held: Cell<usize>,
+}
+
+/// Shares of the Ready lock, released when dropped.
+#[derive(Debug)]
+pub struct Hold<'r> {
+    ready: &'r Ready,
+    shares: usize,
+}
+
+/// An application's request to set the state, while it is in progress.
+#[derive(Debug)]
+pub struct Report<'r> {
+    hold: Hold<'r>,
+    state: Option<ReadyState>,
+}
 
 impl Ready {
     /// Reads the file, which survives a restart of the agent but not a reboot. Ignores unknown
     /// content.
     #[must_use]
     pub fn restore(file: &[u8]) -> Self {
-        Self(core::str::from_utf8(file).ok().and_then(|text| ReadyState::parse(text.trim_ascii())))
+        let text = core::str::from_utf8(file).unwrap_or_default();
+        Self { last: Cell::new(ReadyState::parse(text.trim_ascii())), held: Cell::default() }
     }
 
     /// Records a state.
-    pub fn set(&mut self, state: ReadyState) {
-        self.0 = Some(state);
+    pub fn set(&self, state: ReadyState) {
+        self.last.set(Some(state));
     }
 
     /// Returns the last state.
     #[must_use]
     pub fn get(&self) -> Option<ReadyState> {
-        self.0
+        self.last.get()
     }
 
     /// Returns the state to repeat to a host whose record is `host_state`: a Ready that it has
     /// lost.
     #[must_use]
     pub fn on_connected(&self, host_state: &str) -> Option<ReadyState> {
-        self.0.filter(|state| *state == ReadyState::Ready && host_state == "Started")
+        self.get().filter(|state| *state == ReadyState::Ready && host_state == "Started")
+    }
+
+    /// Begins an application's request with this body; `None` while the agent itself reports.
+    pub fn report(&self, body: &[u8]) -> Option<Report<'_>> {
+        let hold = self.hold(1)?;
+        let asked = Value::parse(body).ok().and_then(|body| body.member("state"));
+        let state = asked.and_then(|asked| {
+            [ReadyState::Ready, ReadyState::Started].into_iter().find(|one| asked.is(one.name()))
+        });
+        Some(Report { hold, state })
+    }
+
+    /// Begins a report of the agent itself; `None` while any other is in progress.
+    pub fn exclusive(&self) -> Option<Hold<'_>> {
+        self.hold(SHARES)
+    }
+
+    /// Returns whether a report is in progress.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held.get() > 0
+    }
+
+    fn hold(&self, shares: usize) -> Option<Hold<'_>> {
+        let held = self.held.get() + shares;
+        (held <= SHARES).then(|| {
+            self.held.set(held);
+            Hold { ready: self, shares }
+        })
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.ready.held.set(self.ready.held.get() - self.shares);
+    }
+}
+
+impl Report<'_> {
+    /// Records and returns a `Started`. Before the host has it, so that an agent started meanwhile
+    /// does not repeat Ready.
+    #[must_use]
+    pub fn begin(&self) -> Option<ReadyState> {
+        let state = self.state.filter(|state| *state == ReadyState::Started);
+        state.inspect(|state| self.hold.ready.set(*state))
+    }
+
+    /// Records and returns the state, which the host has accepted.
+    #[must_use]
+    pub fn accept(&self) -> Option<ReadyState> {
+        self.state.inspect(|state| self.hold.ready.set(*state))
     }
 }
 
@@ -81,7 +156,7 @@ mod tests {
 
     #[test]
     fn repeats_only_a_lost_ready() {
-        let mut ready = Ready::default();
+        let ready = Ready::default();
         assert_eq!(ready.on_connected("Started"), None);
         ready.set(ReadyState::Ready);
         assert_eq!(ready.on_connected("Started"), Some(ReadyState::Ready));

@@ -162,6 +162,6 @@ fn an_evicted_client_returns_its_quotas_and_wakes_waiters() {
         assert!(guests.close_one());
         assert!(!guests.close_one(), "nobody is left");
         assert!(waiting.await);
-        assert!(all[0].turn().await);
+        assert!(all[0].obtain(Quota::Queued).await);
     });
 }

@@ -1,14 +1,14 @@
 //! Requests of guests, and the requests to the host made from them. Invariants: the target is the
 //! guest's path byte for byte, it fits a head, hop-by-hop headers are dropped both ways, HEAD is
-//! routed like GET, servers differ only as in P§5.2, and Ready reads back.
+//! routed like GET, servers differ only as in P§5.2, Ready reads back, and an exchange makes at
+//! most two calls, reports only under the Ready lock and releases it.
 
-use mote_core::devlxd::forward::{
-    forwards, lacks_type, returns, volume_type, write_target, write_typed,
-};
+use mote_core::devlxd::exchange::{Event, Exchange, Next, Reply, typed};
+use mote_core::devlxd::forward::{forwards, returns, write_target};
 use mote_core::devlxd::ready::{Ready, ReadyState, write_state};
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
 use mote_core::flavour::Flavour;
-use mote_core::http::head::Method;
+use mote_core::http::head::{self, Method};
 use mote_core::http::reply::{RequestLine, write_request};
 use mote_core::json::{Document, Value};
 
@@ -72,17 +72,66 @@ fn headers(name: &str, value: &[u8]) {
 }
 
 fn volumes(path: &str, body: &[u8]) {
-    let kind = volume_type(path).unwrap_or("custom");
-    assert!(!kind.contains('/'));
-    let Ok(body) = Value::parse(body) else { return };
-    if lacks_type(body) {
-        let typed = Document::new(0, |json| write_typed(json, body, kind));
-        assert!(typed.value().member("type").unwrap().is(kind));
-        assert!(!lacks_type(typed.value()) || kind.is_empty());
-        let others =
-            |value: Value<'_>| value.members().filter(|(name, _)| !name.is("type")).count();
-        assert_eq!(others(typed.value()), others(body));
+    let Some(typed) = typed(path, body) else { return };
+    let kind = typed.value().member("type").unwrap().raw();
+    assert!(kind.len() >= 2 && !kind.contains('/'));
+    let others = |value: Value<'_>| value.members().filter(|(name, _)| !name.is("type")).count();
+    assert_eq!(others(typed.value()), others(Value::parse(body).unwrap()));
+}
+
+/// Passes any events to an exchange.
+fn exchange(flavour: Flavour, path: &str, input: &mut Input<'_>) {
+    let method = ["GET", "HEAD", "POST", "PATCH", "DELETE"][usize::from(input.byte()) % 5];
+    let text = format!("{method} {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let Ok(Some((request, _))) = head::request(text.as_bytes()) else { return };
+    let ready = Ready::default();
+    let mut other = None;
+    let mut exchange = Exchange::new(flavour, &ready, &request, input.text().as_bytes());
+    let mut event = Event::Request { is_enabled: true };
+    let (mut calls, mut was_stored) = (0, false);
+    for _ in 0..64 {
+        let byte = input.byte();
+        let before = ready.get();
+        let next = exchange.next(event);
+        assert!(ready.get() == before || matches!(next, Next::Store { .. }), "{next:?}");
+        event = match next {
+            Next::Answer(answer) => {
+                assert!(answer.status >= 200);
+                break;
+            }
+            Next::Listen => break,
+            Next::Obtain(quota) if byte % 8 == 0 => Event::Refused(quota),
+            Next::Obtain(quota) => {
+                other = (byte % 8 == 1).then(|| ready.exclusive()).flatten().or(other);
+                Event::Granted(quota)
+            }
+            Next::Wait => {
+                assert!(other.take().is_some(), "nobody holds the lock");
+                Event::Released
+            }
+            Next::Store { state, .. } => {
+                assert_eq!(ready.get(), Some(state));
+                was_stored = true;
+                Event::Stored
+            }
+            Next::Call { call, .. } | Next::Stream(call) => {
+                calls += 1;
+                assert!(calls <= 2, "{path}");
+                assert!(call.target.starts_with(request.path));
+                let sets = call.method == "PATCH" && request.path == "/1.0";
+                assert!(!sets || other.is_none() && ready.is_held());
+                let (status, etag) = ([200, 403][usize::from(byte & 1)], None);
+                let (body, is_whole) = (input.text().as_bytes().to_vec(), byte & 2 == 0);
+                let reply = Reply { status, etag, body, is_whole };
+                match byte & 4 {
+                    0 => Event::Reply { reply, may_be_long: calls > 1 },
+                    _ => Event::Failed(String::new()),
+                }
+            }
+        };
     }
+    drop((exchange, other));
+    assert!(!ready.is_held() && was_stored == ready.get().is_some());
 }
 
 fn ready(file: &[u8]) {
@@ -105,4 +154,5 @@ pub fn run(data: &[u8]) {
     headers(path, input.0);
     volumes(path, input.0);
     ready(input.0);
+    exchange(flavour, path, &mut input);
 }
