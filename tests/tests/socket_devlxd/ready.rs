@@ -1,6 +1,5 @@
 //! Ready, repeated to a restarted host.
 
-use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
@@ -62,31 +61,6 @@ fn a_repeated_ready_never_overtakes_a_newer_started() {
     wait("both at the host", LIMIT, both);
     assert_eq!(status(&pair), "Running", "{}", pair.host.log());
     // The agent does not repeat it later.
-    let call = restart_host(&mut pair, &["none", "0"]);
-    assert_eq!(states_told(&pair, call), 1, "{}", pair.host.log());
-}
-
-#[test]
-fn does_not_repeat_ready_while_it_is_withdrawn() {
-    let mut pair = lxd();
-    say(&pair, "Ready");
-    assert_eq!(pair.ask_with("GET", "/1.0", "", "").0, 200);
-    pair.host.ok(&[&["fault", NAME], &SLOW[..]].concat());
-    let application = UnixStream::connect(pair.socket()).unwrap();
-    let body = r#"{"state":"Started"}"#;
-    let length = body.len();
-    write!(
-        &application,
-        "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"
-    )
-    .unwrap();
-    let asked = || (pair.host.state()["last_request"] == "PATCH /1.0").then_some(());
-    wait("the host asked, slow to answer", LIMIT, asked);
-    pair.agent.kill();
-    wait("taken back", LIMIT, || (status(&pair) == "Running").then_some(()));
-    pair.host.ok(&["fault", NAME, "none"]);
-    pair.agent = Process::start(&mut command(&pair.scratch.0, "lxd", &pair.host.share));
-    wait("devlxd", LIMIT, || UnixStream::connect(pair.socket()).ok());
     let call = restart_host(&mut pair, &["none", "0"]);
     assert_eq!(states_told(&pair, call), 1, "{}", pair.host.log());
 }

@@ -18,7 +18,7 @@ use crate::json::{Document, Value};
 use super::answer::{Body, Shown, show, show_within, unreachable};
 use super::forward::{forwards, returns, write_target};
 use super::quota::Quota;
-use super::ready::{Ready, ReadyState, Report};
+use super::ready::{Hold, Ready, ReadyState};
 use super::route::{Ask, NoRoute, Route, route};
 
 /// Time limit for a guest's wait for a host operation (`/1.0/operations/{id}/wait`).
@@ -37,7 +37,9 @@ pub struct Exchange<'r> {
     headers: Vec<(&'r str, &'r str)>,
     /// The body to send instead of the guest's.
     typed: Option<Document>,
-    report: Option<Report<'r>>,
+    hold: Option<Hold<'r>>,
+    /// The state that the request sets.
+    state: Option<ReadyState>,
     /// The answer to send once the state is stored.
     answer: Option<Answer>,
 }
@@ -142,7 +144,8 @@ impl<'r> Exchange<'r> {
             target: String::new(),
             headers: Vec::new(),
             typed: None,
-            report: None,
+            hold: None,
+            state: None,
             answer: None,
         }
     }
@@ -229,13 +232,21 @@ impl<'r> Exchange<'r> {
         if self.ask != Ask::SetState {
             return self.call();
         }
-        let Some(report) = self.ready.report(self.body) else { return Next::Wait };
-        let state = report.begin();
-        self.report = Some(report);
-        match state {
-            Some(state) => Next::Store { state, is_accepted: false },
-            None => self.call(),
+        self.hold = self.ready.share();
+        if self.hold.is_none() {
+            return Next::Wait;
         }
+        self.state = ReadyState::in_body(self.body);
+        match self.state {
+            // Before the host has it, so that an agent started meanwhile does not repeat Ready.
+            Some(state @ ReadyState::Started) => self.store(state, false),
+            _ => self.call(),
+        }
+    }
+
+    fn store(&self, state: ReadyState, is_accepted: bool) -> Next<'static> {
+        self.ready.set(state);
+        Next::Store { state, is_accepted }
     }
 
     fn call(&mut self) -> Next<'_> {
@@ -261,13 +272,12 @@ impl<'r> Exchange<'r> {
     }
 
     fn answer(&mut self, reply: Reply) -> Next<'_> {
-        let is_accepted = reply.status == 200;
         let (shown, body) = present(self.flavour, self.ask, reply.status, reply.body);
         let answer = Answer { status: shown.status, format: shown.body, etag: reply.etag, body };
-        match self.report.as_ref().filter(|_| is_accepted).and_then(Report::accept) {
+        match self.state.filter(|_| reply.status == 200) {
             Some(state) => {
                 self.answer = Some(answer);
-                Next::Store { state, is_accepted }
+                self.store(state, true)
             }
             None => Next::Answer(answer),
         }

@@ -43,6 +43,13 @@ impl ReadyState {
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Ready, Self::Started].into_iter().find(|state| state.name() == name)
     }
+
+    /// Returns the state in the body of a `PATCH /1.0`.
+    #[must_use]
+    pub fn in_body(body: &[u8]) -> Option<Self> {
+        let named = Value::parse(body).ok()?.member("state")?;
+        [Self::Ready, Self::Started].into_iter().find(|state| named.is(state.name()))
+    }
 }
 
 /// Shares of the Ready lock: more than there are clients.
@@ -62,13 +69,6 @@ pub struct Ready {
 pub struct Hold<'r> {
     ready: &'r Ready,
     shares: usize,
-}
-
-/// An application's request to set the state, while it is in progress.
-#[derive(Debug)]
-pub struct Report<'r> {
-    hold: Hold<'r>,
-    state: Option<ReadyState>,
 }
 
 impl Ready {
@@ -98,14 +98,9 @@ impl Ready {
         self.get().filter(|state| *state == ReadyState::Ready && host_state == "Started")
     }
 
-    /// Begins an application's request with this body; `None` while the agent itself reports.
-    pub fn report(&self, body: &[u8]) -> Option<Report<'_>> {
-        let hold = self.hold(1)?;
-        let asked = Value::parse(body).ok().and_then(|body| body.member("state"));
-        let state = asked.and_then(|asked| {
-            [ReadyState::Ready, ReadyState::Started].into_iter().find(|one| asked.is(one.name()))
-        });
-        Some(Report { hold, state })
+    /// Begins a report of an application; `None` while the agent itself reports.
+    pub fn share(&self) -> Option<Hold<'_>> {
+        self.hold(1)
     }
 
     /// Begins a report of the agent itself; `None` while any other is in progress.
@@ -131,22 +126,6 @@ impl Ready {
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         self.ready.held.set(self.ready.held.get() - self.shares);
-    }
-}
-
-impl Report<'_> {
-    /// Records and returns a `Started`. Before the host has it, so that an agent started meanwhile
-    /// does not repeat Ready.
-    #[must_use]
-    pub fn begin(&self) -> Option<ReadyState> {
-        let state = self.state.filter(|state| *state == ReadyState::Started);
-        state.inspect(|state| self.hold.ready.set(*state))
-    }
-
-    /// Records and returns the state, which the host has accepted.
-    #[must_use]
-    pub fn accept(&self) -> Option<ReadyState> {
-        self.state.inspect(|state| self.hold.ready.set(*state))
     }
 }
 
