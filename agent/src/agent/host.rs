@@ -13,6 +13,7 @@ use mote_core::status::Host;
 
 use crate::agent::Agent;
 use crate::agent::errors::{Called, REFUSED};
+use crate::built::BoxFuture;
 use crate::config::known_host;
 use crate::net::host_call::{CallError, Link, call};
 use crate::net::tls::pem_fingerprint;
@@ -202,22 +203,24 @@ impl Agent {
         if !self.options.replay_ready {
             return;
         }
-        if self.report(|ready| ready.on_connected(host_state)).await.is_some() {
+        if self.report(&|ready| ready.on_connected(host_state)).await.is_some() {
             log::info(format_args!("ready replayed"));
         }
     }
 
     /// Sends the host the state that `choose` returns once no other report is in progress. Returns
     /// the state if the host has accepted it.
-    pub(crate) async fn report(
-        &self,
-        choose: impl Fn(&Ready) -> Option<ReadyState>,
-    ) -> Option<ReadyState> {
-        // Dropped after the lock.
-        let _released = self.ready_released.raised_on_drop();
-        let _exclusive = self.ready_released.until(|| self.ready.exclusive()).await;
-        let state = choose(&self.ready)?;
-        self.tell(state).await.then_some(state)
+    pub(crate) fn report<'a>(
+        &'a self,
+        choose: &'a dyn Fn(&Ready) -> Option<ReadyState>,
+    ) -> BoxFuture<'a, Option<ReadyState>> {
+        Box::pin(async {
+            // Dropped after the lock.
+            let _released = self.ready_released.raised_on_drop();
+            let _exclusive = self.ready_released.until(|| self.ready.exclusive()).await;
+            let state = choose(&self.ready)?;
+            self.tell(state).await.then_some(state)
+        })
     }
 
     /// Sends the host this state; returns whether it accepted it.

@@ -180,38 +180,33 @@ impl Guest {
                 Next::Stream(call) => match self.export(stream, request, &call).await {
                     Ok(Exported::Written(keep_alive)) => return Answer::Written { keep_alive },
                     Ok(Exported::Refused(reply)) => Event::Reply { reply, may_be_long: true },
-                    Err(failed) => Event::Failed(failed.why().into()),
+                    Err(failed) => Event::Failed(failed.into_why()),
                 },
             }
         }
     }
 
     async fn obtain(&self, stream: &Stream, quota: Quota) -> Event {
-        let obtain = self.entry.obtain(quota);
-        let granted = if quota == Quota::LongReply {
+        let is_long = quota == Quota::LongReply;
+        if is_long {
             self.entry.has_called();
-            let gone = async {
-                stream.gone().await;
-                false
-            };
-            obtain.or(gone).await
-        } else {
-            obtain.await
+        }
+        let left = async {
+            left(stream, is_long).await;
+            false
         };
-        if granted { Event::Granted(quota) } else { Event::Refused(quota) }
+        let is_granted = self.entry.obtain(quota).or(left).await;
+        if is_granted { Event::Granted(quota) } else { Event::Refused(quota) }
     }
 
     /// Reads the host's whole answer.
     async fn call(&self, stream: &Stream, call: &Call<'_>, ends_with_client: bool) -> Event {
         let longer = || self.entry.try_obtain(Quota::LongReply);
-        let gone = async {
-            if !ends_with_client {
-                return pending().await;
-            }
-            stream.gone().await;
+        let left = async {
+            left(stream, ends_with_client).await;
             Err("the guest client is gone".into())
         };
-        match self.agent.ask(call, &longer).or(gone).await {
+        match self.agent.ask(call, &longer).or(left).await {
             Ok(reply) => {
                 let may_be_long = self.entry.holds(Quota::LongReply);
                 if may_be_long {
@@ -219,7 +214,7 @@ impl Guest {
                 }
                 Event::Reply { reply, may_be_long }
             }
-            Err(failed) => Event::Failed(failed.why().into()),
+            Err(failed) => Event::Failed(failed.into_why()),
         }
     }
 
@@ -283,6 +278,14 @@ impl Guest {
         }
         Ok(length)
     }
+}
+
+/// Waits until the client leaves, if it `matters`; otherwise forever.
+async fn left(stream: &Stream, matters: bool) {
+    if !matters {
+        return pending().await;
+    }
+    stream.gone().await;
 }
 
 /// The result of an image download.

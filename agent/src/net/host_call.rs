@@ -62,6 +62,10 @@ impl CallError {
         &self.0.text
     }
 
+    pub(crate) fn into_why(self) -> String {
+        self.0.text
+    }
+
     /// Returns whether the agent has run out of descriptors or memory, which says nothing about the
     /// host.
     pub(crate) fn is_local_shortage(&self) -> bool {

@@ -75,7 +75,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
 async fn say(agent: &Agent) {
     // An application may have reported meanwhile.
     let unless_said = |ready: &Ready| ready.get().is_none().then_some(ReadyState::Ready);
-    if let Some(state) = agent.report(unless_said).await {
+    if let Some(state) = agent.report(&unless_said).await {
         log::info(format_args!("ready-when: all conditions held; reported Ready"));
         agent.ready.set(state);
         remember(agent);

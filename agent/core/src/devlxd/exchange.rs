@@ -1,7 +1,6 @@
 //! One request of a guest, from its head to its answer (P§5.2 to P§5.4): which permits it waits
 //! for, which call it makes, when the Ready state is stored, and what the guest gets.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -151,6 +150,7 @@ impl<'r> Exchange<'r> {
     }
 
     /// Takes what has happened; returns what to do next.
+    #[inline(never)] // its size
     pub fn next(&mut self, event: Event) -> Next<'_> {
         match event {
             Event::Request { is_enabled: false } => text(403, "Forbidden"),
@@ -195,7 +195,7 @@ impl<'r> Exchange<'r> {
                 Next::Obtain(Quota::Queued)
             }
             Err(NoRoute::Verb) => {
-                text(404, &format!("Method \"{}\" not found", self.request.method_text))
+                text(404, &["Method \"", self.request.method_text, "\" not found"].concat())
             }
             Err(other @ (NoRoute::Path | NoRoute::Method | NoRoute::Encoding | NoRoute::Key)) => {
                 let (status, why) = other.reply();
@@ -213,7 +213,7 @@ impl<'r> Exchange<'r> {
             // Drops hop-by-hop headers that the client names (RFC 9110 §7.6.1).
             if forwards(self.ask, name, value) && !request.headers.has_token("connection", name) {
                 let Ok(value) = core::str::from_utf8(value) else {
-                    return text(400, &format!("Header {name} is not UTF-8"));
+                    return text(400, &["Header ", name, " is not UTF-8"].concat());
                 };
                 self.headers.push((name, value));
             }
@@ -249,7 +249,7 @@ impl<'r> Exchange<'r> {
         Next::Store { state, is_accepted }
     }
 
-    fn call(&mut self) -> Next<'_> {
+    fn call(&self) -> Next<'_> {
         let method = self.method();
         let body = self.typed.as_ref().map_or(self.body, |typed| typed.value().raw().as_bytes());
         let call = Call {
@@ -285,13 +285,14 @@ impl<'r> Exchange<'r> {
 
     /// Answers 500, because cloud-init retries after no other status (P§5.4).
     fn failed(&self, why: &str) -> Next<'static> {
-        text(500, &format!("{}{why}", unreachable(self.flavour, self.ask)))
+        text(500, &[unreachable(self.flavour, self.ask), why].concat())
     }
 }
 
 /// Returns an error as text with a newline (P§5.2).
+#[inline(never)] // its size
 fn text(status: u16, text: &str) -> Next<'static> {
-    let body = format!("{text}\n").into_bytes();
+    let body = [text.as_bytes(), b"\n"].concat();
     Next::Answer(Answer { status, format: Body::Text, etag: None, body })
 }
 

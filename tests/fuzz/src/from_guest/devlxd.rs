@@ -100,7 +100,7 @@ fn exchange(flavour: Flavour, path: &str, input: &mut Input<'_>) {
                 break;
             }
             Next::Listen => break,
-            Next::Obtain(quota) if byte % 8 == 0 => Event::Refused(quota),
+            Next::Obtain(quota) if byte.is_multiple_of(8) => Event::Refused(quota),
             Next::Obtain(quota) => {
                 other = (byte % 8 == 1).then(|| ready.exclusive()).flatten().or(other);
                 Event::Granted(quota)

@@ -1,3 +1,4 @@
+use std::format;
 use std::string::ToString;
 use std::vec;
 
@@ -59,7 +60,11 @@ impl<'r> Scene<'r> {
                 Next::Obtain(quota) if self.refused == Some(quota) => Event::Refused(quota),
                 Next::Obtain(quota) => Event::Granted(quota),
                 Next::Store { .. } => Event::Stored,
-                _ => return self.steps.last().unwrap(),
+                Next::Answer(_)
+                | Next::Listen
+                | Next::Wait
+                | Next::Call { .. }
+                | Next::Stream(_) => return self.steps.last().unwrap(),
             };
         }
     }
