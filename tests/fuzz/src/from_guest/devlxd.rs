@@ -1,7 +1,6 @@
 //! Requests of guests, and the requests to the host made from them. Invariants: the target is the
 //! guest's path byte for byte, it fits a head, hop-by-hop headers are dropped both ways, HEAD is
-//! routed like GET, servers differ only as in P§5.2, Ready reads back, and an exchange makes at
-//! most two calls, reports only under the Ready lock and releases it.
+//! routed like GET, servers differ only as in P§5.2, and Ready reads back.
 
 use mote_core::devlxd::exchange::{Event, Exchange, Next, Reply, typed};
 use mote_core::devlxd::forward::{forwards, returns, write_target};
