@@ -169,11 +169,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A root with cloud-init and a `reboot` that runs `command`. Not below `/tmp`, which may be a
-    /// tmpfs.
+    /// A root on a disk with cloud-init and a `reboot` that runs `command`.
     fn root(name: &str, command: &str) -> std::path::PathBuf {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp");
-        let root = root.join(format!("{name}-{}", std::process::id()));
+        root_in(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tmp"), name, command)
+    }
+
+    fn root_in(directory: &str, name: &str, command: &str) -> std::path::PathBuf {
+        let root = Path::new(directory).join(format!("{name}-{}", std::process::id()));
         let _stale = fs::remove_dir_all(&root);
         for directory in ["etc/cloud", "sbin", "run/cloud-init/x", "var/lib/cloud/seed/nocloud-net"]
         {
@@ -197,6 +199,13 @@ mod tests {
         assert_eq!(restart(&root, &signals), Next::Run);
         fs::remove_dir_all(root.join("etc/cloud")).unwrap();
         assert!(!wants_reboot(&root));
+    }
+
+    #[test]
+    fn a_seed_in_memory_causes_no_reboot() {
+        let root = root_in("/dev/shm", "reboot-in-memory", "exit 3");
+        assert!(!wants_reboot(&root));
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
