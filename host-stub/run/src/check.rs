@@ -187,7 +187,7 @@ mod tests {
         fs::write(path("raw.img"), b"\xfbIFQ").unwrap();
         fs::write(path("short.img"), b"QFI").unwrap();
         let error = disk(&path("disk.img")).unwrap_err().to_string();
-        assert!(error.contains(&format!("say {}=qcow2, or", path("disk.img"))), "{error}");
+        assert!(error.contains(&format!("use {}=qcow2, or", path("disk.img"))), "{error}");
         for said in ["disk.qcow2", "disk.img=qcow2", "disk.img=raw", "raw.img", "short.img"] {
             disk(&path(said)).unwrap();
         }
