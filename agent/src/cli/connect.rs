@@ -42,9 +42,7 @@ const NOT_ALLOWED: u8 = 77;
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, text: &str) -> u8 {
     let Some(target) = Target::named(text) else {
-        print::complain(format_args!(
-            "connect needs ADDRESS:PORT or unix:PATH; it resolves no name but localhost"
-        ));
+        print::complain(format_args!("connect needs IP:PORT, localhost:PORT or unix:PATH"));
         return 2;
     };
     if is_denied(options, &target) {

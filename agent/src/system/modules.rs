@@ -19,8 +19,6 @@ use crate::system::missing::Missing;
 
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
 const COMPRESSED: i32 = 4;
-/// The devices with a virtio driver or without one.
-const VIRTIO: &str = "sys/bus/virtio/devices";
 /// The virtio transport of vsock; it depends on the rest of vsock.
 const VSOCK_DRIVER: &str = "vmw_vsock_virtio_transport";
 /// The message for a VM without vsock.
@@ -97,21 +95,26 @@ pub(crate) fn prepare(root: &Path, name: &str) {
 /// Loads the driver of virtio's bus: PCI, or virtio-mmio if that has no devices.
 pub(crate) fn prepare_bus(root: &Path) {
     prepare(root, "virtio_pci");
-    if entries(&root.join(VIRTIO)).is_empty() {
+    if is_unused(root) {
         prepare(root, "virtio_mmio");
     }
 }
 
-/// Loads the driver of the bus that may have a device at this stage. Micro VMs have virtio-mmio,
-/// whose devices are visible only with its driver.
+/// Loads the driver of the bus that may have the device. Micro VMs have virtio-mmio, whose devices
+/// are visible only with its driver.
 #[inline(never)] // its size
-pub(crate) fn load_bus(root: &Path, stage: Device) -> Result<(), Missing> {
-    let is_unused = || entries(&root.join(VIRTIO)).is_empty();
-    match stage {
-        Device::Pci => load(root, "virtio_pci"),
-        Device::Absent if is_unused() => load(root, "virtio_mmio"),
-        Device::Absent | Device::Bus | Device::Driven => Ok(()),
-    }
+fn load_bus(root: &Path, kind: &Kind) -> Result<(), Missing> {
+    let module = match devices::find(root, kind) {
+        Device::Pci => "virtio_pci",
+        Device::Absent if is_unused(root) => "virtio_mmio",
+        Device::Absent | Device::Bus | Device::Driven => return Ok(()),
+    };
+    load(root, module)
+}
+
+#[inline(never)] // its size
+fn is_unused(root: &Path) -> bool {
+    entries(&root.join("sys/bus/virtio/devices")).is_empty()
 }
 
 /// Loads a device's driver, if it has none; returns the device's stage: absent or driven.
@@ -119,7 +122,7 @@ pub(crate) fn load_bus(root: &Path, stage: Device) -> Result<(), Missing> {
 /// # Errors
 /// It still has no driver: the reason, with advice.
 pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, Missing> {
-    let mut loaded = load_bus(root, devices::find(root, kind));
+    let mut loaded = load_bus(root, kind);
     if devices::find(root, kind) == Device::Bus {
         loaded = loaded.and_then(|()| load(root, driver));
     }
@@ -192,7 +195,7 @@ pub(crate) enum NodeWait {
 /// `/dev/vsock` is missing: the reason, with advice.
 pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, Missing> {
     let device = root.join("dev/vsock");
-    let bus = load_bus(root, devices::find(root, &VSOCK));
+    let bus = load_bus(root, &VSOCK);
     let loaded = load(root, VSOCK_DRIVER).and(bus);
     if file::exists(&device) {
         return Ok(doubt(root, loaded));

@@ -66,7 +66,7 @@ fn reports_a_command_that_never_ran_and_supports_a_custom_init() {
     let reports =
         ["--result", file.to_str().expect("text"), "--junit", junit.to_str().expect("text")];
     for (options, command, code, why) in [
-        (&["--cwd", "/nowhere"][..], "true", 127, "there is no directory /nowhere in the guest"),
+        (&["--cwd", "/nowhere"][..], "true", 127, "the guest has no directory /nowhere"),
         (&[], "/nosuch", 127, "Command not found: /nosuch"),
         (&[], "/etc/passwd", 126, "Command not executable"),
     ] {
