@@ -61,8 +61,8 @@ fn the_exit_code_says_why_there_is_no_connection() {
         (&[full, "--root", root], 77, "beyond the guest's ports, to \"unix:/"),
         (&[full, "--timeout", "1"], 75, "full: Operation timed out"),
         (&["255.255.255.255:9"], 68, "cannot connect to 255.255.255.255:9: Network unreachable"),
-        (&["example.org:22"], 2, "connect needs ADDRESS:PORT or unix:PATH"),
-        (&[], 2, "connect needs ADDRESS:PORT or unix:PATH"),
+        (&["example.org:22"], 2, "connect needs IP:PORT, localhost:PORT or unix:PATH\n"),
+        (&[], 2, "connect needs IP:PORT, localhost:PORT or unix:PATH\n"),
     ] {
         let mut command = Command::new(agent());
         let ended = output(command.arg("connect").args(words).stdin(Stdio::null())).unwrap();
