@@ -31,6 +31,31 @@ pub struct Call<'a> {
     pub retry: Retry,
 }
 
+/// The host's answer.
+#[cfg(feature = "alloc")]
+#[derive(Debug)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: u16,
+    /// `ETag` header, if any.
+    pub etag: Option<alloc::string::String>,
+    /// The body; empty if it is longer than allowed.
+    pub body: alloc::vec::Vec<u8>,
+    /// False if the body is longer than allowed.
+    pub is_whole: bool,
+}
+
+/// Returns the value of the first header with that name.
+#[cfg(feature = "alloc")]
+#[must_use]
+pub fn find<'h>(
+    headers: &'h [(alloc::string::String, alloc::string::String)],
+    wanted: &str,
+) -> Option<&'h str> {
+    let found = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    found.map(|(_, value)| &**value)
+}
+
 /// Retry policy of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {

@@ -4,9 +4,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::devlxd::exchange::Reply;
 use mote_core::devlxd::ready::{Ready, ReadyState, host_state, write_state};
-use mote_core::dial::{CALL_TIMEOUT, Call, Retry};
+use mote_core::dial::{CALL_TIMEOUT, Call, Reply, Retry};
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::json::{Document, Value};
 use mote_core::status::Host;

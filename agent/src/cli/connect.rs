@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use mote_core::hostapi::policy::Capability;
 use mote_core::hostapi::port_forward::Target;
-use mote_core::status::view::View;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, Result, ioctl_fionbio, read, retry_on_intr, write};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
@@ -15,11 +14,9 @@ use rustix::net::{connect, shutdown, socket_with};
 use rustix::stdio::{dup2_stdout, stdin, stdout};
 
 use crate::config::policy;
-use crate::handover::view::MAX_STATUS_FILE;
+use crate::handover::view;
 use crate::options::Options;
 use crate::print;
-use crate::runtime::run_dir;
-use crate::runtime::small_files::read_bounded;
 use crate::sys::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Default time limit for the target to accept.
@@ -71,10 +68,8 @@ pub(crate) fn run(options: &Options, text: &str) -> u8 {
 fn is_denied(options: &Options, target: &Target) -> bool {
     let judged = policy::read(options);
     // The agent's own options may deny more than the files.
-    let status = read_bounded(&options.root.join(run_dir::STATUS), MAX_STATUS_FILE).ok();
     let feature = Capability::PortForward;
-    let is_off = status
-        .is_some_and(|status| View::read(&status).is_some_and(|view| view.denies(feature.name())));
+    let is_off = view::current(&options.root).is_some_and(|view| view.denies(feature.name()));
     let checked = judged.policy.check_port(target);
     let what: &dyn Display = match &checked {
         _ if is_off || !judged.policy.allows(feature) => &feature.name(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mote_core::devlxd::answer::Body;
 use mote_core::devlxd::exchange::{self, Event, Exchange, Next, write_image_head};
 use mote_core::devlxd::quota::Quota;
-use mote_core::dial::Call;
+use mote_core::dial::{self, Call};
 use mote_core::hostapi::event::Audience;
 use mote_core::http::admission::Activity;
 use mote_core::http::head::Request;
@@ -235,7 +235,7 @@ impl Guest {
             let mut body = Vec::new();
             while body.len() < limits::BODY && incoming.more(&mut body).await? {}
             let (status, etag, is_whole) = (incoming.status, None, true);
-            return Ok(Exported::Refused(exchange::Reply { status, etag, body, is_whole }));
+            return Ok(Exported::Refused(dial::Reply { status, etag, body, is_whole }));
         }
         let relayed = self.relay(stream, request, &mut incoming).await;
         if let Err(failed) = &relayed {
@@ -293,7 +293,7 @@ enum Exported {
     /// The image was written; whether another request may follow.
     Written(bool),
     /// The host's answer is not an image.
-    Refused(exchange::Reply),
+    Refused(dial::Reply),
 }
 
 fn reply(answer: exchange::Answer) -> Reply {

@@ -11,7 +11,7 @@ use crate::runtime::run_dir;
 use crate::runtime::small_files::read_bounded;
 
 /// Longest status file, bytes.
-pub(crate) const MAX_STATUS_FILE: u64 = 64 * 1024;
+const MAX_STATUS_FILE: u64 = 64 * 1024;
 /// Longest wait for a status file: the agent may be starting or writing it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
@@ -36,10 +36,15 @@ pub(crate) fn read(root: &Path) -> Result<View<'static>, Unreadable> {
     })
 }
 
+/// Returns the status file's current content, without waiting.
+pub(crate) fn current(root: &Path) -> Option<View<'static>> {
+    View::read(&read_bounded(&root.join(run_dir::STATUS), MAX_STATUS_FILE).ok()?)
+}
+
 /// Returns the process id of the agent that wrote the status file, and whether it has finished its
 /// start. Does not wait.
 #[inline(never)] // its size
 pub(crate) fn writer(root: &Path) -> Option<(u64, bool)> {
-    let view = View::read(&read_bounded(&root.join(run_dir::STATUS), MAX_STATUS_FILE).ok()?)?;
+    let view = current(root)?;
     Some((view.pid?, !view.is_waiting()))
 }

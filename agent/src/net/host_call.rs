@@ -4,8 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use mote_core::devlxd::exchange::{Reply, find};
-use mote_core::dial::{Call, Failure, Retry, Tries};
+use mote_core::dial::{Call, Failure, Reply, Retry, Tries, find};
 use mote_core::host_address::HostAddress;
 use mote_core::http::body::Decoder;
 use mote_core::http::head::{self, Framing, Method};

@@ -55,10 +55,11 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
         .filter_map(|line| line.split_once(':'))
         .find(|(file, _)| is_named(file, name))
         .ok_or_else(|| missing(&"not there"))?;
+    let options = text_of(root, "proc/cmdline");
     for file in line.1.split_whitespace().rev().chain([line.0]) {
         // The kernel would read and check the whole file before it reports EEXIST.
         if !is_loaded(root, stem(file)) {
-            insert(&directory.join(file), &parameters(&text_of(root, "proc/cmdline"), stem(file)))
+            insert(&directory.join(file), &parameters(&options, stem(file)))
                 .map_err(|error| Missing::Other(format!("module {name}: {file}: {error}")))?;
         }
     }

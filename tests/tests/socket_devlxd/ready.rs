@@ -35,15 +35,21 @@ fn restart_host(pair: &mut Pair, fault: &[&str]) -> JoinHandle<()> {
     spawn(move || drop(client.ask("PUT", "/1.0", &told)))
 }
 
+/// Counts the states in the log since the host's last start; an earlier host's may lack its last
+/// line.
+fn states_logged(pair: &Pair) -> usize {
+    let log = pair.host.log();
+    log.rsplit("listening").next().unwrap_or_default().matches("PATCH /1.0 200").count()
+}
+
 /// Asserts how many states the restarted host received: the agent's repetition, if any, and the
 /// application's.
 #[track_caller]
 fn assert_states(pair: &Pair, call: JoinHandle<()>, expected: usize) {
     call.join().expect("no panic");
     say(pair, "Started");
-    // The previous host's log may lack its last line, and a line follows its answer.
-    let log = || pair.host.log().rsplit("listening").next().unwrap_or_default().to_owned();
-    let count = || Some(log().matches("PATCH /1.0 200").count()).filter(|all| *all >= expected);
+    // A line follows its answer.
+    let count = || Some(states_logged(pair)).filter(|all| *all >= expected);
     assert_eq!(wait("the host's log", LIMIT, count).0, expected, "{}", pair.host.log());
 }
 
@@ -57,8 +63,7 @@ fn a_repeated_ready_never_overtakes_a_newer_started() {
     wait("Ready said again", LIMIT, replayed);
     pair.host.ok(&["fault", NAME, "none"]);
     say(&pair, "Started");
-    let log = || pair.host.log().rsplit("listening").next().unwrap_or_default().to_owned();
-    let both = || (log().matches("PATCH /1.0 200").count() == 2).then_some(());
+    let both = || (states_logged(&pair) == 2).then_some(());
     wait("both at the host", LIMIT, both);
     assert_eq!(status(&pair), "Running", "{}", pair.host.log());
     // The agent does not repeat it later.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::dial::{CALL_TIMEOUT, Call, Retry};
+use crate::dial::{CALL_TIMEOUT, Call, Reply, Retry, find};
 use crate::flavour::Flavour;
 use crate::hostapi::info::write_index;
 use crate::http::head::{Method, Request, lists};
@@ -97,19 +97,6 @@ pub enum Next<'e> {
     },
     /// Make this call and pass on a body of any size if the status is 200.
     Stream(Call<'e>),
-}
-
-/// The host's answer.
-#[derive(Debug)]
-pub struct Reply {
-    /// HTTP status.
-    pub status: u16,
-    /// `ETag` header, if any.
-    pub etag: Option<String>,
-    /// The body; empty if it is longer than allowed.
-    pub body: Vec<u8>,
-    /// False if the body is longer than allowed.
-    pub is_whole: bool,
 }
 
 /// The guest's answer.
@@ -330,13 +317,6 @@ pub fn typed(path: &str, body: &[u8]) -> Option<Document> {
         }
         json.end_object();
     }))
-}
-
-/// Returns the value of the first header with that name.
-#[must_use]
-pub fn find<'h>(headers: &'h [(String, String)], wanted: &str) -> Option<&'h str> {
-    let found = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-    found.map(|(_, value)| &**value)
 }
 
 /// Writes the head of the answer with an image, from the headers of the host's; returns how the

@@ -53,19 +53,6 @@ pub(crate) async fn within<T>(
     either(async { Some(work.await) }, late).await
 }
 
-/// Lets all other ready tasks run.
-pub(crate) async fn give_way() {
-    let mut has = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// A semaphore.
 #[derive(Debug)]
 pub(crate) struct Permits {

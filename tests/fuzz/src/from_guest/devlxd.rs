@@ -2,10 +2,11 @@
 //! guest's path byte for byte, it fits a head, hop-by-hop headers are dropped both ways, HEAD is
 //! routed like GET, servers differ only as in P§5.2, and Ready reads back.
 
-use mote_core::devlxd::exchange::{Event, Exchange, Next, Reply, typed};
+use mote_core::devlxd::exchange::{Event, Exchange, Next, typed};
 use mote_core::devlxd::forward::{forwards, returns, write_target};
 use mote_core::devlxd::ready::{Ready, ReadyState, write_state};
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
+use mote_core::dial::Reply;
 use mote_core::flavour::Flavour;
 use mote_core::http::head::{self, Method};
 use mote_core::http::reply::{RequestLine, write_request};
