@@ -8,10 +8,10 @@
 //! mapping costs two system calls, so musl still serves buffers that are allocated at their final
 //! size.
 //!
-//! Blocks of 0.5 to 4 KiB (states and buffers of a connection) are so few that musl maps and unmaps
-//! a page for nearly each of them, and for each TLS record. So one freed block of each of musl's
-//! size classes and two TLS records are cached until [`rest`]. A cached block also keeps its group,
-//! which has room for the next blocks of that size.
+//! musl maps and unmaps a page for nearly each block of a size that has few: states and buffers of a
+//! connection, TLS records, and small objects when their group happens to be full. So one freed
+//! block of each of musl's size classes and two TLS records are cached until [`rest`]. A cached
+//! block also keeps its group, which has room for the next blocks of that size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::{Range, RangeInclusive};
@@ -24,15 +24,16 @@ const LONG: usize = 16 * 1024;
 /// its header, and twice that.
 const RECORDS: RangeInclusive<usize> = LONG..=BLOCK;
 /// Size of a cached TLS record, bytes. Shorter data does not touch its last pages.
-const BLOCK: usize = 36 * 1024;
-/// Longest allocation that is passed to musl unchanged, bytes, because such allocations are many.
-const SMALL: usize = 500;
+const BLOCK: usize = RECORD as usize;
 /// Sizes of the cached blocks, bytes: musl's size classes, four per doubling (its `size_classes`,
 /// without the header), and two TLS records: a transfer reads into one and holds data in the other.
-const SIZES: [usize; 14] =
-    [572, 668, 796, 1004, 1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, BLOCK, BLOCK];
+const SIZES: [u16; 30] = [
+    12, 28, 44, 60, 76, 92, 108, 124, 140, 156, 188, 236, 284, 316, 396, 492, 572, 668, 796, 1004,
+    1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, RECORD, RECORD,
+];
+const RECORD: u16 = 36 * 1024;
 /// Index of the first TLS record.
-const FIRST_RECORD: usize = 12;
+const FIRST_RECORD: usize = 28;
 const ALL: Range<usize> = 0..SIZES.len();
 /// Size at which a growing table gets its own mapping, bytes.
 const GROWN: usize = 4 * 1024;
@@ -83,13 +84,13 @@ fn long(asked: Layout) -> Layout {
 /// alignment exceeds malloc(3)'s.
 fn places(asked: Layout) -> Range<usize> {
     let size = asked.size();
-    if size <= SMALL || asked.align() > 16 {
+    if asked.align() > 16 {
         return 0..0;
     }
     if RECORDS.contains(&size) {
         return FIRST_RECORD..SIZES.len();
     }
-    let class = SIZES[..FIRST_RECORD].iter().position(|class| size <= *class);
+    let class = SIZES[..FIRST_RECORD].iter().position(|class| size <= usize::from(*class));
     class.map_or(0..0, |class| class..class + 1)
 }
 
@@ -179,7 +180,8 @@ unsafe impl GlobalAlloc for Heap {
 /// Returns the layout to request from musl for a block of these places.
 fn whole(asked: Layout, places: &Range<usize>) -> Layout {
     let size = if places.is_empty() { None } else { SIZES.get(places.start) };
-    let whole = size.and_then(|size| Layout::from_size_align(*size, asked.align()).ok());
+    let whole =
+        size.and_then(|size| Layout::from_size_align(usize::from(*size), asked.align()).ok());
     whole.unwrap_or_else(|| long(asked))
 }
 
@@ -358,11 +360,11 @@ mod tests {
 
     #[test]
     fn maps_each_size_to_its_cache_slot() {
-        for size in [1, SMALL, 4077, LONG - 1, BLOCK + 1] {
+        for size in [4077, LONG - 1, BLOCK + 1] {
             assert!(places(record(size)).is_empty(), "{size}");
         }
         assert!(places(Layout::from_size_align(600, 64).unwrap()).is_empty());
-        for (size, expected) in [(SMALL + 1, 0), (572, 0), (573, 1), (4076, 11)] {
+        for (size, expected) in [(1, 0), (12, 0), (13, 1), (572, 16), (573, 17), (4076, 27)] {
             assert_eq!(places(record(size)), expected..expected + 1, "{size}");
         }
         assert_eq!(places(record(LONG)), FIRST_RECORD..SIZES.len());
