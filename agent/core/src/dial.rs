@@ -14,14 +14,11 @@ const TIMEOUTS: u32 = 2;
 /// Time limit for the host's answer to an ordinary call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One request to the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// HTTP method.
     pub method: &'a str,
     /// Path and query.
     pub target: &'a str,
-    /// The body, if the method has one.
     pub body: Option<&'a [u8]>,
     /// Further headers, passed on from the guest.
     pub extra: &'a [(&'a str, &'a str)],
@@ -35,9 +32,7 @@ pub struct Call<'a> {
 #[cfg(feature = "alloc")]
 #[derive(Debug)]
 pub struct Reply {
-    /// HTTP status.
     pub status: u16,
-    /// `ETag` header, if any.
     pub etag: Option<alloc::string::String>,
     /// The body; empty if it is longer than allowed.
     pub body: alloc::vec::Vec<u8>,
@@ -45,9 +40,7 @@ pub struct Reply {
     pub is_whole: bool,
 }
 
-/// Returns the value of the first header with that name.
 #[cfg(feature = "alloc")]
-#[must_use]
 pub fn find<'h>(
     headers: &'h [(alloc::string::String, alloc::string::String)],
     wanted: &str,
@@ -65,18 +58,15 @@ pub enum Retry {
     Patient,
 }
 
-/// Why a try failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No listener on that port: vsock answers with a reset.
     Refused,
-    /// No answer in time.
     TimedOut,
     /// Any other error of connect(2).
     Other,
 }
 
-/// The tries of one call.
 #[derive(Debug)]
 pub struct Tries {
     retry: Retry,
@@ -86,7 +76,6 @@ pub struct Tries {
 
 impl Tries {
     /// A call without a try yet.
-    #[must_use]
     pub fn new(retry: Retry) -> Self {
         Self { retry, made: 0, timeouts: 0 }
     }

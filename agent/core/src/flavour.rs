@@ -3,7 +3,6 @@
 /// The three kinds of server that an agent must distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
-    /// Incus, all versions.
     Incus,
     /// LXD 5.20 and later, and 5.21 LTS.
     Lxd,
@@ -27,7 +26,6 @@ const SLIP: usize = 3;
 
 /// Returns the current server's port that `name` seems to misspell: it differs in one part.
 /// Otherwise the agent would use the dummy port, which no host reads.
-#[must_use]
 pub fn misspelt(name: &str) -> Option<&'static str> {
     let names = PORT_NAMES.iter().map(|(meant, _)| *meant).filter(|meant| *meant != LEGACY_PORT);
     names.into_iter().find(|meant| {
@@ -42,14 +40,11 @@ pub fn misspelt(name: &str) -> Option<&'static str> {
 }
 
 impl Flavour {
-    /// Parses a [`Flavour::name`].
-    #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Incus, Self::Lxd, Self::LxdOld].into_iter().find(|flavour| flavour.name() == name)
     }
 
     /// Returns the value of `--flavour`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Incus => "incus",
@@ -59,7 +54,6 @@ impl Flavour {
     }
 
     /// Returns `environment.server`, by which the host's client recognises its agent (P§3.4).
-    #[must_use]
     pub fn server_name(self) -> &'static str {
         match self {
             Self::Incus => "incus-agent",
@@ -68,7 +62,6 @@ impl Flavour {
     }
 
     /// Returns the path of the API's socket in the guest (P§5.1).
-    #[must_use]
     pub fn socket_path(self) -> &'static str {
         match self {
             Self::Incus => "/dev/incus/sock",

@@ -8,7 +8,6 @@ pub struct Target<'p>(&'p str);
 impl<'p> Target<'p> {
     /// Checks a path; returns `None` for the root or a path with `..` or NUL. A relative path
     /// counts as absolute, like a share's target in LXD.
-    #[must_use]
     pub fn parse(path: &'p str) -> Option<Self> {
         let inner = path.trim_matches('/');
         let bad = inner.is_empty()
@@ -19,13 +18,11 @@ impl<'p> Target<'p> {
     }
 
     /// Does as [`Target::parse`], but rejects relative paths.
-    #[must_use]
     pub fn absolute(path: &'p str) -> Option<Self> {
         if path.starts_with('/') { Self::parse(path) } else { None }
     }
 
     /// Returns the path relative to `/`.
-    #[must_use]
     pub fn below_root(self) -> &'p str {
         self.0
     }

@@ -8,7 +8,6 @@ use core::fmt;
 pub struct HostAddress {
     /// Context id as the host gave it, often but not always 2.
     pub cid: u32,
-    /// Port.
     pub port: u32,
 }
 
@@ -25,7 +24,6 @@ impl HostAddress {
     /// Returns the address, or `None` if it is reserved: context ids 0, 1 and `u32::MAX` are the
     /// hypervisor, the guest itself and "any"; port `u32::MAX` is "any", too (vsock(7)), and port 0
     /// is unused.
-    #[must_use]
     pub fn new(cid: u32, port: u32) -> Option<Self> {
         let (usable_cid, usable_port) = (cid >= 2 && cid != u32::MAX, port > 0 && port != u32::MAX);
         (usable_cid && usable_port).then_some(Self { cid, port })

@@ -13,10 +13,8 @@ const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest time for the host's commands after a takeover.
 const DRAIN: Duration = Duration::from_secs(300);
 
-/// What is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Nothing.
     Idle,
     /// Only results of commands that the host may still request.
     Results,
@@ -34,13 +32,11 @@ pub struct Leave {
 
 impl Leave {
     /// Waits for a re-exec, without a limit for commands: one of them may be the upgrade itself.
-    #[must_use]
     pub const fn reexec(asked: Uptime) -> Self {
         Self { asked, latest: None, quiet_since: None }
     }
 
     /// Waits after a takeover: the other agent serves the host from now on.
-    #[must_use]
     pub fn replaced(now: Uptime) -> Self {
         Self { asked: now, latest: Some(now + DRAIN), quiet_since: None }
     }

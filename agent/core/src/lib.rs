@@ -4,6 +4,7 @@
 //! no clock; the shell (`agent/src`) does. Without features, it does not allocate. Modules are in
 //! reading order.
 #![no_std]
+#![allow(missing_docs, reason = "only this workspace links it: a name may say all")]
 #![warn(clippy::indexing_slicing)]
 #![forbid(unsafe_code)]
 

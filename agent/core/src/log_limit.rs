@@ -14,7 +14,6 @@ pub struct LogLimit {
 
 impl LogLimit {
     /// A limit of one message per `pause`.
-    #[must_use]
     pub const fn new(pause: Duration) -> Self {
         Self { pause, next: None, suppressed: 0 }
     }

@@ -36,30 +36,22 @@ const GET_ADDRESS: u16 = 22;
 /// A table of the kernel that can be dumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// All interfaces.
     Links,
-    /// Addresses of all interfaces.
     Addresses,
 }
 
-/// A change of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'n> {
-    /// Take it down.
     Down,
-    /// Bring it up.
     Up,
-    /// Rename it.
     Name(&'n str),
     /// Set its MTU, bytes.
     Mtu(u32),
 }
 
-/// A request, ready to be sent.
 pub type Request = Vec<u8, REQUEST>;
 
 /// Requests a whole table. The replies end with [`Reply::Done`].
-#[must_use]
 pub fn dump(table: Table) -> Request {
     match table {
         Table::Links => request(GET_LINK, DUMP, &[[0; 4]; 4], None),
@@ -68,7 +60,6 @@ pub fn dump(table: Table) -> Request {
 }
 
 /// Requests one change of the link with this index. The reply is a [`Reply::Verdict`].
-#[must_use]
 pub fn change(index: u32, change: Change<'_>) -> Request {
     const NAME: u16 = 3;
     const MTU: u16 = 4;
@@ -114,22 +105,17 @@ fn request(kind: u16, flags: u16, body: &[[u8; 4]], attribute: Option<(u16, &[u8
 /// One message from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'m> {
-    /// An interface.
     Link(Link<'m>),
-    /// An interface's address.
     Address(Address),
     /// Result of a request: 0, or an errno.
     Verdict(i32),
-    /// End of the table.
     Done,
     /// Any other message, or a malformed one.
     Other,
 }
 
-/// An interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link<'m> {
-    /// Interface index.
     pub index: u32,
     /// `IFF_*` flags, such as [`UP`].
     pub flags: u32,
@@ -141,36 +127,26 @@ pub struct Link<'m> {
     pub permanent: &'m [u8],
     /// MTU, bytes; 0 if unknown.
     pub mtu: u32,
-    /// Traffic counters.
     pub counters: Counters,
 }
 
-/// Traffic counters of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Received traffic.
     pub received: Traffic,
-    /// Sent traffic.
     pub sent: Traffic,
 }
 
 /// Counters of one direction, since the interface was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Number of packets.
     pub packets: u64,
-    /// Number of bytes.
     pub bytes: u64,
-    /// Number of packets with errors.
     pub errors: u64,
-    /// Number of dropped packets.
     pub dropped: u64,
 }
 
-/// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Interface index.
     pub index: u32,
     /// Length of the network prefix, bits.
     pub prefix: u8,

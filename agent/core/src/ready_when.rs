@@ -11,12 +11,10 @@ const SOCKET: usize = 107;
 /// moment.
 const CALM: u8 = 2;
 
-/// One condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition<'t> {
     /// The init system has started everything.
     Init,
-    /// cloud-init is done.
     CloudInit,
     /// A socket listens at this TCP port.
     Port(u16),
@@ -28,7 +26,6 @@ pub enum Condition<'t> {
 
 impl<'t> Condition<'t> {
     /// Parses an item of the list, such as `port 80`.
-    #[must_use]
     pub fn parse(text: &'t str) -> Option<Self> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let is_path = rest.starts_with('/') && !rest.contains(char::is_control);
@@ -47,7 +44,6 @@ impl<'t> Condition<'t> {
 
 /// Returns whether a line of `/proc/net/tcp` or `tcp6` is a socket that listens on this port. It
 /// contains number, local address, peer's address and state.
-#[must_use]
 pub fn listens(line: &[u8], port: u16) -> bool {
     let mut words = words(line);
     let (address, state) = (words.nth(1), words.nth(1));
@@ -71,13 +67,11 @@ impl Calm {
 
 /// Returns whether a process of this name starts services at boot: scripts of sysvinit and busybox,
 /// and startpar.
-#[must_use]
 pub fn starts_services(name: &str) -> bool {
     matches!(name, "rc" | "rcS" | "startpar")
 }
 
 /// Returns whether OpenRC is done, from its `softlevel` and whether it `starts` services.
-#[must_use]
 pub fn is_default_level(softlevel: &str, starts: bool) -> bool {
     !starts && !matches!(softlevel.trim_ascii(), "" | "sysinit" | "boot")
 }

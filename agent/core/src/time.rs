@@ -8,14 +8,10 @@ use core::time::Duration;
 pub struct Uptime(pub Duration);
 
 impl Uptime {
-    /// Creates an uptime from milliseconds.
-    #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 
-    /// Returns whole milliseconds since boot.
-    #[must_use]
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }

@@ -19,7 +19,6 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// Creates a full bucket of `burst` tokens that gains one each `refill`.
-    #[must_use]
     pub const fn new(burst: u32, refill: Duration) -> Self {
         let capacity = refill.saturating_mul(burst);
         Self { refill, capacity, missing: Duration::ZERO, at: Uptime(Duration::ZERO) }

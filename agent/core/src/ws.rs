@@ -19,13 +19,9 @@ pub enum Opcode {
     Continuation,
     /// UTF-8 text.
     Text,
-    /// Binary data.
     Binary,
-    /// End of the connection.
     Close,
-    /// Request for a pong.
     Ping,
-    /// Reply to a ping.
     Pong,
 }
 
@@ -83,11 +79,9 @@ pub fn header(opcode: Opcode, payload: usize, out: &mut [u8; HEADER]) -> usize {
 /// Result of one [`Reader::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming<'i> {
-    /// More bytes are needed.
     More,
     /// Part of a message; an empty message has one empty part.
     Data {
-        /// The message is text.
         text: bool,
         /// Unmasked bytes of the part.
         bytes: &'i [u8],
@@ -123,7 +117,6 @@ pub enum Violation {
 
 impl Violation {
     /// Returns the status code to close with (§7.4.1).
-    #[must_use]
     pub fn code(self) -> u16 {
         match self {
             Self::BadText => 1007,

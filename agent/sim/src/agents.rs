@@ -33,7 +33,6 @@ pub(crate) struct Running {
 }
 
 impl AgentTracker {
-    /// The one that serves.
     pub(crate) fn agent(&self) -> Option<Rc<Agent>> {
         self.running.borrow().as_ref().map(|running| running.agent.clone())
     }

@@ -16,7 +16,6 @@ pub(crate) const LONGEST: Micros = 12 * SECOND;
 const NOISE: [&str; 5] =
     ["CONNECT 2:9999\n", "CONNECT 4294967295:1\n", "\n\0\u{7f}STARTED\nCONN", "CONNECT \n", "\n"];
 
-/// Injects a random fault.
 pub(crate) fn strike(scenario: &Rc<Scenario>) {
     let (sim, dice) = (&scenario.sim, &scenario.sim.dice);
     let length = dice.pick(&[50 * MILLI, SECOND, LONGEST]);

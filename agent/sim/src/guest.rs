@@ -48,7 +48,6 @@ pub(crate) async fn visitor(guest: Rc<Guest>) {
     }
 }
 
-/// The application.
 pub(crate) async fn application(guest: Rc<Guest>) {
     let sim = &guest.sim;
     loop {
@@ -220,7 +219,6 @@ impl Guest {
         Ok(())
     }
 
-    /// Listens to events for a while.
     async fn listen(&self, stream: &Stream) -> Result<(), Broken> {
         stream.write_all(&request("GET", "/1.0/events", "", "")).await?;
         let mut reader = Reader::new(stream);

@@ -7,6 +7,7 @@
 
 // The unit tests in the agent's files need a real system, so as a test this crate is empty.
 #![cfg(not(test))]
+#![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 #![allow(dead_code, reason = "the agent's files have more than is simulated")]
 #![allow(
     clippy::needless_pass_by_ref_mut,

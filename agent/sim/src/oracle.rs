@@ -16,7 +16,6 @@ const PROOF: Micros = 3 * SECOND + 100 * MILLI;
 /// Time from SIGTERM to the end: 3 s for the host to fetch exit codes, and 2 s for STOPPED.
 pub(crate) const END: Micros = 5_200 * MILLI;
 
-/// State that an application reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Started,
@@ -32,7 +31,6 @@ impl Word {
     }
 }
 
-/// Checks one scenario.
 pub(crate) struct Oracle {
     sim: Rc<Sim>,
     /// Whether the agent repeats Ready to a host that has forgotten it.
@@ -98,12 +96,10 @@ impl Oracle {
         })
     }
 
-    /// Records that the application sends a report.
     pub(crate) fn app_asks(&self, word: Word) {
         self.asked.set(Some(word));
     }
 
-    /// Records the answer, or its absence.
     pub(crate) fn app_heard(&self, is_accepted: bool) {
         let Some(word) = self.asked.take() else { return };
         self.sim.trace("application said", u64::from(word == Word::Ready), u64::from(is_accepted));

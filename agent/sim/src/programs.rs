@@ -20,7 +20,6 @@ use crate::sys::fd::{self, BorrowedFd, OwnedFd};
 
 /// Name of a missing program.
 pub(crate) const MISSING: &str = "missing";
-/// This program.
 pub(crate) const SELF: &CStr = c"/proc/self/exe";
 /// Error for a missing program.
 const ENOENT: i32 = 2;

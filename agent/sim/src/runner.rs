@@ -30,7 +30,6 @@ const REPLACED: Micros = 8 * SECOND;
 /// (decisions §1).
 const KNOWS: Micros = 3 * SECOND + 500 * MILLI;
 
-/// Runs the scenario of a seed.
 pub fn run_seed(seed: u64, is_loud: bool) -> Outcome {
     run_with(Dice::new(seed), is_loud)
 }

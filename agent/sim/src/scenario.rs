@@ -27,7 +27,6 @@ const FULL: u64 = 6;
 /// Limits of descriptors: few and many.
 const DESCRIPTORS: [usize; 3] = [24, 48, 1024];
 
-/// All parts of a scenario.
 pub(crate) struct Scenario {
     pub(crate) sim: Rc<Sim>,
     pub(crate) net: Rc<Net>,
@@ -41,10 +40,8 @@ pub(crate) struct Scenario {
     guest: Rc<Guest>,
 }
 
-/// Result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Hash of all events.
     pub hash: u64,
     /// The violated rule, and when.
     pub failure: Option<String>,
@@ -210,7 +207,6 @@ impl Scenario {
         None
     }
 
-    /// Checks the final state.
     pub(crate) fn judge(&self) -> Outcome {
         if let Some(why) = self.disagreement() {
             self.sim.fail(why);

@@ -103,7 +103,6 @@ impl Scenario {
         });
     }
 
-    /// Starts a second agent next to the first.
     pub(crate) fn start_second(self: &Rc<Self>) {
         self.oracle.agent_ends();
         self.launch(Stage::Root, None);

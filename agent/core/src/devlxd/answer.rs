@@ -15,9 +15,7 @@ const ERROR_TEXT: usize = 1024;
 /// Status and type of the body that was written to the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// HTTP status.
     pub status: u16,
-    /// Format of the body.
     pub body: Body,
 }
 
@@ -34,7 +32,6 @@ pub enum Body {
 
 /// Returns the start of the error text for an unreachable host; the cause follows. Each Go agent
 /// has its own wording (P§5.4).
-#[must_use]
 pub fn unreachable(flavour: Flavour, ask: Ask) -> &'static str {
     match (flavour, ask) {
         (Flavour::Incus, Ask::ConfigKeys) => "Failed connecting to the host over vsock: ",

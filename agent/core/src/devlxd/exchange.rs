@@ -37,13 +37,11 @@ pub struct Exchange<'r> {
     /// The body to send instead of the guest's.
     typed: Option<Document>,
     hold: Option<Hold<'r>>,
-    /// The state that the request sets.
     state: Option<ReadyState>,
     /// The answer to send once the state is stored.
     answer: Option<Answer>,
 }
 
-/// What has happened.
 #[derive(Debug)]
 pub enum Event {
     /// The request is complete, and devlxd is enabled or not.
@@ -51,17 +49,13 @@ pub enum Event {
         /// False if the client connected before the host disabled devlxd.
         is_enabled: bool,
     },
-    /// The permit was obtained.
     Granted(Quota),
     /// The permit was refused, or the client left while it waited.
     Refused(Quota),
-    /// The Ready lock was released.
     Released,
-    /// The state was stored.
     Stored,
     /// The host has answered.
     Reply {
-        /// Its answer.
         reply: Reply,
         /// Whether the client holds [`Quota::LongReply`].
         may_be_long: bool,
@@ -70,7 +64,6 @@ pub enum Event {
     Failed(String),
 }
 
-/// What to do next.
 #[derive(Debug)]
 pub enum Next<'e> {
     /// Send this answer; the exchange is over.
@@ -82,15 +75,9 @@ pub enum Next<'e> {
     /// Wait until the Ready lock is released.
     Wait,
     /// Store the state for the next agent; it is already set.
-    Store {
-        /// Its value.
-        state: ReadyState,
-        /// Whether the host has accepted it.
-        is_accepted: bool,
-    },
+    Store { state: ReadyState, is_accepted: bool },
     /// Make this call and read the whole answer.
     Call {
-        /// The call.
         call: Call<'e>,
         /// Give up when the client leaves. A request that changes something is completed.
         ends_with_client: bool,
@@ -99,22 +86,15 @@ pub enum Next<'e> {
     Stream(Call<'e>),
 }
 
-/// The guest's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status.
     pub status: u16,
-    /// Format of the body.
     pub format: Body,
-    /// `ETag` header, if any.
     pub etag: Option<String>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl<'r> Exchange<'r> {
-    /// Starts with a request and its body.
-    #[must_use]
     pub fn new(
         flavour: Flavour,
         ready: &'r Ready,
@@ -253,7 +233,6 @@ impl<'r> Exchange<'r> {
         Next::Call { call, ends_with_client: self.ask == Ask::OperationWait }
     }
 
-    /// Returns the method of the call.
     fn method(&self) -> &'r str {
         if self.request.method == Method::Head { "GET" } else { self.request.method_text }
     }
@@ -300,7 +279,6 @@ fn present(flavour: Flavour, ask: Ask, status: u16, mut body: Vec<u8>) -> (Shown
 
 /// Returns a posted volume's body with the type of its path, still encoded, if it lacks one: the
 /// type is missing or empty (P§5.3).
-#[must_use]
 pub fn typed(path: &str, body: &[u8]) -> Option<Document> {
     let segments = Segments::split(path).ok()?;
     let has_type =

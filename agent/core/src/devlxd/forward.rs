@@ -38,7 +38,6 @@ pub fn write_target(out: &mut impl Write, ask: Ask, path: &str, query: Option<&s
 
 /// Returns whether a guest's header is forwarded to the host: a bearer token and `If-Match` always;
 /// for an image export every header that is not hop-by-hop (P§5.4).
-#[must_use]
 pub fn forwards(ask: Ask, name: &str, value: &[u8]) -> bool {
     let is = |word: &str| name.eq_ignore_ascii_case(word);
     if is("authorization") {
@@ -48,7 +47,6 @@ pub fn forwards(ask: Ask, name: &str, value: &[u8]) -> bool {
 }
 
 /// Returns whether a header of the host's answer is forwarded to the guest with an image.
-#[must_use]
 pub fn returns(name: &str) -> bool {
     !is_hop(name) && !name.eq_ignore_ascii_case("content-type")
 }

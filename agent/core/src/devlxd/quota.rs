@@ -24,8 +24,6 @@ pub enum Class {
 }
 
 impl Class {
-    /// Returns the class of a user id.
-    #[must_use]
     pub const fn of(user: u32) -> Self {
         if user == 0 { Self::Root } else { Self::Others }
     }
@@ -39,11 +37,9 @@ pub enum Quota {
     Queued,
     /// Requests that need more memory than each connection has.
     LargeBody,
-    /// Calls to the host.
     Call,
     /// Calls to the host that may take minutes.
     LongPoll,
-    /// Event listeners.
     Listener,
     /// Answers longer than [`SHORT_REPLY`](crate::limits::SHORT_REPLY) that are held in memory.
     LongReply,
@@ -61,7 +57,6 @@ impl Quota {
     ];
 }
 
-/// Number of quotas.
 const QUOTAS: usize = Quota::LongReply as usize + 1;
 
 /// Limits on what guests hold simultaneously.
@@ -76,7 +71,6 @@ pub struct Bounds {
 impl Bounds {
     /// Returns the limits for a process with this descriptor limit. A request takes up to two; the
     /// rest is for the host's connections.
-    #[must_use]
     pub fn of(descriptors: usize) -> Self {
         let part = |most: usize, divisor: usize| most.min(descriptors / divisor).max(1);
         Self {
@@ -85,8 +79,6 @@ impl Bounds {
         }
     }
 
-    /// Returns the limit of a quota.
-    #[must_use]
     pub fn most(&self, quota: Quota) -> usize {
         self.quotas.get(quota as usize).copied().unwrap_or_default()
     }
@@ -94,7 +86,6 @@ impl Bounds {
     /// Returns how many connections to accept before earlier ones are served again. A queued
     /// connection cannot be closed, so this is half of the others: no client is closed for one that
     /// arrived together with it. One, if all may be queued.
-    #[must_use]
     pub fn at_once(&self) -> usize {
         (self.connections.saturating_sub(self.most(Quota::Queued)) / 2).max(1)
     }
@@ -110,8 +101,6 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// Creates quotas with everything free.
-    #[must_use]
     pub fn new(bounds: &Bounds) -> Self {
         Self {
             free: bounds.quotas,
@@ -135,7 +124,6 @@ impl Quotas {
         left.is_some()
     }
 
-    /// Gives one back.
     pub fn give_back(&mut self, class: Class, quota: Quota) {
         let index = quota as usize;
         if let (Some(free), Some(others)) = (self.free.get_mut(index), self.others.get_mut(index)) {

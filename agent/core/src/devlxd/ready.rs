@@ -14,7 +14,6 @@ pub fn write_state(json: &mut Writer<'_>, state: &str) {
 
 /// Returns the host's record of the state from its answer to `GET /1.0`, if it has one.
 #[cfg(feature = "alloc")]
-#[must_use]
 pub fn host_state(answer: &[u8]) -> Option<alloc::string::String> {
     crate::json::Envelope::parse(answer).ok()?.metadata.member("state")?.string().ok()
 }
@@ -29,8 +28,6 @@ pub enum ReadyState {
 }
 
 impl ReadyState {
-    /// Returns the state's name on the wire.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "Ready",
@@ -38,14 +35,11 @@ impl ReadyState {
         }
     }
 
-    /// Returns the state with this name on the wire.
-    #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Ready, Self::Started].into_iter().find(|state| state.name() == name)
     }
 
     /// Returns the state in the body of a `PATCH /1.0`.
-    #[must_use]
     pub fn in_body(body: &[u8]) -> Option<Self> {
         let named = Value::parse(body).ok()?.member("state")?;
         [Self::Ready, Self::Started].into_iter().find(|state| named.is(state.name()))
@@ -74,26 +68,21 @@ pub struct Hold<'r> {
 impl Ready {
     /// Reads the file, which survives a restart of the agent but not a reboot. Ignores unknown
     /// content.
-    #[must_use]
     pub fn restore(file: &[u8]) -> Self {
         let text = core::str::from_utf8(file).unwrap_or_default();
         Self { last: Cell::new(ReadyState::parse(text.trim_ascii())), held: Cell::default() }
     }
 
-    /// Records a state.
     pub fn set(&self, state: ReadyState) {
         self.last.set(Some(state));
     }
 
-    /// Returns the last state.
-    #[must_use]
     pub fn get(&self) -> Option<ReadyState> {
         self.last.get()
     }
 
     /// Returns the state to repeat to a host whose record is `host_state`: a Ready that it has
     /// lost.
-    #[must_use]
     pub fn on_connected(&self, host_state: &str) -> Option<ReadyState> {
         self.get().filter(|state| *state == ReadyState::Ready && host_state == "Started")
     }
@@ -109,7 +98,6 @@ impl Ready {
     }
 
     /// Returns whether a report is in progress.
-    #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.get() > 0
     }

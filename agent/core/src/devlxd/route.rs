@@ -57,7 +57,6 @@ impl Ask {
     ];
 
     /// Returns whether the answer is presented as bare text rather than JSON (P§5.2).
-    #[must_use]
     pub fn is_raw(self) -> bool {
         match self {
             Self::SetState | Self::ConfigValue | Self::MetaData => true,
@@ -71,7 +70,6 @@ impl Ask {
     }
 
     /// Returns whether the answer may take minutes although neither host nor guest is at fault.
-    #[must_use]
     pub fn takes_long(self) -> bool {
         match self {
             Self::ImageExport | Self::OperationWait => true,
@@ -102,8 +100,6 @@ pub enum NoRoute {
 }
 
 impl NoRoute {
-    /// Returns the HTTP status and body text.
-    #[must_use]
     pub fn reply(self) -> (u16, &'static str) {
         match self {
             Self::Path => (404, "404 page not found"),

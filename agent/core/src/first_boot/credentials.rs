@@ -59,8 +59,6 @@ fn decoded(is_binary: bool, value: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns the value as a host name, if it is valid.
-#[must_use]
 pub fn host_name(value: &[u8]) -> Option<&str> {
     let name = str::from_utf8(value).ok()?.trim_ascii_end();
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');

@@ -14,7 +14,6 @@ use crate::netlink::{Change, Link, UP};
 
 /// An interface's name, bytes: `IFNAMSIZ` is 16 with the NUL.
 pub type Name = String<15>;
-/// An Ethernet address.
 pub type Mac = [u8; 6];
 
 /// Upper bound of configured NICs. QEMU's PCI bus has fewer slots.
@@ -23,7 +22,6 @@ pub const MAX_NICS: usize = 256;
 /// Content of a file in `nics/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// MAC address to match.
     pub mac: Mac,
     /// New name, if it is to change.
     pub name: Option<Name>,
@@ -31,10 +29,8 @@ pub struct Wanted {
     pub mtu: Option<u32>,
 }
 
-/// Why a file is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadNic {
-    /// Not a JSON object.
     Json(JsonError),
     /// `mac_address` is missing or not an Ethernet address.
     Mac,
@@ -120,11 +116,8 @@ fn usable(bytes: &[u8]) -> Option<Name> {
 /// A NIC and the changes that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// Interface index.
     pub index: u32,
-    /// Whether it is up.
     pub up: bool,
-    /// Current name.
     pub name: Name,
     /// Wanted name, if different.
     pub new_name: Option<Name>,
@@ -146,8 +139,6 @@ pub struct Search<'w> {
 type Rank = (bool, u32);
 
 impl<'w> Search<'w> {
-    /// Creates a search.
-    #[must_use]
     pub fn new(wanted: &'w [Wanted]) -> Self {
         Self { wanted, found: wanted.iter().map(|_| None).collect() }
     }
@@ -182,7 +173,6 @@ impl<'w> Search<'w> {
 
     /// Returns the NICs to change, in independent groups. The first group has those that exchange
     /// names; each other NIC is its own group.
-    #[must_use]
     pub fn groups(self) -> Vec<Vec<Nic>> {
         let mut todo: Vec<Nic> = Vec::new();
         for (_, nic) in self.found.into_iter().flatten() {
@@ -204,9 +194,7 @@ impl<'w> Search<'w> {
 /// A step and how to revert it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Index of the link.
     pub index: u32,
-    /// Change to make.
     pub act: Act,
     /// Change that reverts it, if needed.
     pub undo: Option<Act>,
@@ -217,7 +205,6 @@ pub struct Step {
 pub enum Act {
     /// Take the link down or bring it up.
     Set(State),
-    /// Rename it.
     Name(Name),
     /// Set its MTU, bytes.
     Mtu(u32),
@@ -233,8 +220,6 @@ pub enum State {
 }
 
 impl Act {
-    /// Returns the same as a netlink change.
-    #[must_use]
     pub fn change(&self) -> Change<'_> {
         match self {
             Self::Set(State::Down) => Change::Down,
@@ -248,7 +233,6 @@ impl Act {
 /// Returns the steps for a group: all links down, to temporary names if there are several, to their
 /// new names, MTUs, all up. A link ends up even if it was down (P§1.9); reverting restores its
 /// state.
-#[must_use]
 pub fn steps(group: &[Nic]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut add = |nic: &Nic, act, undo| steps.push(Step { index: nic.index, act, undo });

@@ -22,9 +22,7 @@ pub struct Template {
     pub name: String,
     /// Whether to keep an existing file.
     pub create_only: bool,
-    /// Owner of a new file.
     pub uid: u32,
-    /// Group of a new file.
     pub gid: u32,
     /// Permission bits of a new file.
     pub mode: u32,

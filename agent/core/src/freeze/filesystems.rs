@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 use crate::report::proc::mountinfo::Mounted;
 
-/// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem<'l> {
     /// Mount point, escaped: the first one that no other mount covers.
@@ -18,7 +17,6 @@ pub struct FileSystem<'l> {
 
 /// Returns the file systems to freeze, each once, in the reverse order of their first mounts. Takes
 /// one pass, because a guest may have ten thousand mounts.
-#[must_use]
 pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
     let lines = mountinfo.split(|byte| *byte == b'\n');
     let mut known = Known::with_room_for(lines.clone().count());

@@ -14,7 +14,6 @@ const IGNORED: [&[u8]; 8] =
     [b"~", b".bak", b".orig", b".rpmnew", b".rpmorig", b".rpmsave", b".sample", b".swp"];
 
 /// Returns whether a file in a directory of hooks (for a snapshot, or after a restore) is a hook.
-#[must_use]
 pub fn is_hook(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     !(name.starts_with(b".")
@@ -23,7 +22,6 @@ pub fn is_hook(path: &[u8]) -> bool {
 }
 
 /// Parses a time such as `90`, `60s` or `5m`, from one second up to [`LONGEST`].
-#[must_use]
 pub fn length(text: &str) -> Option<Duration> {
     let (number, unit) = match text.strip_suffix('m') {
         Some(number) => (number, 60),

@@ -44,7 +44,6 @@ impl Audience {
 /// The events that a listener gets.
 #[derive(Clone, Debug)]
 pub struct Subscription {
-    /// Side of the listener.
     pub audience: Audience,
     /// Requested types, separated by commas; empty for all permitted ones.
     types: String,
@@ -52,7 +51,6 @@ pub struct Subscription {
 
 impl Subscription {
     /// Creates it from the `type` parameter of a request's query.
-    #[must_use]
     pub fn new(audience: Audience, asked: Option<&str>) -> Self {
         let types = query(asked, "type").unwrap_or_default();
         // Go's clients encode the comma.
@@ -60,7 +58,6 @@ impl Subscription {
     }
 
     /// Returns whether the listener receives events of this type.
-    #[must_use]
     pub fn hears(&self, kind: &str) -> bool {
         let wanted = self.types.is_empty() || self.types.split(',').any(|word| word == kind);
         wanted && self.audience.may_hear(kind)
@@ -69,7 +66,6 @@ impl Subscription {
 
 /// Returns a document on one line with a newline at its end (JSON lines). In JSON a raw line end is
 /// always white space. Works in place, because events may be long.
-#[must_use]
 pub fn one_line(document: Document) -> String {
     let mut line = document.line().into_bytes();
     let text = line.split_last_mut().map(|(_newline, text)| text).unwrap_or_default();
@@ -79,10 +75,8 @@ pub fn one_line(document: Document) -> String {
     String::from_utf8(line).unwrap_or_default()
 }
 
-/// An event as a host posts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted<'j> {
-    /// The whole event.
     pub whole: Value<'j>,
     /// Its type. Without one, only listeners for every type receive it, as with the Go agents.
     pub kind: String,
@@ -91,7 +85,6 @@ pub struct Posted<'j> {
 }
 
 /// Returns whether the metadata of a device event reports an added NIC (P§4.3).
-#[must_use]
 pub fn adds_nic(metadata: Value<'_>) -> bool {
     let Ok([Some(action), Some(config)]) = metadata.fields(["action", "config"]) else {
         return false;
@@ -102,9 +95,7 @@ pub fn adds_nic(metadata: Value<'_>) -> bool {
 /// Why a body is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadEvent {
-    /// Not a JSON object.
     Json(JsonError),
-    /// Its type is not a string.
     Type,
 }
 

@@ -11,17 +11,14 @@ pub const CERTIFICATE: usize = 16 * 1024;
 /// The host info. The certificate is stored as JSON; [`HostInfo::certificate_pem`] decodes it.
 #[derive(Clone, Copy, Debug)]
 pub struct HostInfo<'j> {
-    /// Address on which the host listens.
     pub address: HostAddress,
     /// Whether the guest may use the devlxd API: `devlxd` or, on Incus, `dev_incus`.
     pub guest_api: bool,
     certificate: Value<'j>,
 }
 
-/// Why a host info is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHostInfo {
-    /// Not JSON.
     Json(JsonError),
     /// `cid` or `port` is missing or invalid for a host.
     Address,

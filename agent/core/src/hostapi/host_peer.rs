@@ -4,7 +4,6 @@
 #[derive(Debug)]
 pub struct HostPeer(());
 
-/// The caller is not the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotTheHost;
 

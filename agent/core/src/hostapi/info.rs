@@ -21,7 +21,6 @@ pub struct Machine<'a> {
     pub hostname: &'a str,
     /// `uname -r`.
     pub release: &'a str,
-    /// Process id of the agent.
     pub pid: u32,
 }
 
@@ -82,7 +81,6 @@ pub fn write_info(json: &mut Writer<'_>, flavour: Flavour, machine: &Machine<'_>
 
 /// Returns the text before the cause in the answer to a `PUT /1.0` that could not be verified; only
 /// the agent of current LXD has one (P§3.3).
-#[must_use]
 pub fn unverified(flavour: Flavour) -> &'static str {
     match flavour {
         Flavour::Lxd => "Failed verifying connection to LXD server: ",
@@ -102,7 +100,6 @@ pub fn write_sync_of(json: &mut Writer<'_>, metadata: impl FnOnce(&mut Writer<'_
     json.end_object();
 }
 
-/// Writes an error reply for the HTTP status `code`.
 pub fn write_error(json: &mut Writer<'_>, code: u16, text: &str) {
     begin_envelope(json, "error", ("", 0), "", (code, text));
     json.value(Value::NULL);

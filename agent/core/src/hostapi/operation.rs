@@ -7,22 +7,18 @@ use crate::hostapi::info::begin_envelope;
 use crate::json::{Value, Writer};
 use crate::timestamp::Timestamp;
 
-/// State of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The command runs.
     Running,
     /// The host has asked to cancel it.
     Cancelling,
     /// The command has ended, with any exit status.
     Success,
-    /// The operation failed.
     Failure,
 }
 
 impl State {
     /// Returns the name and status code in the API.
-    #[must_use]
     pub fn name(self) -> (&'static str, u16) {
         match self {
             Self::Running => ("Running", 103),
@@ -33,22 +29,18 @@ impl State {
     }
 
     /// Returns whether the operation has ended.
-    #[must_use]
     pub fn is_final(self) -> bool {
         self.name().1 >= 200
     }
 }
 
-/// The fields of an operation's JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation<'a> {
-    /// Its UUID.
     pub id: &'a str,
     /// Time of its start since 1970: seconds, nanoseconds.
     pub created: (u64, u32),
     /// Time of its last change since 1970: seconds, nanoseconds.
     pub updated: (u64, u32),
-    /// Its state.
     pub state: State,
     /// The command and the secrets of its sockets, or the exit status.
     pub metadata: Value<'a>,
@@ -134,7 +126,6 @@ pub fn write_id(
 }
 
 /// Returns whether two secrets are equal, in constant time.
-#[must_use]
 pub fn same_secret(one: &[u8], other: &[u8]) -> bool {
     let mut differences = u8::from(one.len() != other.len());
     for (a, b) in one.iter().zip(other) {

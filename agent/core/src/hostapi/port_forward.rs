@@ -10,7 +10,6 @@ use crate::json::{JsonError, Value};
 /// Prefix of a unix socket's name.
 const UNIX: &str = "unix:";
 
-/// The requested target of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The address as text, also for messages; `127.0.0.1` if none was given. For `connect` also
@@ -20,12 +19,9 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadTarget {
-    /// Not JSON.
     Json(JsonError),
-    /// The address is not a string.
     Address,
     /// The port is not a number from 1 to 65,535; holds its JSON.
     Port(String),
@@ -59,7 +55,6 @@ impl Target {
     }
 
     /// Reads `HOST:PORT`, with an IPv6 address in brackets, or `unix:PATH`, which gets port 0.
-    #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         if text.strip_prefix(UNIX).is_some_and(|path| !path.is_empty()) {
             return Some(Self { name: text.into(), port: 0 });
@@ -76,14 +71,12 @@ impl Target {
     }
 
     /// Returns the path of a unix socket; empty for TCP.
-    #[must_use]
     pub fn path(&self) -> &str {
         self.name.strip_prefix(UNIX).unwrap_or_default()
     }
 
     /// Returns the address to connect to; `None` for any name except `localhost`: a lookup could
     /// block, and needs a resolver.
-    #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         let address = match self.name.as_str() {
             "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -10,7 +10,6 @@ use crate::http::path::Segments;
 /// [`operation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// `GET /`.
     Index,
     /// `GET /1.0`.
     Info,
@@ -44,7 +43,6 @@ pub enum Route {
 
 impl Route {
     /// Returns the capability that it needs; `None` if the guest's policy cannot deny it.
-    #[must_use]
     pub fn needs(self) -> Option<Capability> {
         match self {
             Self::Exec => Some(Capability::Exec),
@@ -101,7 +99,6 @@ pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRo
 }
 
 /// Returns the ID in the path of an operation, not percent-decoded; empty if there is none.
-#[must_use]
 pub fn operation(path: &str) -> &str {
     Segments::split(path).map_or("", |segments| segments.raw(2))
 }

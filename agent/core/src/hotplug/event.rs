@@ -2,13 +2,10 @@
 
 /// Returns whether a program triggered this event, such as `udevadm trigger` for all devices at
 /// boot (Linux, `Documentation/ABI/testing/sysfs-uevent`).
-#[must_use]
 pub fn is_made_up(event: &[u8]) -> bool {
     says(event, b"SYNTH_UUID=")
 }
 
-/// Returns whether it reports a new or resized disk.
-#[must_use]
 pub fn is_of_disk(event: &[u8]) -> bool {
     let is_new = event.starts_with(b"add@") && !event.starts_with(b"add@/devices/virtual/");
     says(event, b"RESIZE=1") || is_new && says(event, b"DEVTYPE=disk")

@@ -21,7 +21,6 @@ const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
 pub struct Plugged {
     /// Their lowest interface index.
     first: u32,
-    /// Time of the latest one.
     last: Option<Uptime>,
 }
 
@@ -52,7 +51,6 @@ impl Plugged {
     }
 
     /// Returns the same index for a NIC that the host reports.
-    #[must_use]
     pub fn announced_after_event(&self, now: Uptime) -> Option<u32> {
         self.came_within(HOST_EVENT_WINDOW, now).then_some(self.first)
     }

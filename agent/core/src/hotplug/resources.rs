@@ -12,7 +12,6 @@ const ADDED: &[u8] = b"add@/devices/system/";
 /// A device that may have to be brought online.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// A CPU, by its number.
     Cpu(u32),
     /// A block of memory, by its number.
     Memory(u32),
@@ -20,7 +19,6 @@ pub enum Added {
 
 impl Added {
     /// Parses a path below `/sys/devices/system`, such as `cpu/cpu1` or `memory/memory32`.
-    #[must_use]
     pub fn of_path(path: &[u8]) -> Option<Self> {
         let numbered = |prefix: &[u8]| {
             let number = number(path.strip_prefix(prefix)?)?;
@@ -29,8 +27,6 @@ impl Added {
         numbered(b"cpu/cpu").map(Self::Cpu).or_else(|| numbered(b"memory/memory").map(Self::Memory))
     }
 
-    /// Returns its part of the policy.
-    #[must_use]
     pub fn part(self) -> Part {
         match self {
             Self::Cpu(_) => Part::Cpus,
@@ -38,8 +34,6 @@ impl Added {
         }
     }
 
-    /// Returns the name of its switch.
-    #[must_use]
     pub fn switch(self) -> &'static str {
         match self {
             Self::Cpu(_) => "online",
@@ -48,7 +42,6 @@ impl Added {
     }
 
     /// Returns the switch's value for offline, and the one to write for online.
-    #[must_use]
     pub fn off_and_on(self) -> (&'static str, &'static str) {
         match self {
             Self::Cpu(_) => ("0", "1"),
@@ -57,7 +50,6 @@ impl Added {
     }
 
     /// Returns whether the kernel's command line keeps it offline.
-    #[must_use]
     pub fn is_kept_off(self, line: &[u8]) -> bool {
         let option: &[u8] = match self {
             Self::Cpu(_) => b"maxcpus=",
@@ -68,7 +60,6 @@ impl Added {
 }
 
 /// Returns the path below `/sys/devices/system` of an event; `None` for other events.
-#[must_use]
 pub fn added(event: &[u8]) -> Option<&[u8]> {
     event.split(|byte| *byte == 0).next()?.strip_prefix(ADDED)
 }

@@ -34,9 +34,7 @@ pub enum Activity {
 /// Properties of a connection that decide whether to close it.
 #[derive(Clone, Copy, Debug)]
 pub struct Connected {
-    /// Class of its owner.
     pub class: Class,
-    /// Its current activity.
     pub activity: Activity,
     /// Start of the activity. Single bytes do not reset it, so sending slowly gains nothing.
     pub since: Uptime,

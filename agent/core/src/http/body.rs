@@ -74,8 +74,6 @@ enum Part {
 const SIZE: State = State::Size { size: None, part: Part::Digits, seen: 0 };
 
 impl Decoder {
-    /// Creates a decoder for a body with this framing.
-    #[must_use]
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Finished,
@@ -87,7 +85,6 @@ impl Decoder {
     }
 
     /// Returns whether the framing shows that at most `most` bytes follow.
-    #[must_use]
     pub const fn is_within(&self, most: u64) -> bool {
         match self.state {
             State::Finished => true,
@@ -100,8 +97,6 @@ impl Decoder {
         }
     }
 
-    /// Returns whether the body is complete.
-    #[must_use]
     pub fn finished(&self) -> bool {
         matches!(self.state, State::Finished)
     }

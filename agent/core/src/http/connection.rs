@@ -45,20 +45,16 @@ pub enum Event<'a> {
     Request,
     /// The client waits for `100 Continue` before it sends its body.
     Continue,
-    /// Part of the body.
     Body(&'a [u8]),
     /// The request is complete: answer it, then call [`Connection::done`].
     EndOfBody,
     /// Answer this, then close.
     Refuse {
-        /// HTTP status.
         status: u16,
-        /// Text of the answer.
         text: &'static str,
     },
     /// The deadline has passed without a request to answer: close.
     TimedOut,
-    /// The connection is over: close.
     Closed,
 }
 
@@ -117,7 +113,6 @@ impl<B> core::fmt::Debug for Connection<B> {
 
 impl Connection {
     /// Creates a connection accepted at `now`, with a full-size buffer.
-    #[must_use]
     pub fn new(now: Uptime, timeouts: Timeouts) -> Self {
         Self::with_buffer(now, timeouts, [0; BUFFER])
     }
@@ -163,7 +158,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     }
 
     /// Returns when to call [`Connection::poll`] even without input.
-    #[must_use]
     pub fn deadline(&self) -> Option<Uptime> {
         match &self.state {
             State::Fresh { deadline }
@@ -176,7 +170,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     }
 
     /// Returns the current activity, for admission control.
-    #[must_use]
     pub fn activity(&self) -> Activity {
         match &self.state {
             State::Fresh { .. } => Activity::Silent,
@@ -189,7 +182,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     }
 
     /// Returns the current request, from [`Event::Request`] until [`Connection::done`].
-    #[must_use]
     pub fn request(&self) -> Option<Request<'_>> {
         let head = self.buf.as_ref().get(..self.head)?;
         // Parsed successfully before.
@@ -197,7 +189,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     }
 
     /// Returns whether the rest of the body is known to have at most `most` bytes.
-    #[must_use]
     pub const fn is_within(&self, most: u64) -> bool {
         match &self.state {
             State::Body { decoder, .. } => decoder.is_within(most),
@@ -212,7 +203,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
 
     /// Returns bytes received after the request, the start of an upgraded protocol. Valid from
     /// [`Event::EndOfBody`] until [`Connection::done`].
-    #[must_use]
     pub fn leftover(&self) -> &[u8] {
         self.buf.as_ref().get(self.at..self.end).unwrap_or_default()
     }

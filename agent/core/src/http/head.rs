@@ -15,21 +15,13 @@ use crate::limits;
 /// Request methods of the routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// GET.
     Get,
-    /// HEAD.
     Head,
-    /// POST.
     Post,
-    /// PUT.
     Put,
-    /// PATCH.
     Patch,
-    /// DELETE.
     Delete,
-    /// OPTIONS.
     Options,
-    /// Any other method.
     Other,
 }
 
@@ -51,7 +43,6 @@ impl Method {
 /// Framing of a body (RFC 9112 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// No body.
     None,
     /// `Content-Length`, bytes.
     Length(u64),
@@ -67,8 +58,6 @@ pub struct Headers<'b> {
     fields: heapless::Vec<(&'b str, &'b [u8]), { limits::HEADERS }>,
 }
 
-/// Returns whether a comma-separated list has this token.
-#[must_use]
 pub fn lists(list: &[u8], token: &str) -> bool {
     list.split(|byte| *byte == b',')
         .any(|word| word.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
@@ -80,8 +69,6 @@ impl<'b> Headers<'b> {
         Self { fields }
     }
 
-    /// Returns the first field of that name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&'b [u8]> {
         self.all(name).next()
     }
@@ -96,7 +83,6 @@ impl<'b> Headers<'b> {
     }
 
     /// Returns whether a field of that name has this token in its comma-separated list.
-    #[must_use]
     pub fn has_token(&self, name: &str, token: &str) -> bool {
         self.all(name).any(|value| lists(value, token))
     }
@@ -159,19 +145,15 @@ fn digits(value: &[u8]) -> Option<u64> {
     core::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// A request's head.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "three unrelated facts that a head states")]
 pub struct Request<'b> {
-    /// The method.
     pub method: Method,
-    /// The method as received.
     pub method_text: &'b str,
     /// The path as received, percent-encoded; never empty.
     pub path: &'b str,
     /// The text after `?`.
     pub query: Option<&'b str>,
-    /// Framing of the body.
     pub framing: Framing,
     /// The client wants to keep the connection open.
     pub keep_alive: bool,
@@ -179,27 +161,21 @@ pub struct Request<'b> {
     pub expect_continue: bool,
     /// The version is HTTP/1.0, which has no chunks.
     pub http10: bool,
-    /// Header fields.
     pub headers: Headers<'b>,
 }
 
-/// A response's head.
 #[derive(Clone, Debug)]
 pub struct Response<'b> {
-    /// HTTP status.
     pub status: u16,
-    /// Framing of the body.
     pub framing: Framing,
     /// The connection stays open after the body.
     pub keep_alive: bool,
-    /// Header fields.
     pub headers: Headers<'b>,
 }
 
 /// Reason to refuse a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
-    /// Not HTTP.
     Malformed,
     /// Longer than [`limits::HEAD`].
     TooLong,
@@ -214,8 +190,6 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// Returns the status to answer with.
-    #[must_use]
     pub fn status(self) -> u16 {
         match self {
             Self::Malformed | Self::BadFraming | Self::BadHost => 400,
@@ -224,8 +198,6 @@ impl HeadError {
         }
     }
 
-    /// Returns the text of the answer.
-    #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             Self::Malformed => "Malformed HTTP head",

@@ -38,26 +38,19 @@ impl<'p> Segments<'p> {
         Ok(Self { parts, total })
     }
 
-    /// Returns the number of segments.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.total
     }
 
     /// Returns the segment as received; empty if there is none.
-    #[must_use]
     pub fn raw(&self, index: usize) -> &'p str {
         self.parts.get(index).copied().unwrap_or("")
     }
 
-    /// Returns whether the decoded segment equals `word`.
-    #[must_use]
     pub fn is(&self, index: usize, word: &str) -> bool {
         decoded(self.raw(index)).eq(word.bytes())
     }
 
-    /// Returns whether the decoded segment starts with `word`.
-    #[must_use]
     pub fn starts(&self, index: usize, word: &str) -> bool {
         let mut bytes = decoded(self.raw(index));
         word.bytes().all(|byte| bytes.next() == Some(byte))

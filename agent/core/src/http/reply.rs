@@ -30,7 +30,6 @@ pub enum Persistence {
 
 impl Persistence {
     /// Returns the persistence that a request asks for.
-    #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         match (request.keep_alive, request.http10) {
             (false, _) => Self::Close,
@@ -40,12 +39,9 @@ impl Persistence {
     }
 }
 
-/// A reply's head.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// HTTP status.
     pub status: u16,
-    /// `Content-Type`.
     pub content_type: Option<&'a str>,
     /// How the body's end is marked.
     pub length: Length,
@@ -85,14 +81,11 @@ pub fn write_chunk_head(out: &mut impl Write, length: usize) -> Result {
     write!(out, "{length:x}\r\n")
 }
 
-/// A request's head.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLine<'a> {
-    /// The method.
     pub method: &'a str,
     /// Path and query.
     pub target: &'a str,
-    /// `Host`.
     pub host: &'a str,
     /// The body's length in bytes, if there is a body.
     pub body: Option<u64>,
@@ -150,8 +143,6 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(allowed)
 }
 
-/// Returns the reason phrase of a status.
-#[must_use]
 pub fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",

@@ -9,7 +9,6 @@ const POWER: u16 = 116;
 
 /// Returns whether a device has the key, from its `capabilities/key` in sysfs: words of 64 bits,
 /// the highest first.
-#[must_use]
 pub fn has_it(capabilities: &str) -> bool {
     let word = capabilities.split_ascii_whitespace().rev().nth(usize::from(POWER / 64));
     let word = word.and_then(|word| u64::from_str_radix(word, 16).ok()).unwrap_or(0);
@@ -17,7 +16,6 @@ pub fn has_it(capabilities: &str) -> bool {
 }
 
 /// Returns whether the events contain a press of the button, not only its release or repetition.
-#[must_use]
 pub fn is_pressed(events: &[u8]) -> bool {
     events.chunks_exact(EVENT).any(|event| {
         let (kind, code, value) = (event.get(16..18), event.get(18..20), event.get(20..24));

@@ -11,7 +11,6 @@ use core::fmt;
 /// The file's path, below the root.
 pub const FILE: &str = "etc/mote-init";
 
-/// A program to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// `argv`, at least one.
@@ -20,12 +19,9 @@ pub struct Program {
     pub respawn: bool,
 }
 
-/// The whole configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Options of the agent.
     pub agent: Vec<CString>,
-    /// The host name.
     pub hostname: Option<String>,
     /// Kernel modules to load.
     pub modules: Vec<String>,
@@ -37,13 +33,10 @@ pub struct Plan {
 
 /// Why a word is ignored.
 enum PlanError<'t> {
-    /// Unknown.
     Unknown(&'t str),
-    /// Names no program.
     NoProgram,
     /// Invalid options of the agent.
     Agent(BadCommand<'t>),
-    /// An invalid program.
     Program(BadCommand<'t>),
 }
 
@@ -60,9 +53,7 @@ impl fmt::Display for PlanError<'_> {
 
 /// Why a text is not a command.
 enum BadCommand<'t> {
-    /// An unclosed quote.
     Quote(&'t str),
-    /// A NUL.
     Nul,
 }
 
@@ -78,7 +69,6 @@ impl fmt::Display for BadCommand<'_> {
 impl Plan {
     /// Reads both. Host name, agent's options and programs of the command line replace those of the
     /// file.
-    #[must_use]
     pub fn read(command_line: &str, file: &str) -> Self {
         let mut line = Self::default();
         let mut respawn = false;

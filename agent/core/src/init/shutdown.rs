@@ -12,23 +12,18 @@ const KILLED: Duration = Duration::from_secs(2);
 /// second, and the host must read STOPPED (P§2.1).
 const PORT_READ_WAIT: Duration = Duration::from_millis(1200);
 
-/// Result of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// Power off.
     Off,
-    /// Reboot.
     Reboot,
 }
 
-/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Send SIGTERM to all processes.
     Ask,
     /// Send SIGKILL to all processes.
     Kill,
-    /// Sync and unmount.
     Unmount,
     /// Power off or reboot.
     Leave(Goal),
@@ -44,7 +39,6 @@ enum Stage {
     Unmounted,
 }
 
-/// A shutdown in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
     goal: Goal,
@@ -54,13 +48,10 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Starts a shutdown.
-    #[must_use]
     pub fn new(goal: Goal) -> Self {
         Self { goal, stage: Stage::Begun, read: Uptime::default() }
     }
 
-    /// Records that the agent has ended.
     pub fn agent_ended(&mut self, now: Uptime) {
         self.read = now + PORT_READ_WAIT;
     }

@@ -31,13 +31,11 @@ impl Document {
     }
 
     /// Returns its value, without the white space around it.
-    #[must_use]
     pub fn value(&self) -> Value<'_> {
         Value::written(self.0.trim_ascii())
     }
 
     /// Returns the length of its text, bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
@@ -47,8 +45,6 @@ impl Document {
         self.0.shrink_to_fit();
     }
 
-    /// Returns its text with a newline at the end.
-    #[must_use]
     pub fn line(mut self) -> String {
         self.0.push('\n');
         self.0
@@ -56,7 +52,6 @@ impl Document {
 }
 
 impl Default for Document {
-    /// Returns the document `null`.
     fn default() -> Self {
         Self(Value::NULL.raw().into())
     }

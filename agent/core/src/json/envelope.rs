@@ -16,7 +16,6 @@ pub enum Kind {
 /// The fields of an envelope that the agent uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<'j> {
-    /// `type`.
     pub kind: Kind,
     /// `error_code`; 0 if missing or out of range.
     pub error_code: u16,

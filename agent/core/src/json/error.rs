@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-/// Error of reading JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonError {
     /// Not JSON, or not UTF-8, at this offset, bytes.

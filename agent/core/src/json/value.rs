@@ -12,9 +12,7 @@ use super::string::{is_text, unescape};
 pub struct Value<'j>(&'j str);
 
 impl<'j> Value<'j> {
-    /// The value `null`.
     pub const NULL: Value<'static> = Value("null");
-    /// The empty object.
     pub const EMPTY: Value<'static> = Value("{}");
 
     /// Checks a whole document; only white space may follow its value.
@@ -37,38 +35,28 @@ impl<'j> Value<'j> {
     }
 
     /// Returns its JSON text, unchanged.
-    #[must_use]
     pub fn raw(self) -> &'j str {
         self.0
     }
 
-    /// Returns whether it is `null`.
-    #[must_use]
     pub fn is_null(self) -> bool {
         self.0 == "null"
     }
 
-    /// Returns whether it is an object.
-    #[must_use]
     pub fn is_object(self) -> bool {
         self.0.starts_with('{')
     }
 
-    /// Returns whether it is an array.
-    #[must_use]
     pub fn is_array(self) -> bool {
         self.0.starts_with('[')
     }
 
-    /// Returns whether it is a string with this text.
-    #[must_use]
     pub fn is(self, text: &str) -> bool {
         is_text(self.0, text)
     }
 
     /// Returns the value of the last member `name`, which may be `null`. Returns `None` if it is
     /// missing or this is not an object.
-    #[must_use]
     pub fn member(self, name: &str) -> Option<Self> {
         self.members().filter(|(found, _)| found.is(name)).last().map(|(_, value)| value)
     }

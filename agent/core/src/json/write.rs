@@ -21,7 +21,6 @@ impl fmt::Debug for Writer<'_> {
 }
 
 impl<'o> Writer<'o> {
-    /// Creates a writer at the start of a document.
     pub fn new(out: &'o mut dyn Write) -> Self {
         Self { out, comma: false, result: Ok(()) }
     }
@@ -39,22 +38,18 @@ impl<'o> Writer<'o> {
         self.result
     }
 
-    /// Begins an object.
     pub fn begin_object(&mut self) {
         self.open("{");
     }
 
-    /// Ends an object.
     pub fn end_object(&mut self) {
         self.close("}");
     }
 
-    /// Begins an array.
     pub fn begin_array(&mut self) {
         self.open("[");
     }
 
-    /// Ends an array.
     pub fn end_array(&mut self) {
         self.close("]");
     }
@@ -99,7 +94,6 @@ impl<'o> Writer<'o> {
         self.put(|out| out.write_str(":"));
     }
 
-    /// Writes a string.
     pub fn string(&mut self, text: &str) {
         let quote = self.quote();
         self.put(|out| {
@@ -141,12 +135,10 @@ impl<'o> Writer<'o> {
         self.raw(format_args!("{}.{:02}", number / 100, number % 100));
     }
 
-    /// Writes `true` or `false`.
     pub fn boolean(&mut self, value: bool) {
         self.word(if value { "true" } else { "false" });
     }
 
-    /// Writes a time as a string.
     pub fn time(&mut self, time: Timestamp) {
         let quote = self.quote();
         self.put(|out| write!(out, "{quote}{time}\""));
@@ -162,7 +154,6 @@ impl<'o> Writer<'o> {
         });
     }
 
-    /// Copies a value unchanged.
     pub fn value(&mut self, value: Value<'_>) {
         self.word(value.raw());
     }
@@ -234,7 +225,6 @@ impl Write for Escaped<'_> {
 
 /// Returns the length of `text` as a JSON string with quotes, bytes.
 #[cfg(feature = "alloc")]
-#[must_use]
 pub fn quoted_length(text: &str) -> usize {
     let mut length = Length(2);
     let _infallible = escape(&mut length, text);

@@ -13,7 +13,6 @@ use crate::report::proc::memory::Memory;
 use crate::report::proc::mounts::{self, Mount, Space};
 use crate::report::proc::stat::{Cpu, Disk, Interface};
 
-/// A section of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// CPU time per processor.
@@ -26,7 +25,6 @@ pub enum Section {
     Network,
 }
 
-/// Begins a section.
 pub fn open(json: &mut Writer<'_>, flavour: Flavour, section: Section) {
     json.key(match section {
         Section::Cpu => "cpu_seconds_total",
@@ -37,7 +35,6 @@ pub fn open(json: &mut Writer<'_>, flavour: Flavour, section: Section) {
     if is_list(flavour) { json.begin_array() } else { json.begin_object() }
 }
 
-/// Ends a section.
 pub fn close(json: &mut Writer<'_>, flavour: Flavour) {
     if is_list(flavour) { json.end_array() } else { json.end_object() }
 }
@@ -61,7 +58,6 @@ fn entry(json: &mut Writer<'_>, flavour: Flavour, label: &'static str, name: &[u
     }
 }
 
-/// Writes a processor's entry.
 pub fn cpu(json: &mut Writer<'_>, flavour: Flavour, cpu: &Cpu<'_>) {
     const NAMES: [&str; 8] = [
         "cpu_seconds_user",
@@ -135,7 +131,6 @@ pub fn network(json: &mut Writer<'_>, flavour: Flavour, interface: &Interface<'_
     json.end_object();
 }
 
-/// Writes the memory section.
 pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kills: u64) {
     const SAME: [(&str, &str); 16] = [
         ("memory_active_anon_bytes", "Active(anon)"),
@@ -188,7 +183,6 @@ pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kill
 pub struct Totals {
     /// Number of online processors; 0 in the Go agents.
     pub cpus: u64,
-    /// Number of processes.
     pub processes: u64,
     /// Boot time, seconds since 1970.
     pub boot: u64,
@@ -214,7 +208,6 @@ pub struct Filesystems {
 
 impl Filesystems {
     /// Starts before the first mount.
-    #[must_use]
     pub fn new(flavour: Flavour) -> Self {
         Self { flavour, root: None }
     }

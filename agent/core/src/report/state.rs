@@ -28,7 +28,6 @@ pub struct State<'s> {
     pub swap_peak: u64,
     /// Busy time of all processors, ns, if known.
     pub cpu: Option<u64>,
-    /// Number of processes.
     pub processes: u64,
     /// System information, which only Incus takes.
     pub system: System<'s>,
@@ -92,7 +91,6 @@ pub fn begin(json: &mut Writer<'_>, flavour: Flavour, state: &State<'_>) {
     json.begin_object();
 }
 
-/// Ends the document.
 pub fn end(json: &mut Writer<'_>) {
     json.end_object();
     json.end_object();

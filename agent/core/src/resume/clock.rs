@@ -32,7 +32,6 @@ const SETTERS: [[u8; 16]; 7] = [
 ];
 
 /// Returns whether a program of this name, which ends with a newline, sets the clock.
-#[must_use]
 pub fn is_setter(name: &[u8]) -> bool {
     name.ends_with(b"\n") && SETTERS.iter().any(|one| one.starts_with(name))
 }
@@ -51,7 +50,6 @@ pub struct Difference {
 impl Difference {
     /// Creates an unknown difference of a clock that has drifted since `start` ago, when the
     /// machine started.
-    #[must_use]
     pub fn since(start: Duration) -> Self {
         let drifted = (start.as_secs() << DRIFT).cast_signed();
         Self { drifted, ..Self::default() }
@@ -88,7 +86,6 @@ impl Difference {
     }
 
     /// Returns why to step the clock after a resume, if it is meant to show the RTC's time.
-    #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         match self.most {
             _ if self.was_near => Some(Cause::Stopped),
@@ -122,7 +119,6 @@ pub enum Step {
 
 /// Returns how to correct this difference. Unless requested, never steps back, or by what may be a
 /// time zone.
-#[must_use]
 pub fn step(by: i64, cause: Cause) -> Step {
     let size = by.saturating_abs();
     if size < STEP || (by < 0 && cause != Cause::Asked) {

@@ -19,10 +19,8 @@ const QUIET: Duration = Duration::from_secs(2);
 /// Number of retries after a failure.
 const TRIES: u8 = 2;
 
-/// Kind of resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It was paused.
     Paused,
     /// After a stateful stop, or migrated to another host; there is only one of it.
     Resumed,
@@ -33,8 +31,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns its name in hooks and events.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Paused => "paused",
@@ -45,7 +41,6 @@ impl Kind {
     }
 
     /// Returns whether others may have the same memory, so that the generation increases.
-    #[must_use]
     pub fn is_another_life(self) -> bool {
         matches!(self, Self::Restored | Self::Unknown)
     }
@@ -53,14 +48,12 @@ impl Kind {
 
 /// Returns whether a record of `/dev/kmsg` reports a new generation. root can write the same text
 /// there, but not as the kernel.
-#[must_use]
 pub fn is_fork(record: &[u8]) -> bool {
     let text = record.iter().position(|byte| *byte == b';').and_then(|at| record.get(at + 1..));
     // One digit: the kernel's facility is 0, which programs cannot use.
     matches!(record, [b'0'..=b'7', b',', ..]) && text.is_some_and(|text| text.starts_with(FORKED))
 }
 
-/// Signs of one resume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "signs that come in any combination")]
 pub struct Signs {
@@ -84,7 +77,6 @@ pub struct Announcements {
 
 impl Signs {
     /// Returns the kind of a resume with these signs.
-    #[must_use]
     pub fn kind(self, possible: Announcements) -> Kind {
         if self.is_fork {
             return Kind::Restored;
@@ -110,7 +102,6 @@ pub struct Returns {
 
 impl Returns {
     /// Returns whether these signs belong to a new resume, or to one in progress.
-    #[must_use]
     pub fn is_another(&self, now: Uptime, signs: Signs) -> bool {
         // A new generation always counts: other signs may have come first.
         signs.is_fork || (now >= self.quiet && signs != Signs::default())
@@ -129,8 +120,6 @@ impl Returns {
         self.failed > 0
     }
 
-    /// Returns whether the last resume is complete.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.failed == 0
     }

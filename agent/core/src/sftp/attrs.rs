@@ -8,7 +8,6 @@ const PERMISSIONS: u32 = 4;
 const TIMES: u32 = 8;
 const EXTENDED: u32 = 0x8000_0000;
 
-/// Attributes of a file, or to set on one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
     /// Size, bytes.

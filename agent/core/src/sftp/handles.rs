@@ -31,21 +31,16 @@ enum Content<T> {
 }
 
 impl<T> Handles<T> {
-    /// Creates an empty table with this limit.
-    #[must_use]
     pub fn new(most: usize) -> Self {
         Self { slots: Vec::new(), free: None, open: 0, most }
     }
 
-    /// Returns the limit.
-    #[must_use]
     pub fn most(&self) -> usize {
         self.most
     }
 
     /// Returns whether one more handle fits. Check this before you open, and so perhaps create, a
     /// file.
-    #[must_use]
     pub fn has_room(&self) -> bool {
         self.open < self.most
     }
@@ -72,8 +67,6 @@ impl<T> Handles<T> {
         Some(Handle(u64::from(slot.generation) << u32::BITS | u64::from(index)))
     }
 
-    /// Returns the open file of a handle.
-    #[must_use]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         let (generation, index) = parts(handle)?;
         match self.slots.get(index)? {

@@ -13,7 +13,6 @@ use crate::timestamp;
 pub struct Listed {
     /// Either all attributes are present, or only the file's name is known.
     pub attrs: Attrs,
-    /// Number of hard links.
     pub links: u32,
 }
 

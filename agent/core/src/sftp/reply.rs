@@ -16,7 +16,6 @@ pub struct Full;
 
 /// Result of a request (filexfer-02 §7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the draft's own names")]
 pub enum Code {
     Ok = 0,
     Eof = 1,
@@ -27,7 +26,6 @@ pub enum Code {
     OpUnsupported = 8,
 }
 
-/// A reply being written.
 #[derive(Debug)]
 pub struct Reply<'b> {
     out: &'b mut [u8],
@@ -82,7 +80,6 @@ impl<'b> Reply<'b> {
         self.bytes(&value.to_be_bytes());
     }
 
-    /// Writes a string whose content `write` writes.
     fn string(&mut self, write: impl FnOnce(&mut Self)) {
         let mark = self.length;
         self.u32(0);
@@ -230,7 +227,6 @@ pub fn numbers(out: &mut [u8], id: u32, numbers: &[u64]) -> Result<usize, Full> 
 }
 
 /// Returns the reply to `limits@openssh.com`: longest packet, READ and WRITE, most handles.
-#[must_use]
 pub fn limits(handles: usize) -> [u64; 4] {
     [PACKET, DATA, DATA, handles].map(|limit| u64::try_from(limit).unwrap_or(u64::MAX))
 }
@@ -243,15 +239,12 @@ pub struct Names<'b> {
 }
 
 impl<'b> Names<'b> {
-    /// Creates a reply without entries.
     pub fn new(out: &'b mut [u8], id: u32) -> Self {
         let mut reply = Reply::new(out, NAME, id);
         reply.u32(0);
         Self { reply, count: 0 }
     }
 
-    /// Returns the number of entries.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }

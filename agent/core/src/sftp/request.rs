@@ -7,7 +7,6 @@ use super::attrs::Attrs;
 use super::wire::Reader;
 use super::{DATA, REPLY, SMALL_REPLY};
 
-/// A packet from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
     /// INIT, with any version and extensions: the reply is version 3, which all clients speak.
@@ -16,12 +15,10 @@ pub enum Packet<'a> {
     Request {
         /// Identifier to repeat in the reply.
         id: u32,
-        /// Requested operation.
         request: Request<'a>,
     },
 }
 
-/// Reason to reject a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// Too short for a type and an id, so that it cannot be answered.
@@ -47,9 +44,7 @@ impl Handle {
 pub struct OpenFlags(pub u32);
 
 impl OpenFlags {
-    /// Open for reading.
     pub const READ: u32 = 1;
-    /// Open for writing.
     pub const WRITE: u32 = 2;
     /// Every write goes to the end.
     pub const APPEND: u32 = 4;
@@ -60,8 +55,6 @@ impl OpenFlags {
     /// Fail if the file exists.
     pub const EXCLUSIVE: u32 = 32;
 
-    /// Returns whether the flag is set.
-    #[must_use]
     pub fn has(self, flag: u32) -> bool {
         self.0 & flag != 0
     }
@@ -69,7 +62,6 @@ impl OpenFlags {
 
 /// A requested operation. Paths are bytes, not necessarily UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "fields of the draft's own names")]
 pub enum Request<'a> {
     Open {
         path: &'a [u8],
@@ -186,7 +178,6 @@ impl<'a> Packet<'a> {
 pub struct Change<'a> {
     /// The operation, one word.
     pub what: &'static str,
-    /// The path that it changes.
     pub path: &'a [u8],
     /// The second path, if the change has two.
     pub to: Option<&'a [u8]>,
@@ -194,7 +185,6 @@ pub struct Change<'a> {
 
 impl<'a> Request<'a> {
     /// Returns the change of the file system that it requests by name, or opens a file for.
-    #[must_use]
     pub fn change(&self) -> Option<Change<'a>> {
         let (what, path, to) = match *self {
             Self::Open { path, flags, .. } if flags.0 & !OpenFlags::READ != 0 => {
@@ -231,13 +221,11 @@ impl<'a> Request<'a> {
     }
 
     /// Returns whether it changes the file system, or opens a file to change it.
-    #[must_use]
     pub fn writes(&self) -> bool {
         matches!(self, Self::Write { .. } | Self::Fsetstat { .. }) || self.change().is_some()
     }
 
     /// Returns the buffer space that the reply may need, bytes.
-    #[must_use]
     pub fn reply_room(&self) -> usize {
         if let Self::Read { length, .. } = self {
             13 + usize::try_from(*length).unwrap_or(DATA).min(DATA)

@@ -8,7 +8,6 @@ use crate::host_address::{BadHostAddress, HostAddress};
 /// A well-formed CONNECT line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect {
-    /// Address on which the host listens.
     pub address: HostAddress,
     /// SHA-256 of the host's certificate (DER); `None` for the known certificate.
     pub fingerprint: Option<[u8; 32]>,

@@ -20,7 +20,6 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// Counts bytes that were read.
     pub(super) fn read(&mut self, now: Uptime, bytes: usize) {
         if now >= self.end {
             *self = Self { end: now + PERIOD, bytes: 0 };

@@ -7,13 +7,11 @@ use crate::time::Uptime;
 /// A host: where it listens, and which certificate it must present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Its address.
     pub address: HostAddress,
     /// SHA-256 of its certificate (DER).
     pub fingerprint: [u8; 32],
 }
 
-/// Cause of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     Put,
@@ -63,7 +61,6 @@ impl Link {
         self.told = Some(host);
     }
 
-    /// Begins a verification, which replaces any other.
     pub(super) fn verify(&mut self, target: Host, how: How) {
         self.attempts = self.attempts.wrapping_add(1);
         self.verifying = Some(Verification { attempt: self.attempts, target, how });

@@ -98,7 +98,6 @@ struct ForTheLog {
 pub struct Status {
     intervals: Intervals,
     phase: Phase,
-    /// Time at which the state was entered.
     since: Uptime,
     link: Link,
     timers: Timers,
@@ -108,7 +107,6 @@ pub struct Status {
     heard: Heard,
     /// The host of the latest CONNECT line, until [`Timer::Follow`].
     waiting: Option<Host>,
-    /// The line written last.
     last: StatusLine,
     /// Time of that write; `None` before the first.
     written: Option<Uptime>,
@@ -117,7 +115,6 @@ pub struct Status {
 
 impl Status {
     /// Creates a machine in STARTED, with an announcement due immediately.
-    #[must_use]
     pub fn new(now: Uptime, intervals: Intervals) -> Self {
         let mut timers = Timers::default();
         timers.set(Timer::Announce, now);
@@ -139,33 +136,26 @@ impl Status {
         }
     }
 
-    /// Returns the current state.
-    #[must_use]
     pub fn state(&self) -> State {
         self.phase.state()
     }
 
     /// Returns the time at which the current state was entered.
-    #[must_use]
     pub fn since(&self) -> Uptime {
         self.since
     }
 
     /// Returns whether the host has given its address itself, by PUT or by a CONNECT line.
-    #[must_use]
     pub fn is_heard(&self) -> bool {
         self.heard != Heard::Nothing
     }
 
     /// Returns the host that calls go to: the verified one, or while there is none, the one that
     /// PUT or a file has told.
-    #[must_use]
     pub fn host(&self) -> Option<Host> {
         self.link.host()
     }
 
-    /// Returns that host's address.
-    #[must_use]
     pub fn address(&self) -> Option<HostAddress> {
         self.host().map(|host| host.address)
     }
@@ -175,7 +165,6 @@ impl Status {
     /// get lost in the restore of a snapshot, in a migration, or by a driver's bug. These reads are
     /// as frequent as the announcements of the state, and more frequent in CONNECT, which is short
     /// and has none.
-    #[must_use]
     pub fn wake(&self, now: Uptime) -> Uptime {
         let look = now
             + match self.state() {
@@ -218,7 +207,6 @@ impl Status {
 
     /// Returns the time until which the shell must not read the port, after too many bytes; `None`
     /// if it may read now.
-    #[must_use]
     pub fn read_paused_until(&self, now: Uptime) -> Option<Uptime> {
         self.flood.pause(now)
     }
@@ -243,7 +231,6 @@ impl Status {
         }
     }
 
-    /// Drops the pending CONNECT line.
     fn forget_line(&mut self) {
         self.waiting = None;
         self.timers.stop(Timer::Follow);

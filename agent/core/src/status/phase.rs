@@ -2,22 +2,18 @@
 
 use core::time::Duration;
 
-/// State of the status channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The agent announces itself.
     Started,
     /// The host has given its address and is being verified.
     Connect,
-    /// The host was verified.
     Connected,
-    /// The agent is stopping.
     Stopped,
 }
 
 impl State {
     /// Returns the name in status lines, the log and the status file.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Started => "STARTED",

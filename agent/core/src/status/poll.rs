@@ -7,10 +7,8 @@ use super::{
 use crate::host_address::HostAddress;
 use crate::time::Uptime;
 
-/// An action for the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Write to the port.
     Write {
         /// One or two complete lines.
         line: &'static [u8],
@@ -22,7 +20,6 @@ pub enum Action {
     },
     /// Call the host, then report the result to [`Status::verified`].
     Verify {
-        /// The host to call.
         host: Host,
         /// Number to report the result with.
         attempt: u32,
@@ -177,7 +174,6 @@ impl Status {
 
     /// Returns the time at which [`Status::poll`], after it returned `None`, has the next action;
     /// `None` if there will be none without an input. Any other method may change it.
-    #[must_use]
     pub fn deadline(&self) -> Option<Uptime> {
         let blocked = self.not_before.write;
         let next = self.timers.next(blocked);

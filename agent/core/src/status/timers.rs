@@ -2,7 +2,6 @@
 
 use crate::time::Uptime;
 
-/// A timer, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
     // The first three write a line, so a failed write delays them.
@@ -25,7 +24,6 @@ pub(super) enum Timer {
 
 /// Number of timers that write a line.
 const LINES: usize = Timer::Call as usize;
-/// Number of timers.
 const COUNT: usize = Timer::Follow as usize + 1;
 
 /// Due time of each timer; `None` if it does not run.
@@ -44,7 +42,6 @@ impl Timers {
         self.0[timer as usize]
     }
 
-    /// Starts the timer, or changes its due time.
     pub(super) fn set(&mut self, timer: Timer, when: Uptime) {
         *self.slot(timer) = Some(when);
     }
@@ -55,17 +52,14 @@ impl Timers {
         *slot = slot.map(|due| due.min(when));
     }
 
-    /// Stops the timer.
     pub(super) fn stop(&mut self, timer: Timer) {
         *self.slot(timer) = None;
     }
 
-    /// Stops all timers.
     pub(super) fn stop_all(&mut self) {
         *self = Self::default();
     }
 
-    /// Returns whether the timer runs and is due.
     pub(super) fn is_due(&self, timer: Timer, now: Uptime) -> bool {
         self.get(timer).is_some_and(|due| due <= now)
     }

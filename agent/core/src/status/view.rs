@@ -11,7 +11,6 @@ use serde::Serialize;
 use crate::json::Value;
 use crate::report::proc::number;
 
-/// A text of the view.
 pub type Text<'a> = Cow<'a, str>;
 
 /// The status file. A member that is `null` is unknown or absent.
@@ -20,15 +19,12 @@ pub type Text<'a> = Cow<'a, str>;
 pub struct View<'a> {
     /// Whether an agent runs; always true in the file.
     pub running: bool,
-    /// The agent's release.
     pub version: Option<Text<'a>>,
-    /// Its process ID.
     pub pid: Option<u64>,
     /// Where the host's files were found.
     pub files: Option<Text<'a>>,
     /// The server whose agent it is: `incus`, `lxd` or `lxd-old`.
     pub flavour: Option<Text<'a>>,
-    /// Path of the status port.
     pub port: Option<Text<'a>>,
     /// `STARTED`, `CONNECTED` or `STOPPED`, or what the agent waits for before its start.
     pub state: Option<Text<'a>>,
@@ -36,11 +32,9 @@ pub struct View<'a> {
     pub since_uptime_ms: Option<u64>,
     /// The host's address, `cid:port`.
     pub host: Option<Text<'a>>,
-    /// Path of the devlxd socket.
     pub devlxd: Option<Text<'a>>,
     /// The state that an application has set.
     pub ready: Option<Text<'a>>,
-    /// The policy in words.
     pub policy: Option<Text<'a>>,
     /// The error that matters most.
     pub last_error: Option<Text<'a>>,
@@ -57,7 +51,6 @@ pub const WAITING: &str = "waiting for ";
 
 impl View<'_> {
     /// Returns whether the policy denies the capability of this name as a whole.
-    #[must_use]
     #[inline(never)] // its size
     pub fn denies(&self, capability: &str) -> bool {
         let policy = self.policy.as_deref().and_then(|text| text.strip_prefix("denied: "));
@@ -67,7 +60,6 @@ impl View<'_> {
 
     /// Reads a status file; `None` if it is invalid or incomplete.
     #[inline(never)] // its size
-    #[must_use]
     pub fn read(file: &[u8]) -> Option<View<'static>> {
         let file = Value::parse(file).ok()?;
         let text = |key| Some(Cow::Owned(file.member(key)?.string().ok()?));
@@ -93,8 +85,6 @@ impl View<'_> {
         })
     }
 
-    /// Returns the text of the file.
-    #[must_use]
     pub fn write(&self) -> String {
         let mut out: Vec<u8> = vec![0; 512];
         loop {
@@ -109,7 +99,6 @@ impl View<'_> {
     }
 
     /// Returns whether that agent waits for something before its start.
-    #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.state.as_deref().is_some_and(|state| state.starts_with(WAITING))
     }

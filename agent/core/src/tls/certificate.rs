@@ -7,7 +7,6 @@ const INTEGER: u8 = 0x02;
 const VERSION: u8 = 0xa0;
 
 /// Returns the whole `SubjectPublicKeyInfo` element; `None` if `der` is not a certificate.
-#[must_use]
 pub fn public_key(der: &[u8]) -> Option<&[u8]> {
     let certificate = Element::first(der)?.of(SEQUENCE)?;
     let mut fields = Element::first(certificate.content)?.of(SEQUENCE)?.content;
@@ -53,7 +52,6 @@ impl<'d> Element<'d> {
         Some(Self { tag, whole, content })
     }
 
-    /// Returns the element if it has this tag.
     fn of(self, tag: u8) -> Option<Self> {
         (self.tag == tag).then_some(self)
     }

@@ -5,7 +5,6 @@ use core::fmt;
 /// Longest PEM text accepted, bytes.
 pub const MAX_PEM: usize = 32 * 1024;
 
-/// Why PEM cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PemError {
     /// No block of the wanted kind.

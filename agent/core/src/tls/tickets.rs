@@ -29,7 +29,6 @@ pub struct Earner {
     seen: u32,
 }
 
-/// The tickets of one host.
 #[derive(Debug)]
 pub struct Tickets<T> {
     /// Oldest first.

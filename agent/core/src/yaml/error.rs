@@ -5,12 +5,10 @@ use core::fmt;
 /// Longest key, bytes, as in YAML 1.2 §7.4. Beyond it: [`Why::LongKey`].
 pub(super) const KEY: usize = 1024;
 
-/// An error and its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct YamlError {
     /// The line, counted from 1.
     pub line: u32,
-    /// Kind of error.
     pub why: Why,
 }
 

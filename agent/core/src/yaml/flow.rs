@@ -4,7 +4,6 @@ use super::cursor::is_flow;
 use super::{Event, Expect, Frame, Parser, Scalar, Style, Why, YamlError};
 
 impl<'y> Parser<'y> {
-    /// Reads an opening bracket.
     pub(super) fn open(&mut self, frame: Frame) -> Result<Event<'y>, YamlError> {
         self.push(frame)?;
         self.cursor.advance(1);
@@ -31,7 +30,6 @@ impl<'y> Parser<'y> {
         self.frames.last() == Some(&Frame::FlowMap)
     }
 
-    /// Reads the closing bracket, if it is next.
     fn flow_close(&mut self) -> Result<Option<Event<'y>>, YamlError> {
         let bracket = if self.in_map() { b'}' } else { b']' };
         if self.cursor.byte() != Some(bracket) {

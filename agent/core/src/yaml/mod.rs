@@ -28,9 +28,7 @@ pub const DEPTH: usize = 16;
 /// One parsing event. A map's children alternate: key, value; keys are scalars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'y> {
-    /// A map begins.
     Map,
-    /// A sequence begins.
     Seq,
     /// The innermost map or sequence ends.
     End,
@@ -59,10 +57,11 @@ enum Expect {
     /// In flow style: an item, a key, or the closing bracket.
     FlowItem,
     /// In flow style: `:` and a value, or neither; `quoted`: the key was in quotes.
-    FlowValue { quoted: bool },
+    FlowValue {
+        quoted: bool,
+    },
     /// In flow style: a comma or the closing bracket.
     FlowNext,
-    /// The document has been read.
     Done,
 }
 
@@ -77,7 +76,6 @@ struct Position {
     inline: bool,
 }
 
-/// Parser of one document.
 #[derive(Debug)]
 pub struct Parser<'y> {
     cursor: Cursor<'y>,
@@ -102,13 +100,11 @@ impl<'y> Parser<'y> {
     }
 
     /// Returns the current line, counted from 1, for error messages.
-    #[must_use]
     pub fn line(&self) -> u32 {
         self.cursor.line()
     }
 
     /// Returns a [`Why::Shape`] error at the current line.
-    #[must_use]
     pub fn shape(&self, expected: &'static str) -> YamlError {
         self.cursor.error(Why::Shape(expected))
     }
@@ -252,7 +248,6 @@ impl<'y> Parser<'y> {
         self.node(Position { min, seq_at: None, inline: false }).map(Some)
     }
 
-    /// Ends the innermost collection.
     fn close(&mut self) -> Event<'y> {
         self.frames.pop();
         self.expect = match self.frames.last() {

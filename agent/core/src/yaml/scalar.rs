@@ -1,6 +1,5 @@
 //! Scalars and the text that they encode (YAML 1.2 §7.3, §8.1).
 
-/// Style of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -31,14 +30,11 @@ impl<'y> Scalar<'y> {
         self.style
     }
 
-    /// Returns true for null.
-    #[must_use]
     pub fn is_null(&self) -> bool {
         self.style == Style::Plain && matches!(self.raw, "" | "~" | "null" | "Null" | "NULL")
     }
 
     /// Returns the value as a boolean, in any spelling of YAML 1.1, like the hosts' parser.
-    #[must_use]
     pub fn boolean(&self) -> Option<bool> {
         if self.style != Style::Plain {
             return None;
@@ -54,13 +50,10 @@ impl<'y> Scalar<'y> {
     }
 
     /// Returns true for a block scalar, whose text is not available.
-    #[must_use]
     pub fn is_block(&self) -> bool {
         self.style == Style::Block
     }
 
-    /// Returns whether the scalar's text is `text`.
-    #[must_use]
     pub fn is(&self, text: &str) -> bool {
         let mut rest = Some(text);
         self.text(|piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));

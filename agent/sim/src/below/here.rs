@@ -42,12 +42,10 @@ thread_local! {
     static HERE: RefCell<Option<Rc<Here>>> = const { RefCell::new(None) };
 }
 
-/// Enters a scenario.
 pub(crate) fn enter(here: Rc<Here>) {
     HERE.replace(Some(here));
 }
 
-/// Returns the current scenario.
 pub(crate) fn here() -> Rc<Here> {
     HERE.with_borrow(|here| here.clone().expect("a scenario"))
 }

@@ -16,7 +16,6 @@ pub(crate) const HOST_CLIENT: Certificate = 9;
 /// Time limit of a PUT or an event.
 pub(super) const LIMIT: Micros = 3 * SECOND;
 
-/// A connection to the agent.
 pub(crate) async fn connect(host: &Rc<Host>) -> Option<Stream> {
     let stream = host.net.connect(AGENT, Zone::Host).await.ok()?;
     Hello { certificate: HOST_CLIENT, ticket: 0 }.send(&stream).await.ok()?;

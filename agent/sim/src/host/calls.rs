@@ -28,7 +28,6 @@ pub(crate) async fn put(host: &Rc<Host>) {
 }
 
 impl Host {
-    /// Runs a command for a user.
     pub(crate) fn runs(self: &Rc<Self>) {
         let (host, process) = (self.clone(), self.process.get());
         process.inspect(|process| {
@@ -36,7 +35,6 @@ impl Host {
         });
     }
 
-    /// Returns the body of the PUT.
     pub(crate) fn body(&self) -> String {
         let member = match self.nature.flavour {
             Flavour::Incus => "dev_incus",

@@ -17,7 +17,6 @@ use crate::oracle::{Oracle, Word};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nature {
     pub(crate) flavour: Flavour,
-    /// Whether its TLS gives tickets.
     pub(crate) gives_tickets: bool,
     /// Upper bound of the agent's concurrent calls.
     pub(crate) most: usize,
@@ -33,13 +32,11 @@ pub(crate) struct Host {
     /// Port on which it listens; each process has its own.
     pub(crate) port: Cell<u32>,
     pub(crate) certificate: Cell<Certificate>,
-    /// Whether it considers the agent started.
     pub(crate) started: Cell<bool>,
     /// The instance's state as it remembers it.
     pub(crate) keeps: Cell<Word>,
     /// Whether it answers 401 to everything.
     pub(crate) refuses: Cell<bool>,
-    /// Whether it does not answer.
     pub(crate) hangs: Cell<bool>,
     pub(crate) woken: Signal,
     /// Whether the guest's policy lets it run commands, and since when, in time awake.
@@ -49,7 +46,6 @@ pub(crate) struct Host {
     pub(crate) tickets: RefCell<BTreeMap<u64, Certificate>>,
     /// Full and resumed handshakes of the agent since the calm began.
     pub(crate) handshakes: [Cell<u64>; 2],
-    /// The agent's calls.
     pub(crate) calls: RefCell<Vec<Weak<Stream>>>,
 }
 

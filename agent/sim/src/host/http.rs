@@ -2,10 +2,8 @@
 
 use crate::machine::net::{Broken, Stream};
 
-/// A request or an answer.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// First line.
     pub(crate) first: String,
     /// Other lines of the head.
     head: String,
@@ -24,7 +22,6 @@ impl Message {
     }
 }
 
-/// Reads messages from a connection.
 pub(crate) struct Reader<'s> {
     stream: &'s Stream,
     buffer: Vec<u8>,
@@ -35,7 +32,6 @@ impl<'s> Reader<'s> {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// Returns the next message; `None` at the end.
     pub(crate) async fn message(&mut self) -> Result<Option<Message>, Broken> {
         let head = loop {
             let end = self.buffer.windows(4).position(|four| four == b"\r\n\r\n");

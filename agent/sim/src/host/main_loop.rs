@@ -13,7 +13,6 @@ use crate::oracle::Word;
 const LOOK: Micros = 10 * SECOND;
 
 impl Host {
-    /// Starts a new process without any state.
     pub(crate) fn start(self: &Rc<Self>) {
         self.die();
         self.port.set(self.port.get() + 1);

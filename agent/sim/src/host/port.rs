@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use crate::machine::executor::{MILLI, Micros, Process, SECOND, Sim, Zone};
 use crate::machine::wait::{Signal, sleep};
 
-/// Backend of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// 16 bytes; the last complete line counts.
@@ -37,7 +36,6 @@ pub(crate) struct Qemu {
     process: Process,
     pub(crate) backend: Backend,
     ring: RefCell<Ring>,
-    /// The guest's last write.
     last: RefCell<Vec<u8>>,
     to_guest: RefCell<Vec<u8>>,
     changed: Signal,
@@ -52,7 +50,6 @@ pub(crate) struct Qemu {
     /// How long it had been absent then, by the guest's clock.
     pub(crate) away: Cell<Micros>,
     vanished: Cell<Micros>,
-    /// An event for the daemon.
     pub(crate) event: Signal,
     /// Whether a daemon is connected.
     pub(crate) is_read: Cell<bool>,
@@ -144,7 +141,6 @@ impl Qemu {
         !is_settled || !is_heard || self.last.borrow().ends_with(word)
     }
 
-    /// Connects a daemon.
     pub(crate) fn begin_to_read(&self) {
         self.is_read.set(true);
         self.read_since.set(self.sim.awake());
@@ -155,7 +151,6 @@ impl Qemu {
         self.ring.borrow_mut().take()
     }
 
-    /// Writes to the guest.
     pub(crate) fn send(&self, line: &str) {
         if self.is_there.get() && self.backend == Backend::Line {
             self.to_guest.borrow_mut().extend_from_slice(line.as_bytes());

@@ -3,7 +3,6 @@
 use super::http::{Reader, request};
 use crate::machine::net::Stream;
 
-/// A frame of the agent.
 pub(crate) enum Frame {
     Binary(Vec<u8>),
     Text(Vec<u8>),
@@ -80,7 +79,6 @@ impl WebSocket {
         Some((head[0] & 0xf, self.bytes(length).await?))
     }
 
-    /// Returns exactly `count` bytes.
     async fn bytes(&self, count: usize) -> Option<Vec<u8>> {
         while self.buffer.borrow().len() < count {
             let mut piece = [0; 4096];

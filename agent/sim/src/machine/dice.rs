@@ -12,15 +12,12 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// Creates random decisions from a seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: Cell::new(seed), decided: RefCell::default() }
     }
 
     /// Uses these bytes for the first decisions, one each or, above 256 choices, four; then random
     /// ones.
-    #[must_use]
     pub fn decided(throws: &[u8]) -> Self {
         let decided = RefCell::new(throws.iter().copied().collect());
         Self { state: Cell::default(), decided }
@@ -45,7 +42,6 @@ impl Dice {
         number.fold(0, |all, byte| all << 8 | byte) % end
     }
 
-    /// Returns a number from `first` to `last`.
     pub(crate) fn between(&self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
@@ -55,7 +51,6 @@ impl Dice {
         times > 0 && self.below(times) == 0
     }
 
-    /// Returns one of these values.
     pub(crate) fn pick<T: Copy>(&self, those: &[T]) -> T {
         let index = self.below(u64::try_from(those.len()).expect("a short list"));
         those[usize::try_from(index).expect("an index")]

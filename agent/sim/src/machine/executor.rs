@@ -17,22 +17,18 @@ pub(crate) use super::tasks::{Process, TaskId, Zone};
 
 /// Microseconds since the start of the scenario.
 pub type Micros = u64;
-/// A millisecond.
 pub const MILLI: Micros = 1_000;
-/// A second.
 pub const SECOND: Micros = 1_000_000;
 
 /// Number of steps at one instant above which a task is considered to loop without waiting.
 const BUSY: u32 = 200_000;
 
-/// A clock and its timers.
 #[derive(Default)]
 struct Clock {
     timers: RefCell<BTreeMap<(Micros, u64), Waker>>,
     ready: Arc<Mutex<VecDeque<usize>>>,
 }
 
-/// A suspend of the guest.
 #[derive(Clone, Copy)]
 struct Suspend {
     since: Micros,
@@ -41,7 +37,6 @@ struct Suspend {
     is_counted: bool,
 }
 
-/// Runs a scenario.
 pub(crate) struct Sim {
     pub(crate) dice: Dice,
     now: Cell<Micros>,
@@ -57,7 +52,6 @@ pub(crate) struct Sim {
     free: RefCell<Vec<usize>>,
     processes: Cell<u32>,
     steps: Cell<u32>,
-    /// Process of the running task.
     current: Cell<Option<Process>>,
     is_blocked: Cell<bool>,
     /// Raised when no task blocks any longer.
@@ -189,7 +183,6 @@ impl Sim {
         self.count.get()
     }
 
-    /// Ends a process like SIGKILL.
     pub(crate) fn kill(&self, process: Process) {
         self.end(|slot| slot.process == process);
     }
@@ -276,7 +269,6 @@ impl Sim {
         self.is_blocked.get()
     }
 
-    /// Returns the process of the running task.
     pub(crate) fn current(&self) -> Option<Process> {
         self.current.get()
     }
@@ -391,7 +383,6 @@ impl Sim {
         }
     }
 
-    /// Returns the hash of all events.
     pub(crate) fn hash(&self) -> u64 {
         self.hash.get()
     }

@@ -6,7 +6,6 @@ use super::net::{Broken, Stream};
 /// Length of a message, bytes.
 const LENGTH: usize = 16;
 
-/// A certificate's number.
 pub(crate) type Certificate = u64;
 
 /// A hello of either side: its certificate, and a ticket or 0. The client's ticket is the one to

@@ -23,7 +23,6 @@ pub(crate) enum Stage {
     Left,
 }
 
-/// An agent's process.
 pub(crate) struct AgentProcess {
     pub(crate) process: Process,
     pub(crate) stage: Stage,
@@ -48,7 +47,6 @@ pub(crate) struct AgentProcess {
 /// Re-executes a process.
 type Reexec = Rc<dyn Fn(&Rc<AgentProcess>, Stage)>;
 
-/// The guest's kernel.
 #[derive(Default)]
 pub(crate) struct Kernel {
     alive: RefCell<BTreeMap<u32, Rc<AgentProcess>>>,
@@ -57,7 +55,6 @@ pub(crate) struct Kernel {
     /// Number of SFTP sessions and of mount workers among them.
     pub(crate) sessions: Cell<usize>,
     pub(crate) mounts: Cell<usize>,
-    /// Holder of the agent's lock.
     pub(crate) lock: Cell<Option<u32>>,
     /// Number of device changes, and their wake-up.
     pub(crate) plugged: Signal,

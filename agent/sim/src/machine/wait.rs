@@ -53,7 +53,6 @@ pub(crate) async fn within<T>(
     either(async { Some(work.await) }, late).await
 }
 
-/// A semaphore.
 #[derive(Debug)]
 pub(crate) struct Permits {
     free: Cell<usize>,

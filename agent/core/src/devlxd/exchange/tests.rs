@@ -16,7 +16,6 @@ fn reply(status: u16, body: &str) -> Event {
 /// The body of an answer that is too long.
 const LONG: &str = "long";
 
-/// Describes a step.
 fn shown(next: &Next<'_>) -> String {
     let call = |call: &Call<'_>| {
         let body = call.body.map(|body| format!(" {}", String::from_utf8_lossy(body)));

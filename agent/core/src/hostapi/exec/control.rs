@@ -6,14 +6,12 @@ use crate::json::Value;
 /// A request of the host while a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Set the size of the terminal.
     Resize(Size),
     /// Send the signal of this number to the process.
     Signal(i32),
 }
 
 /// Reads one message; returns `None` if it is invalid or unknown, and to be ignored.
-#[must_use]
 pub fn control(message: &[u8]) -> Option<Control> {
     let message = Value::parse(message).ok()?;
     let [command, arguments, signal] = message.fields(["command", "args", "signal"]).ok()?;

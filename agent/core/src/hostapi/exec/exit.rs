@@ -1,14 +1,12 @@
 //! The exit status of a command as reported to the host, with a shell's values (P§4.1).
 
 /// Returns the exit status of a command that a signal has killed.
-#[must_use]
 pub fn signalled(signal: i32) -> i32 {
     128 + signal
 }
 
 /// Returns the exit status of a command that could not be run, by its errno: 127 for "not found",
 /// 126 for "not executable", else -1.
-#[must_use]
 pub fn not_run(errno: Option<i32>) -> i32 {
     // Linux has the same numbers on every architecture.
     const EPERM: i32 = 1;

@@ -42,16 +42,12 @@ pub const BY_AGENT: &str = "agent";
 /// The host, with a command that the policy lists.
 pub const BY_HOST: &str = "host";
 
-/// A terminal's size, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Columns.
     pub width: u16,
-    /// Lines.
     pub height: u16,
 }
 
-/// A command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// `argv`; never empty.
@@ -60,11 +56,8 @@ pub struct Request {
     pub environment: Strings,
     /// Whether it runs on a terminal instead of pipes.
     pub interactive: bool,
-    /// Initial size of the terminal.
     pub size: Size,
-    /// User id.
     pub user: u32,
-    /// Group id.
     pub group: u32,
     /// The requested working directory; empty if none.
     pub directory: String,
@@ -117,8 +110,6 @@ impl Request {
         Ok(request)
     }
 
-    /// `argv[0]`.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.command.texts().next().unwrap_or_default()
     }
@@ -163,14 +154,12 @@ impl Request {
     }
 
     /// Returns the value of the variable `name`; the first one counts, as in getenv(3).
-    #[must_use]
     pub fn variable(&self, name: &str) -> Option<&str> {
         let mut variables = self.environment.texts();
         variables.find_map(|variable| variable.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// Returns the working directory: the requested one, else `HOME`, else `/`.
-    #[must_use]
     pub fn directory(&self) -> &str {
         let asked = Some(self.directory.as_str()).filter(|asked| !asked.is_empty());
         let home = || self.variable("HOME").filter(|home| !home.is_empty());
@@ -179,27 +168,22 @@ impl Request {
 
     /// Returns the program and where to look for it: in the `PATH` of the request, not in the
     /// agent's own as the Go agents do (P§9.4).
-    #[must_use]
     pub fn program(&self) -> Program<'_> {
         let name = self.command.iter().next().unwrap_or_default();
         Program { name, path: self.variable("PATH").unwrap_or(PATH) }
     }
 
     /// Returns its size in memory, bytes.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.command.bytes() + self.environment.bytes() + self.directory.len()
     }
 
-    /// Returns the number of arguments and variables.
-    #[must_use]
     pub fn strings(&self) -> usize {
         self.command.count() + self.environment.count()
     }
 
     /// Returns whether it is too long for execve(2) on any system: a string counts as its bytes and
     /// a pointer.
-    #[must_use]
     pub fn is_too_long(&self) -> bool {
         self.held() + self.strings() * size_of::<usize>() > MAX_EXECVE
     }

@@ -94,7 +94,6 @@ impl Strings {
         }
     }
 
-    /// Returns the strings in order.
     pub fn iter(&self) -> impl Iterator<Item = &CStr> {
         let mut rest = self.bytes.as_slice();
         core::iter::from_fn(move || {
@@ -109,14 +108,11 @@ impl Strings {
         self.iter().map(|string| string.to_str().unwrap_or_default())
     }
 
-    /// Returns the number of strings.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
     /// Returns the size of all strings with their NULs, bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -20,7 +20,6 @@ use tag::tag;
 /// Limit of entries in `agent-mounts.json`; further ones are skipped and logged.
 pub const MAX_MOUNTS: usize = 64;
 
-/// The requested action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Mount a share in the first way that works.
@@ -43,10 +42,8 @@ pub enum Wanted {
     Nothing,
 }
 
-/// One way to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Type of the file system.
     pub kind: Kind,
     /// `MS_` flags of mount(2).
     pub flags: u32,
@@ -57,15 +54,12 @@ pub struct Way {
 /// File systems of shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// virtiofs.
     Virtiofs,
     /// 9p over virtio.
     Plan9,
 }
 
 impl Kind {
-    /// Returns the name for mount(2).
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Virtiofs => "virtiofs",
@@ -73,8 +67,6 @@ impl Kind {
         }
     }
 
-    /// Returns the file system of that name.
-    #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Virtiofs, Self::Plan9].into_iter().find(|kind| kind.name() == name)
     }
@@ -120,14 +112,12 @@ pub fn wanted(flavour: Flavour, document: Value<'_>, hash: Hash) -> Result<Wante
 }
 
 /// Returns whether the host expects an error (P§4.3) if this event fails.
-#[must_use]
 pub fn is_answered(flavour: Flavour, event: Value<'_>) -> bool {
     let action = event.member("metadata").and_then(|device| device.member("action"));
     flavour == Flavour::Lxd && action.is_some_and(|action| action.is("added"))
 }
 
 /// Returns the text of that error if the event itself is refused.
-#[must_use]
 pub fn refusal(event: Value<'_>, why: BadMount) -> String {
     let config = event.member("metadata").and_then(|device| device.member("config"));
     let path = config.and_then(|config| text(config.member("path")).ok().flatten());
@@ -139,7 +129,6 @@ pub fn refusal(event: Value<'_>, why: BadMount) -> String {
     }
 }
 
-/// Reads an optional string.
 fn text(value: Option<Value<'_>>) -> Result<Option<String>, BadMount> {
     value.map(string).transpose()
 }

@@ -7,14 +7,11 @@ use super::Kind;
 use crate::report::proc::mountinfo::is_over;
 use crate::report::proc::number;
 
-/// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The mount's ID, unique while it is mounted.
     pub id: u64,
-    /// Path of the mount point.
     pub point: String,
-    /// Type of the file system.
     pub kind: String,
     /// The mounted device; for a share its mount tag.
     pub source: String,

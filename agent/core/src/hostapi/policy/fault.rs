@@ -7,7 +7,6 @@ use super::whole::Limit;
 use super::{CAPABILITIES, Capability};
 use crate::yaml::{Scalar, YamlError};
 
-/// A fault in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault<'y> {
     /// Not YAML, or an unexpected structure.
@@ -23,7 +22,6 @@ pub(super) enum Fault<'y> {
     },
 }
 
-/// Fault of a key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadWord {
     /// A key of `features` that is not a capability.

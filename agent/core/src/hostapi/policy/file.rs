@@ -30,9 +30,7 @@ pub enum Whose {
 
 /// The program, and whether to read limits.
 type Way = (Whose, bool);
-/// Reports one fault.
 type Tell<'t> = &'t mut dyn FnMut(&dyn core::fmt::Display);
-/// Takes one fault.
 type Bad<'b> = &'b mut dyn FnMut(Fault<'_>);
 
 impl Policy {
@@ -229,9 +227,7 @@ fn items<'y>(
 /// What null means as a boolean value.
 #[derive(PartialEq, Eq)]
 enum Null {
-    /// False.
     IsFalse,
-    /// A fault.
     IsBad,
 }
 
@@ -260,13 +256,11 @@ fn boolean<'y>(
     }
 }
 
-/// Reports a bad word.
 #[inline(never)] // its size
 fn wrong(bad: Bad<'_>, line: u32, word: Scalar<'_>, why: BadWord) {
     bad(Fault::Word { line, word, why });
 }
 
-/// Reports an unexpected structure.
 #[inline(never)] // its size
 fn misshapen(parser: &Parser<'_>, expected: &'static str, bad: Bad<'_>) {
     bad(Fault::Yaml(parser.shape(expected)));

@@ -20,7 +20,6 @@ pub const WRITES: &str = "root may run programs below";
 /// have written it.
 pub const READY_WHEN: &str = "ready-when is off: it has a command, and exec is denied or limited";
 
-/// What a policy permits.
 #[derive(Clone, Copy, Debug)]
 pub struct Combination {
     /// The policy file's map, without its braces; the rest is denied.

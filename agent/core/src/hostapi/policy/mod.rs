@@ -72,7 +72,6 @@ pub const CAPABILITIES: [Capability; 12] = [
 
 impl Capability {
     /// Returns the name in files and options.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::GuestApi => "guestapi",
@@ -90,8 +89,6 @@ impl Capability {
         }
     }
 
-    /// Returns the capability of that name.
-    #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         CAPABILITIES.into_iter().find(|capability| capability.name() == name)
     }
@@ -104,19 +101,15 @@ impl Capability {
 /// A resource that the host adds and the guest may ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// CPUs.
     Cpus,
-    /// Memory.
     Memory,
     /// Disks that have grown.
     Disks,
 }
 
-/// A set of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features(u16);
 
-/// An unknown capability in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoCapability<'l>(pub &'l str);
 
@@ -131,11 +124,9 @@ impl fmt::Display for NoCapability<'_> {
 impl Features {
     /// All capabilities: the default.
     pub const ALL: Self = Self(0xfff);
-    /// No capability.
     pub const NONE: Self = Self(0);
 
     /// Creates a set of the capabilities marked true.
-    #[must_use]
     pub const fn of(mut list: &[(bool, Capability)]) -> Self {
         let mut all = Self::NONE;
         while let [(is_there, capability), rest @ ..] = list {
@@ -147,14 +138,11 @@ impl Features {
         all
     }
 
-    /// Returns whether the capability is allowed.
-    #[must_use]
     pub fn allows(self, capability: Capability) -> bool {
         self.0 & capability.bit() != 0
     }
 
     /// Returns the capabilities that both allow.
-    #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }

@@ -182,7 +182,6 @@ fn incus_file_allows_unknown_capabilities_unless_denied() {
     assert_eq!(read("features: {exec: true}"), Ok(Features::only("exec").unwrap()));
 }
 
-/// A command of this user and group.
 fn command(name: &str, user: u32, group: u32) -> exec::Request {
     let body = format!(
         "{{\"command\":[\"{name}\",\"x\"],\"wait-for-websocket\":true,\"user\":{user},\"group\":{group}}}"

@@ -18,11 +18,9 @@ pub(super) enum Limit {
     Groups = b'g' as isize,
     /// Paths of programs of exec.
     Commands = b'c' as isize,
-    /// Files are read-only.
     ReadOnly = b'r' as isize,
     /// The directories to which files are limited.
     Below = b'b' as isize,
-    /// Ports of port-forward.
     Ports = b'p' as isize,
     /// Not a limit, but a list in the same file: the conditions of reporting Ready.
     ReadyWhen = b'w' as isize,
@@ -48,16 +46,13 @@ impl Limit {
         ("disks", Self::Disks, Capability::Resources),
     ];
 
-    /// Returns its bit in a set of limits.
     pub(super) fn bit(self) -> u32 {
         1 << (self as u32 - 'a' as u32)
     }
 }
 
-/// What the host may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The allowed capabilities.
     pub features: Features,
     /// The limits present, a bit for each.
     given: u32,
@@ -127,7 +122,6 @@ impl<'p> Iterator for Items<'p> {
 
 impl Policy {
     /// Returns whether the capability is allowed, as a whole or within limits.
-    #[must_use]
     pub fn allows(&self, capability: Capability) -> bool {
         self.features.allows(capability)
     }
@@ -140,14 +134,12 @@ impl Policy {
         }
     }
 
-    /// Adds an item that a limit allows.
     pub(super) fn item(&mut self, limit: Limit, item: &str) {
         self.items.push(char::from(limit as u8));
         self.items.push_str(item);
         self.items.push('\n');
     }
 
-    /// Drops the items of a limit.
     pub(super) fn forget(&mut self, limit: Limit) {
         let mut kept = String::new();
         for line in self.items.split_inclusive('\n') {
@@ -158,7 +150,6 @@ impl Policy {
         self.items = kept;
     }
 
-    /// Returns the items that a limit allows.
     pub(super) fn items(&self, limit: Limit) -> Items<'_> {
         Items(limit, &self.items)
     }
@@ -167,7 +158,6 @@ impl Policy {
         self.given & limit.bit() != 0
     }
 
-    /// Returns whether the capability has limits.
     #[inline(never)] // its size
     pub(super) fn limits(&self, capability: Capability) -> bool {
         let mut limits = Limit::ALL.iter();
@@ -185,7 +175,6 @@ impl Policy {
     }
 
     /// Returns whether to use added resources of this kind; disks only if the file allows it.
-    #[must_use]
     pub fn uses(&self, part: Part) -> bool {
         let is_used = match part {
             Part::Cpus => !self.has(Limit::Cpus),
@@ -195,8 +184,6 @@ impl Policy {
         self.allows(Capability::Resources) && is_used
     }
 
-    /// Returns whether files are read-only.
-    #[must_use]
     pub fn read_only(&self) -> bool {
         self.has(Limit::ReadOnly)
     }
@@ -220,7 +207,6 @@ impl Policy {
     /// Returns the user and group with whose rights files are accessed; `None` for root. If
     /// commands run only as certain users, writable files are accessed as the first of these users
     /// and groups: with root's rights, the host could become root.
-    #[must_use]
     pub fn files_as(&self) -> Option<[&str; 2]> {
         if self.read_only() || !self.allows(Capability::Exec) || self.takes(Limit::Users, 0) {
             return None;
@@ -240,8 +226,6 @@ impl Policy {
         if self.has(Limit::Groups) { Limit::Groups } else { Limit::Users }
     }
 
-    /// Returns whether only some commands are allowed.
-    #[must_use]
     pub fn lists_commands(&self) -> bool {
         self.has(Limit::Commands)
     }

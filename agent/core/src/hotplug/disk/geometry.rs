@@ -14,9 +14,7 @@ pub(super) const MOST: u64 = 33;
 /// An access to the disk, at a sector's number.
 #[derive(Debug)]
 pub enum Step<'s> {
-    /// Read sectors.
     Read(u64, &'s mut [u8]),
-    /// Write sectors.
     Write(u64, &'s [u8]),
     /// Wait until all written data is durable.
     Flush,
@@ -25,12 +23,10 @@ pub enum Step<'s> {
 /// Performs a step; returns false on failure.
 pub type Disk<'d> = &'d mut dyn FnMut(Step<'_>) -> bool;
 
-/// Size of a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskGeometry {
     /// Sector size, bytes.
     pub sector: usize,
-    /// Number of sectors.
     pub sectors: u64,
     /// Number of sectors before it grew; 0 if unknown.
     pub before: u64,
@@ -48,13 +44,11 @@ impl DiskGeometry {
     }
 }
 
-/// The last partition on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "answers that have nothing in common")]
 pub struct Last {
     /// Number, counted from 1.
     pub number: u32,
-    /// First sector.
     pub first: u64,
     /// Last sector.
     pub end: u64,
@@ -72,7 +66,6 @@ pub struct Last {
 
 impl Last {
     /// Returns whether there is enough space after it.
-    #[must_use]
     pub fn has_room(&self, geometry: &DiskGeometry) -> bool {
         self.most.saturating_sub(self.end) >= geometry.near()
     }

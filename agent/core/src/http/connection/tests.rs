@@ -18,7 +18,6 @@ fn put(connection: &mut Connection, now: u64, bytes: &[u8]) {
     connection.filled(at(now), bytes.len());
 }
 
-/// When to answer a request.
 #[derive(Clone, Copy, PartialEq)]
 enum Answered {
     Whole,

@@ -47,13 +47,11 @@ impl Memory {
     }
 
     /// Returns the value of a key, bytes; for `HugePages_*` a count.
-    #[must_use]
     pub fn get(&self, key: &str) -> u64 {
         KEYS.iter().zip(&self.0).find(|(name, _)| **name == key).map_or(0, |(_, value)| *value)
     }
 
     /// Returns the swap in use, bytes.
-    #[must_use]
     pub fn swap(&self) -> u64 {
         self.get("SwapTotal").saturating_sub(self.get("SwapFree"))
     }

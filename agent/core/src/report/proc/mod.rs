@@ -10,13 +10,11 @@ pub mod mounts;
 pub mod release;
 pub mod stat;
 
-/// Splits a line into words.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 /// Parses a decimal number without a sign; saturates at `u64::MAX`.
-#[must_use]
 pub fn number(word: &[u8]) -> Option<u64> {
     if word.is_empty() {
         return None;
@@ -30,7 +28,6 @@ pub fn number(word: &[u8]) -> Option<u64> {
 }
 
 /// Returns the number after `key`, if the line begins with it: `oom_kill 7`, `btime 1700000000`.
-#[must_use]
 pub fn keyed(line: &[u8], key: &str) -> Option<u64> {
     let mut words = words(line);
     (words.next()? == key.as_bytes()).then(|| words.next().and_then(number)).flatten()

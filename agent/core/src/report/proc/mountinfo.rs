@@ -1,25 +1,20 @@
 //! A line of `/proc/self/mountinfo` (proc(5)).
 
-/// A mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mounted<'l> {
     /// Number of the device, such as `8:2`.
     pub device: &'l [u8],
     /// Mount point, escaped.
     pub point: &'l [u8],
-    /// File system type.
     pub kind: &'l [u8],
     /// Mounted device or source, such as `/dev/sda2`, escaped.
     pub source: &'l [u8],
-    /// Whether this mount is writable.
     pub is_writable: bool,
     /// Options of the file system, common to all its mounts.
     pub common: &'l [u8],
 }
 
 impl<'l> Mounted<'l> {
-    /// Parses a line.
-    #[must_use]
     #[inline(never)] // its size
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let mut fields = [&b""[..]; 10];
@@ -41,7 +36,6 @@ impl<'l> Mounted<'l> {
 }
 
 /// Returns whether a path leads through a mount at this point; both are escaped.
-#[must_use]
 #[inline(never)] // its size
 pub fn is_over(point: &[u8], path: &[u8]) -> bool {
     let rest = path.strip_prefix(point);

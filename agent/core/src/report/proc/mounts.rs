@@ -43,13 +43,11 @@ pub struct Mount<'l> {
     pub device: &'l [u8],
     /// Mount point, escaped.
     pub point: &'l [u8],
-    /// File system type.
     pub kind: &'l [u8],
 }
 
 impl<'l> Mount<'l> {
     /// Parses a line. The device name may be empty, so single spaces separate the fields.
-    #[must_use]
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let mut words = line.split(|byte| *byte == b' ');
         let (device, point, kind) = (words.next()?, words.next()?, words.next()?);
@@ -59,7 +57,6 @@ impl<'l> Mount<'l> {
 
     /// Returns whether a call on a path through this mount may hang: a server or a program provides
     /// it, or its type is unknown. systemd's automounts in `/proc` do not hang.
-    #[must_use]
     pub fn may_hang(&self) -> bool {
         let is_of = |kinds: &[&str]| kinds.iter().any(|kind| kind.as_bytes() == self.kind);
         match self.kind {
@@ -70,7 +67,6 @@ impl<'l> Mount<'l> {
     }
 
     /// Returns whether the mount is reported; `point` is its mount point, unescaped.
-    #[must_use]
     pub fn counts(&self, flavour: Flavour, point: &[u8]) -> bool {
         let lxcfs = match flavour {
             Flavour::Lxd | Flavour::LxdOld => self.kind == b"fuse.lxcfs",
@@ -108,9 +104,7 @@ pub fn unescape(raw: &[u8]) -> impl Iterator<Item = u8> {
 pub struct Space {
     /// Block size, bytes.
     pub block: u64,
-    /// Number of blocks.
     pub blocks: u64,
-    /// Number of free blocks.
     pub free: u64,
     /// Number of free blocks that unprivileged users may take.
     pub available: u64,
@@ -119,7 +113,6 @@ pub struct Space {
 }
 
 /// Returns the servers' name for a magic number (statfs(2)); others appear in hex.
-#[must_use]
 pub fn kind(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x9123_683e => "btrfs",

@@ -6,7 +6,6 @@ use super::words;
 
 /// Returns the value of variable `name`, if the line assigns it in shell syntax, with or without
 /// quotes.
-#[must_use]
 pub fn variable(line: &[u8], name: &str) -> Option<Vec<u8>> {
     let value = line.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.trim_ascii();
     let inner = |quote: &[u8]| value.strip_prefix(quote)?.strip_suffix(quote);
@@ -26,7 +25,6 @@ pub fn variable(line: &[u8], name: &str) -> Option<Vec<u8>> {
 
 /// Returns the first name on a line of `/etc/hosts` if `host` is among its names, like `hostname
 /// -f`.
-#[must_use]
 pub fn full_name<'l>(line: &'l [u8], host: &[u8]) -> Option<&'l [u8]> {
     let line = line.split(|byte| *byte == b'#').next()?;
     let mut names = words(line).skip(1);

@@ -14,7 +14,6 @@ pub struct Cpu<'l> {
 
 impl<'l> Cpu<'l> {
     /// Parses a line of `/proc/stat`; `None` if it is not a processor's.
-    #[must_use]
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let mut words = words(line);
         let name = words.next()?;
@@ -29,7 +28,6 @@ impl<'l> Cpu<'l> {
     }
 
     /// Returns the busy time, ns. `user` includes the time of nested guests.
-    #[must_use]
     pub fn busy(&self) -> u64 {
         let [user, nice, system, _idle, _iowait, irq, softirq, _steal] = self.ticks;
         let ticks = [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);
@@ -42,13 +40,11 @@ impl<'l> Cpu<'l> {
 pub struct Interface<'l> {
     /// Its name, such as `enp5s0`.
     pub name: &'l [u8],
-    /// Received and sent.
     pub counters: Counters,
 }
 
 impl<'l> Interface<'l> {
     /// Parses a line of `/proc/net/dev`; `None` for its two headings.
-    #[must_use]
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let colon = line.iter().position(|byte| *byte == b':')?;
         let (name, rest) = (line.get(..colon)?, line.get(colon + 1..)?);
@@ -74,19 +70,14 @@ impl<'l> Interface<'l> {
 pub struct Disk<'l> {
     /// Device name, such as `vda`.
     pub name: &'l [u8],
-    /// Reads completed.
     pub reads: u64,
-    /// Bytes read.
     pub read: u64,
-    /// Writes completed.
     pub writes: u64,
-    /// Bytes written.
     pub written: u64,
 }
 
 impl<'l> Disk<'l> {
     /// Parses a line of `/proc/diskstats`. Its sectors always have 512 bytes.
-    #[must_use]
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let mut words = words(line).skip(2);
         let name = words.next()?;

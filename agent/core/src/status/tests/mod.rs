@@ -15,12 +15,10 @@ use std::vec::Vec;
 const REFRESH_TEXT: &str = "STARTED\nSTARTED";
 const HOST: Host = at_port(4000);
 
-/// The host on another port.
 const fn at_port(port: u32) -> Host {
     Host { address: HostAddress { cid: 2, port }, fingerprint: [0xab; 32] }
 }
 
-/// The CONNECT line of that host.
 fn line(host: Host) -> String {
     format!("CONNECT {} {}\n", host.address, "ab".repeat(32))
 }
@@ -145,7 +143,6 @@ fn a_zero_interval_does_not_loop() {
     assert_eq!(seen.len(), 101);
 }
 
-/// Returns the log's states at `millis`.
 fn changes(status: &mut Status, millis: u64) -> Vec<State> {
     let all = core::iter::from_fn(|| status.poll(at(millis))).take(100);
     all.filter_map(|action| if let Action::Changed(state) = action { Some(state) } else { None })

@@ -7,7 +7,6 @@ use crate::below::here::here;
 use crate::handover::lock_error::LockError;
 use crate::runtime::run_dir;
 
-/// The process that has the lock.
 #[derive(Debug)]
 pub(crate) struct LockFile(Option<u32>);
 

@@ -12,7 +12,6 @@ use crate::net::tickets::Store;
 use crate::net::tls_error::Unusable;
 use crate::net::tls_types::Ticket;
 
-/// The agent's certificate.
 pub(crate) const OURS: Certificate = 7;
 
 /// The only accepted caller.

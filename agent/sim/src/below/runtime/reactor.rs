@@ -53,7 +53,6 @@ impl Drop for Timer {
     }
 }
 
-/// Announces its changes.
 pub(crate) trait Source {
     fn seen(&self) -> u64;
     async fn changed(&self, seen: u64);

@@ -24,13 +24,10 @@ const BACKLOG: usize = 64;
 pub(crate) enum Place {
     /// A context id and a port.
     Vsock(u32, u32),
-    /// A port in the guest.
     Tcp(u16),
-    /// The devlxd socket.
     Devlxd,
 }
 
-/// The connection is broken.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -316,7 +313,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes as many bytes as there is room for.
     pub(crate) async fn write(&self, bytes: &[u8]) -> Result<usize, Broken> {
         self.stumble();
         poll_fn(|context| self.poll_write(context, bytes)).await
@@ -327,7 +323,6 @@ impl Stream {
         self.sending.borrow_mut().window = window;
     }
 
-    /// Returns whether the reader has unread bytes.
     pub(crate) fn is_unread(&self) -> bool {
         let sending = self.sending.borrow();
         sending.end == End::Open && sending.unread > 0
@@ -365,7 +360,6 @@ impl Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// Reads exactly as many bytes.
     pub(crate) async fn read_exact(&self, out: &mut [u8]) -> Result<(), Broken> {
         let mut filled = 0;
         while filled < out.len() {
