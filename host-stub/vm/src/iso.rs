@@ -22,7 +22,6 @@ struct Node {
     name: Vec<u8>,
     mode: u32,
     content: Content,
-    /// Its first sector.
     at: usize,
 }
 
@@ -31,7 +30,6 @@ enum Content {
     Directory(Vec<Node>),
 }
 
-/// Returns the image of a directory, with that label.
 pub fn image(directory: &Path, label: &str) -> Result<Vec<u8>> {
     let mut root = Node::read(directory, Vec::new(), DEEPEST)?;
     let mut next = FIRST;
@@ -106,7 +104,6 @@ impl Node {
         }
     }
 
-    /// Writes the node and all below it.
     fn write(&self, image: &mut [u8], parent: &Self) -> Result<()> {
         let nodes = match &self.content {
             Content::File(bytes) => {
@@ -127,7 +124,6 @@ impl Node {
         nodes.iter().try_for_each(|node| node.write(image, self))
     }
 
-    /// Returns its record in a directory, with that name.
     fn record(&self, name: &[u8], is_first: bool) -> Result<Vec<u8>> {
         let length = record_length(name, is_first);
         let mut record = vec![u8::try_from(length).context("a name is too long")?, 0];
@@ -219,7 +215,6 @@ fn path_table(root: &Node, order: Order) -> Result<Vec<u8>> {
     Ok(table)
 }
 
-/// Returns the volume's descriptor.
 fn descriptor(root: &Node, label: &str, sectors: usize, table: usize) -> Result<Vec<u8>> {
     let text = |text: &str, length: usize| format!("{text:length$}").into_bytes();
     let mut bytes = b"\x01CD001\x01\x00".to_vec();

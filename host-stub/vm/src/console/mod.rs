@@ -1,17 +1,15 @@
 //! The VM's console: the output of the guest's kernel and programs, read from the file that QEMU
 //! writes.
 
-mod colours;
 mod stuck;
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use anstream::adapter::{StripBytes, strip_str};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use self::colours::Colours;
-pub use self::colours::without_colours;
 use self::stuck::{Stuck, stops_at};
 use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
@@ -43,13 +41,13 @@ pub struct Console {
     /// How much was read, and how much of that was removed from disk, bytes.
     read: u64,
     forgotten: u64,
-    colours: Colours,
+    /// Of the output that is shown, which may be cut within a sequence.
+    colours: StripBytes,
 }
 
 /// What stays on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// Everything.
     All,
     /// Only the end, so that a guest that prints endlessly does not fill the disk.
     End,
@@ -58,9 +56,7 @@ pub enum Keeps {
 /// Whether the output is shown as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
-    /// On stderr.
     Stderr,
-    /// Not shown.
     No,
 }
 
@@ -78,11 +74,10 @@ impl Console {
             keeps,
             read: 0,
             forgotten: 0,
-            colours: Colours::default(),
+            colours: StripBytes::new(),
         }
     }
 
-    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -97,7 +92,7 @@ impl Console {
             let count = self.file.as_mut().and_then(|file| file.read(&mut piece).ok());
             let Some(bytes @ [_, ..]) = count.and_then(|count| piece.get(..count)) else { break };
             if self.echo == Echo::Stderr {
-                let shown = cleaned(&self.colours.whole(bytes));
+                let shown = cleaned(&self.plain(bytes));
                 printable::to_stderr(format_args!("{shown}"));
             }
             self.take(bytes);
@@ -105,6 +100,18 @@ impl Console {
         }
         self.forget();
         self.panic.as_deref()
+    }
+
+    /// Returns new output without colours. A line end ends a sequence that is never completed.
+    fn plain(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut plain = Vec::new();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.colours.strip_next(line).for_each(|text| plain.extend_from_slice(text));
+            if line.ends_with(b"\n") {
+                self.colours = StripBytes::new();
+            }
+        }
+        plain
     }
 
     /// Frees the disk space of output that was read and will not be shown.
@@ -149,7 +156,6 @@ impl Console {
         self.stuck.as_ref()
     }
 
-    /// Returns whether there was no output.
     pub fn is_empty(&self) -> bool {
         self.tail().is_empty()
     }
@@ -165,6 +171,11 @@ impl Console {
         let end = self.file.as_ref().and_then(|file| end_of(file, TAIL_BYTES).ok());
         last_lines(&cleaned(&end.unwrap_or_default()))
     }
+}
+
+/// Returns text without colours, titles and cursor moves. None of them is longer than its line.
+fn without_colours(text: &str) -> String {
+    text.split_inclusive('\n').map(|line| strip_str(line).to_string()).collect()
 }
 
 /// Removes what would control a terminal, and carriage returns and colours.
@@ -203,6 +214,25 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn removes_only_colours_titles_and_cursor_moves() {
+        for (text, shown) in [
+            ("\x1b[0;1;31mFailed\x1b[0m to start", "Failed to start"),
+            ("\x1b]0;title\x07a\x1b]0;b\x1b\\c\x1b(Bd\x1b7e", "acde"),
+            ("[ 1.0] é [0m", "[ 1.0] é [0m"),
+            ("\x1b[2J\x1b[1;1Hé", "é"),
+            ("a\x1b", "a"),
+            ("a\x1b[31", "a"),
+            ("\x1b]0;never ended\nb", "b"),
+        ] {
+            assert_eq!(without_colours(text), shown, "{text:?}");
+            let mut console = Console::new(PathBuf::new(), Echo::No, Keeps::End);
+            let pieces = text.as_bytes().chunks(1);
+            let plain = pieces.flat_map(|piece| console.plain(piece)).collect::<Vec<_>>();
+            assert_eq!(String::from_utf8(plain).unwrap(), shown, "{text:?} in pieces");
+        }
+    }
 
     #[test]
     fn detects_only_the_kernels_own_panic_line() {

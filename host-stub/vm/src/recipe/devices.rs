@@ -29,7 +29,6 @@ impl Options {
 }
 
 impl Recipe<'_> {
-    /// Returns all devices.
     pub(super) fn options(&self) -> Vec<QemuOption> {
         let mut options = Options::default();
         self.identity(&mut options);

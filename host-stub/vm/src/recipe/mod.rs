@@ -24,7 +24,6 @@ pub const STAND_IN_CID: u32 = 3;
 pub struct Recipe<'a> {
     instance: &'a Instance,
     share: &'a Path,
-    /// The instance's directory.
     directory: PathBuf,
     /// Memory, MiB.
     pub memory: u32,
@@ -36,11 +35,9 @@ pub struct Recipe<'a> {
     pub writes: Writes,
     /// Whether processes other than the vsock device need the VM's memory.
     pub shared_memory: bool,
-    /// The kind of machine.
     pub machine: Machine,
 }
 
-/// The kind of machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Machine {
     /// A PC with PCI.
@@ -125,7 +122,6 @@ impl<'a> Recipe<'a> {
         before
     }
 
-    /// Returns QEMU's arguments.
     pub fn arguments(&self) -> impl Iterator<Item = String> {
         self.options().into_iter().flat_map(|option| option.arguments)
     }
