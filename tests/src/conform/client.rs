@@ -163,7 +163,7 @@ fn tls(share: &Path, pair: Option<(PathBuf, PathBuf)>) -> Arc<ClientConfig> {
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("TLS 1.3")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Exactly(read(&share.join("agent.crt")))));
+        .with_custom_certificate_verifier(Arc::new(Exactly(Some(read(&share.join("agent.crt"))))));
     Arc::new(match pair {
         Some((crt, key)) => {
             let key = PrivateKeyDer::from_pem_file(key).expect("a key");

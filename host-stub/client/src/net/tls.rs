@@ -21,7 +21,7 @@ pub fn client(pair: &Pair, agent: CertificateDer<'static>) -> Result<Arc<ClientC
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Exactly(agent)))
+        .with_custom_certificate_verifier(Arc::new(Exactly(Some(agent))))
         .with_client_auth_cert(vec![pair.certificate.clone()], pair.key())?;
     Ok(Arc::new(config))
 }
@@ -31,75 +31,75 @@ pub fn client(pair: &Pair, agent: CertificateDer<'static>) -> Result<Arc<ClientC
 pub fn server(pair: &Pair, tickets: usize) -> Result<Arc<ServerConfig>> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_client_cert_verifier(Arc::new(Anybody))
+        .with_client_cert_verifier(Arc::new(Exactly(None)))
         .with_single_cert(vec![pair.certificate.clone()], pair.key())?;
     config.ticketer = Ticketer::new()?;
     config.send_tls13_tickets = tickets;
     Ok(Arc::new(config))
 }
 
-fn verify(
-    message: &[u8],
-    cert: &CertificateDer<'_>,
-    dss: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, Error> {
-    verify_tls13_signature(message, cert, dss, &provider().signature_verification_algorithms)
+/// The methods that all verifiers have.
+macro_rules! only_tls13 {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("only TLS 1.3".into()))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let algorithms = provider().signature_verification_algorithms;
+            verify_tls13_signature(message, cert, dss, &algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            provider().signature_verification_algorithms.supported_schemes()
+        }
+    };
 }
 
-fn only_tls13() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::General("only TLS 1.3".into()))
-}
-
-/// Accepts only this certificate.
+/// Accepts this certificate, or any whose key the peer has, or none.
 #[derive(Debug)]
-pub struct Exactly(pub CertificateDer<'static>);
+pub struct Exactly(pub Option<CertificateDer<'static>>);
+
+impl Exactly {
+    fn check(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
+        match &self.0 {
+            // rustls sends the alert AccessDenied for this error, as agents do.
+            Some(own) if own != shown => {
+                Err(CertificateError::ApplicationVerificationFailure.into())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
 
 impl ServerCertVerifier for Exactly {
     fn verify_server_cert(
         &self,
-        end_entity: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if *end_entity == self.0 {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(CertificateError::ApplicationVerificationFailure.into())
-        }
+        self.check(shown).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        only_tls13()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
+    only_tls13!();
 }
 
-/// Accepts any certificate whose key the guest has, or none.
-#[derive(Debug)]
-struct Anybody;
-
-impl ClientCertVerifier for Anybody {
+impl ClientCertVerifier for Exactly {
     fn client_auth_mandatory(&self) -> bool {
-        false
+        self.0.is_some()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -108,32 +108,12 @@ impl ClientCertVerifier for Anybody {
 
     fn verify_client_cert(
         &self,
-        _: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
+        self.check(shown).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        only_tls13()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
+    only_tls13!();
 }

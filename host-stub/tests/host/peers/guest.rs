@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mote_client::net::certs::provider;
 use mote_client::net::tls::Exactly;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use super::host::Host;
-use super::wire::{Message, certificate, key, provider, read};
+use super::wire::{Message, certificate, key, read};
 
 pub(crate) type Stream = StreamOwned<ClientConnection, UnixStream>;
 
@@ -33,9 +34,9 @@ impl Guest {
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Exactly(certificate(
+            .with_custom_certificate_verifier(Arc::new(Exactly(Some(certificate(
                 &host.path("server.crt"),
-            ))));
+            )))));
         let config = match share {
             Some(share) => builder
                 .with_client_auth_cert(

@@ -5,11 +5,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 
+use mote_client::net::certs::provider;
+use mote_client::net::tls::Exactly;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::guest::Guest;
 use super::host::Host;
-use super::wire::{Message, Pinned, certificate, key, provider, read_request};
+use super::wire::{Message, certificate, key, read_request};
 
 pub(crate) type Stream = StreamOwned<ServerConnection, UnixStream>;
 
@@ -64,7 +66,7 @@ fn tls(share: &Path) -> Arc<ServerConfig> {
     let config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
-        .with_client_cert_verifier(Arc::new(Pinned(certificate(&share.join("server.crt")))))
+        .with_client_cert_verifier(Arc::new(Exactly(Some(certificate(&share.join("server.crt"))))))
         .with_single_cert(
             vec![certificate(&share.join("agent.crt"))],
             key(&share.join("agent.key")),

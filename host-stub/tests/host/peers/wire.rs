@@ -2,15 +2,9 @@
 
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::CryptoProvider;
-use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A request or an answer.
 #[derive(Clone, Debug, Default)]
@@ -100,58 +94,4 @@ pub(crate) fn key(path: &Path) -> PrivateKeyDer<'static> {
     // The form that Go agents read (P§1.2).
     assert!(text.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{text}");
     PrivateKeyDer::from_pem_slice(text.as_bytes()).unwrap()
-}
-
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(default_provider())
-}
-
-/// Accepts callers with one certificate.
-#[derive(Debug)]
-pub(crate) struct Pinned(pub(crate) CertificateDer<'static>);
-
-impl Pinned {
-    fn check(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
-        // rustls sends the alert AccessDenied for this error, as agents do.
-        let other = CertificateError::ApplicationVerificationFailure;
-        if *shown == self.0 { Ok(()) } else { Err(other.into()) }
-    }
-}
-
-impl ClientCertVerifier for Pinned {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        shown: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        self.check(shown).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("TLS 1.2".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
 }
