@@ -127,7 +127,7 @@ impl Host {
 
     /// Returns the agent's state as the host sees it; null if no daemon answers.
     pub fn state(&self) -> Value {
-        let text = self.try_run(&["agent-state", NAME, "--json"]).unwrap_or_default();
+        let text = self.try_run(&["agent-state", NAME]).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 

@@ -24,7 +24,6 @@ pub enum Accel {
     Tcg,
 }
 
-/// The accelerator in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Used {
     Kvm,
@@ -32,7 +31,6 @@ pub(crate) enum Used {
 }
 
 impl Used {
-    /// Returns QEMU's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kvm => "kvm",
@@ -41,9 +39,7 @@ impl Used {
     }
 }
 
-/// Limit for the probe.
 const LIMIT: Duration = Duration::from_secs(2);
-/// KVM's device.
 const KVM: &str = "/dev/kvm";
 /// The value that the probe's VM writes to QEMU's exit device, and QEMU's exit code for it.
 const TOLD: u8 = 0x10;

@@ -109,7 +109,6 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// Returns this machine's architecture.
     pub fn ours() -> Self {
         match std::env::consts::ARCH {
             "aarch64" => Self::Aarch64,
@@ -118,7 +117,6 @@ impl Arch {
         }
     }
 
-    /// Returns the name in program names.
     pub fn name(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",

@@ -42,7 +42,6 @@ pub fn is_ours(root: &Path, name: &str) -> bool {
     file(root, name).exists()
 }
 
-/// Creates an instance and starts its VM.
 pub fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
     if args.kernel.len() > 1 {
         bail!("one VM has one kernel");

@@ -96,7 +96,6 @@ fn become_reader(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     Err(command.exec()).with_context(|| program.display().to_string())
 }
 
-/// Returns the mount points in mountinfo.
 fn mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
     let lines = mountinfo.split(|byte| *byte == b'\n');
     let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
@@ -180,12 +179,10 @@ pub(crate) struct Helper {
     pub(crate) socket: PathBuf,
     /// The file that it locks if it outlives this process; empty for none.
     pub(crate) lock: PathBuf,
-    /// Its working directory.
     pub(crate) directory: PathBuf,
 }
 
 impl Helper {
-    /// Returns the file with its output.
     pub(crate) fn log(&self) -> PathBuf {
         self.socket.with_extension("log")
     }
@@ -196,17 +193,14 @@ impl Helper {
 pub(crate) struct Kept(Child);
 
 impl Kept {
-    /// Starts it.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         Ok(Self(command.spawn().context(OURSELVES)?))
     }
 
-    /// Returns its process id.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }
 
-    /// Returns its exit status if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
@@ -228,7 +222,6 @@ impl Kept {
         std::mem::forget(self);
     }
 
-    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         // It is not reaped yet, so the id is still its own.
         let _gone = kill_process(self.pid(), Signal::TERM);

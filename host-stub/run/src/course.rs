@@ -48,14 +48,12 @@ const NOTHING_BOOTED: &str = "nothing was booted: the guest has read nothing of 
 /// Limit for a guest to power off.
 const OFF: Duration = Duration::from_secs(10);
 
-/// Time limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) boot: Duration,
     pub(crate) command: Option<Duration>,
 }
 
-/// A running VM.
 pub(crate) struct Course<'a> {
     pub(crate) vm: RunningVm,
     pub(crate) console: Console,
@@ -96,16 +94,13 @@ pub(crate) fn watch_signals() -> Result<(Sender<News>, Receiver<News>)> {
     Ok((sender, receiver))
 }
 
-/// The stage of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Boot,
     /// The agent answers; files are pushed.
     Before,
     Command,
-    /// The command has ended.
     After(u8),
-    /// Only kept for the user.
     Kept(u8),
 }
 
@@ -170,7 +165,6 @@ impl Course<'_> {
         }
     }
 
-    /// Returns the outcome, if any, of a step in the guest.
     fn stepped(&mut self, step: Step, stage: &mut Stage, phases: &mut Phases) -> Option<Outcome> {
         match step {
             Step::Shared(target, way) => self.about["shares"][target] = json!(way),
@@ -277,7 +271,6 @@ impl Course<'_> {
         Some(panic.map_or_else(|| self.diagnosis(None), |panic| said(&panic)))
     }
 
-    /// Returns whether the agent answers.
     fn answers(&self) -> bool {
         let (root, instance) = (&self.vm.host.daemon.root, self.vm.instance());
         let limit = Limit::Until(Instant::now() + ANSWER);
@@ -401,7 +394,6 @@ fn said(panic: &str) -> String {
     format!("guest panicked: \"{panic}\"")
 }
 
-/// Runs the job in a thread.
 fn begin(job: Job, tell: Sender<News>) {
     let (steps, all) = channel();
     thread::spawn(move || job.run(&steps));

@@ -19,13 +19,11 @@ use mote_client::files::tree::{self, Owner};
 use mote_client::instance::Instance;
 use mote_client::net::stream::Limit;
 
-/// The work.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) root: PathBuf,
     pub(crate) instance: Instance,
     pub(crate) exec: Exec,
-    /// A shell for a failed command.
     pub(crate) shell: Option<Exec>,
     /// The last command, which syncs the guest's disk.
     pub(crate) sync: Option<Exec>,
@@ -37,12 +35,10 @@ pub(crate) struct Job {
     pub(crate) until: Instant,
 }
 
-/// A step of the work.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// How a share is mounted.
     Shared(String, &'static str),
-    /// The command was started.
     Started,
     /// The command has ended with this code, or the guest was lost, with the reason if known.
     Ended(Result<u8, String>),
@@ -64,7 +60,6 @@ const MOUNTS: Duration = Duration::from_secs(1);
 const AFTER: Duration = Duration::from_secs(60);
 
 impl Job {
-    /// Does the work and reports its steps.
     pub(crate) fn run(&self, tell: &Sender<Step>) {
         let say = |step| tell.send(step).is_ok();
         match self.command(tell) {

@@ -9,7 +9,8 @@
 #![forbid(unsafe_code)]
 #![allow(
     missing_debug_implementations,
-    reason = "only this workspace links it, and nothing prints them"
+    missing_docs,
+    reason = "only this workspace links it: nothing prints them, and a name may say all"
 )]
 #![allow(clippy::disallowed_methods, reason = "only for the module below that reads from guests")]
 
@@ -43,7 +44,6 @@ pub fn run(args: &RunArgs) -> u8 {
     code(checked(args))
 }
 
-/// Returns the exit code of a result.
 pub fn code(result: Result<u8>) -> u8 {
     result.unwrap_or_else(|error| {
         complain(&format!("{error:#}"));

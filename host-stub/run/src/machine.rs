@@ -11,7 +11,7 @@ use super::child::{self, Helper};
 use super::share::{self, Access, Share, Virtiofs};
 use crate::accel::{self, Used};
 use mote_client::common::printable::complain;
-use mote_client::common::random::uuid;
+use mote_client::common::random::{number, uuid};
 use mote_client::common::whole_file::write_whole;
 use mote_client::instance::vsock_device::{DEVICE, DEVICE_LOCK};
 use mote_client::instance::{Channel, GENERATION, Instance, UUID, Vsock, store};
@@ -29,7 +29,6 @@ const SHARE: &str = "incus-agent";
 const SEED: &str = "cidata";
 /// The replacement of the kernel's vsock. Users may install it in `~/.cargo/bin`.
 const VSOCK_PROGRAM: &str = "vhost-device-vsock";
-/// The kernel's own vsock.
 const VSOCK_DEVICE: &str = "/dev/vhost-vsock";
 
 /// What to boot, resolved on this machine.
@@ -84,7 +83,7 @@ impl Plan {
         let devices = shares.iter().enumerate();
         let devices =
             devices.map(|(number, share)| (Share::name(number), share.device(hardware.flavour)));
-        let id = uuid()?;
+        let id = uuid();
         let mut config: BTreeMap<_, _> =
             [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into();
         if let Some(file) = &args.user_data {
@@ -106,12 +105,10 @@ impl Plan {
         Ok(Self { instance, used, why_tcg, qemu, vsock, shares, arch, args, directory })
     }
 
-    /// Returns a path in the instance's directory.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Returns the path of a share's socket.
     pub(crate) fn share_socket(&self, number: usize) -> PathBuf {
         self.beside(&format!("fs{number}"))
     }
@@ -309,7 +306,6 @@ fn on_mmio(device: &mut String) {
     }
 }
 
-/// Creates the disk of an instance's config share.
 pub(crate) fn write_config(root: &Path, instance: &Instance) -> Result<()> {
     let image = iso::image(&store::share(root, &instance.name), SHARE)?;
     let path = store::directory(root, &instance.name).join("config.iso");
@@ -330,8 +326,7 @@ fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
     let said = std::env::var_os("MOTE_VSOCK").map(PathBuf::from);
     if said.is_none() && open.is_ok() {
         // The first three are reserved. Two VMs of a machine get the same one once in four billion.
-        let bytes = uuid()?.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(byte));
-        return Ok((None, Vsock::Cid(bytes.clamp(3, u32::MAX - 1))));
+        return Ok((None, Vsock::Cid(number().clamp(3, u32::MAX - 1))));
     }
     let home = std::env::var("HOME").unwrap_or_default() + "/.cargo/bin";
     let program = said.unwrap_or_else(|| VSOCK_PROGRAM.into());

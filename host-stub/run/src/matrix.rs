@@ -28,7 +28,6 @@ const ONLY: &str = "MOTE_HOST_RUN_ONLY";
 /// Limit for processes to end after SIGTERM.
 const ENDING: Duration = Duration::from_secs(3);
 
-/// A running process.
 struct Job {
     number: usize,
     process: Kept,

@@ -26,7 +26,6 @@ use mote_client::exec::terminal::Kept;
 use mote_client::files::local_directory::report;
 use mote_vm::console::{Console, Echo, Keeps};
 
-/// The instance's name.
 const NAME: &str = "run";
 /// Time for the agent to start.
 const BOOT: Duration = Duration::from_secs(60);
@@ -144,7 +143,6 @@ fn log(args: &RunArgs, root: &Path) -> Result<File> {
     report(&args.log.clone().unwrap_or_else(|| root.join("log")))
 }
 
-/// Returns the work in the guest.
 fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
     let is_interactive = args.terminal;
     // The terminal is not read unless -t is given.

@@ -58,7 +58,6 @@ impl Scratch {
         Ok(Self { directory: Some(directory), _lock: lock })
     }
 
-    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         self.directory.as_ref().map_or(Path::new("/nowhere"), TempDir::path)
     }
@@ -101,7 +100,6 @@ fn sweep(above: &Path) {
     }
 }
 
-/// A running VM with its host.
 pub(crate) struct RunningVm {
     pub(crate) qemu: Kept,
     /// The process that replaces the kernel's vsock.
@@ -122,8 +120,7 @@ impl RunningVm {
         log: File,
     ) -> Result<Self> {
         create(root, &plan.instance, None, &[])?;
-        let port = random::port()?;
-        let host = Host::new(Daemon::new(root, port, Some(log))?)?;
+        let host = Host::new(Daemon::new(root, random::port(), Some(log))?)?;
         let ours = host.clone();
         std::thread::spawn(move || {
             if let Err(error) = server::serve(&ours) {
@@ -147,7 +144,6 @@ impl RunningVm {
         Ok(Self { qemu, vsock, _helpers: helpers, host, described, qemu_log })
     }
 
-    /// Returns the instance as the host knows it.
     pub(crate) fn instance(&self) -> Instance {
         self.look(|live| live.instance.clone()).unwrap_or_else(|| self.described.clone())
     }
@@ -157,7 +153,6 @@ impl RunningVm {
         self.host.daemon.with(&self.described.name, look).ok()
     }
 
-    /// Returns whether QEMU's monitor answers.
     pub(crate) fn is_monitored(&self) -> bool {
         self.look(|live| live.vm.monitor == Monitor::Connected).unwrap_or(false)
     }

@@ -11,10 +11,8 @@ use super::child::{self, Helper};
 use mote_client::instance::share::{self, Device};
 use mote_client::instance::{Flavour, Instance};
 
-/// A shared directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Path on this machine.
     pub(crate) source: PathBuf,
     /// Path in the guest.
     pub(crate) target: String,
@@ -24,14 +22,12 @@ pub struct Share {
     pub(crate) virtiofs: Option<Virtiofs>,
 }
 
-/// A guest's access to a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// A virtiofs server for a share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Virtiofs {
     program: PathBuf,
@@ -95,7 +91,6 @@ impl Share {
             && self.source.ancestors().all(can_enter)
     }
 
-    /// Returns the device's name in the instance.
     pub(crate) fn name(number: usize) -> String {
         format!("share{number}")
     }

@@ -56,7 +56,6 @@ enum Action {
     Delete,
 }
 
-/// Runs `state`.
 pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let (instance, known) = asked(root, name)?;
     let said = match &known {
@@ -72,7 +71,6 @@ pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     print(shape, &said, &format!("status     {status}\n{readable}"))
 }
 
-/// Runs `metrics`.
 pub(crate) fn metrics(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let (instance, known) = asked(root, name)?;
     let said = match &known {
@@ -125,7 +123,6 @@ fn print(shape: Shape, said: &Value, readable: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs `operations`.
 pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
     let instance = known::reach(root, &args.name)?;
     let one = format!("/1.0/operations/{}", args.id.as_deref().unwrap_or_default());

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{look, wait, why};
+use super::{look, wait};
 use mote_client::common::pair::pair;
 use mote_client::daemon::client::{ask, is_running};
 use mote_client::instance::{store, vsock_device};
@@ -62,7 +62,7 @@ pub(crate) struct FaultArgs {
     /// The instance
     name: String,
     /// The fault
-    #[arg(value_parser = fault::KINDS.map(|(kind, _)| kind))]
+    #[arg(value_parser = fault::KINDS.map(|(kind, ..)| kind))]
     kind: Option<String>,
     /// Duration or delay; see below
     number: Option<u64>,
@@ -127,23 +127,19 @@ fn object(pairs: Vec<(String, String)>) -> Value {
     pairs.into_iter().map(|(key, value)| (key, json!(value))).collect::<Map<_, _>>().into()
 }
 
-/// Runs `set`.
 pub(crate) fn set(root: &Path, args: SetArgs) -> Result<()> {
     change(root, "PATCH", &args.name, "config", &object(args.pairs))
 }
 
-/// Runs `unset`.
 pub(crate) fn unset(root: &Path, args: &UnsetArgs) -> Result<()> {
     change(root, "PATCH", &args.name, "config", &json!({ &args.key: null }))
 }
 
-/// Runs `device-add`.
 pub(crate) fn device_add(root: &Path, args: DeviceAddArgs) -> Result<()> {
     let body = json!({"name": args.device, "config": object(args.config)});
     change(root, "PATCH", &args.name, "devices", &body)
 }
 
-/// Runs `device-remove`.
 pub(crate) fn device_remove(root: &Path, args: &DeviceRemoveArgs) -> Result<()> {
     let body = json!({"name": args.device, "config": null});
     change(root, "PATCH", &args.name, "devices", &body)
@@ -166,7 +162,6 @@ pub(crate) fn start(root: &Path, args: &StartArgs) -> Result<()> {
     change(root, "POST", &args.name, "start", &Value::Null)
 }
 
-/// Runs `stop`.
 pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
     let (name, body) = (&args.name, json!({"force": args.force}));
     let said = ask(root, "POST", &format!("/1.0/instances/{name}/stop"), &body)?;
@@ -180,7 +175,7 @@ pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
         }
         if begun.elapsed() >= limit {
             let why = match state["why"]["cause"].as_str() {
-                Some("paused") => why::why(&state),
+                Some("paused") => look::why(&state),
                 _ => {
                     "does its guest handle the power button (systemd-logind, acpid, mote as /init)?"
                 }
@@ -192,15 +187,14 @@ pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
     }
 }
 
-/// Runs `fault`.
 pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
     let Some(kind) = &args.kind else {
         let state = look::state(root, &args.name).with_context(|| {
-            let kinds = fault::KINDS.map(|(kind, _)| kind).join(", ");
+            let kinds = fault::KINDS.map(|(kind, ..)| kind).join(", ");
             format!("fault NAME KIND sets one of {kinds}")
         })?;
         let fault = state["fault"].as_str().unwrap_or("none");
-        return Ok(writeln!(stdout(), "active fault: {fault}\n\n{}", fault::HELP)?);
+        return Ok(writeln!(stdout(), "active fault: {fault}\n\n{}", fault::help())?);
     };
     // Checked here first, for the better message.
     Fault::parse(kind, args.number)?;
@@ -208,7 +202,6 @@ pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
     change(root, "POST", &args.name, "fault", &body)
 }
 
-/// Runs `delete`.
 pub(crate) fn delete(root: &Path, args: &DeleteArgs) -> Result<()> {
     if is_running(root) {
         let target = if args.force { "delete-running" } else { "delete" };

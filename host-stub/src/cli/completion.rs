@@ -18,7 +18,6 @@ const ASKED: &str = "MOTE_HOST_COMPLETE";
 /// This program's name, which the scripts find in PATH.
 const PROGRAM: &str = "mote-host";
 
-/// Returns the shells with a script.
 pub(super) fn shells() -> Vec<&'static str> {
     Shells::builtins().names().collect()
 }
@@ -28,7 +27,6 @@ pub(super) fn answer(command: fn() -> Command) {
     CompleteEnv::with_factory(command).var(ASKED).complete();
 }
 
-/// Prints a shell's script.
 pub(super) fn print(shell: &str) -> Result<()> {
     let shells = Shells::builtins();
     let shell = shells.completer(shell).context("no such shell")?;

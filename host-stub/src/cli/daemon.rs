@@ -29,7 +29,7 @@ pub(crate) struct DaemonArgs {
 
 /// Runs until a signal arrives.
 pub(crate) fn run(root: &Path, args: &DaemonArgs) -> Result<()> {
-    let port = args.port.map_or_else(random::port, Ok)?;
+    let port = args.port.unwrap_or_else(random::port);
     let _lock = store::lock(root)?;
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let daemon = Daemon::new(root, port, None)?;

@@ -87,7 +87,6 @@ pub(crate) fn run(root: &Path, mut args: InitArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the instance that the arguments describe.
 fn described(root: &Path, args: InitArgs) -> Result<Instance> {
     // The daemon that uses the paths may run in another directory.
     let path =
@@ -112,7 +111,7 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
         (None, Some(serial)) => Channel::Serial { path: path(serial)?, shared },
         (None, None) => Channel::Qmp(beside("qmp")?),
     };
-    let id = uuid()?;
+    let id = uuid();
     config.extend([UUID, GENERATION].map(|key| (key.to_owned(), id.clone())));
     config.extend(args.config);
     if !args.nics.is_empty() {

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{look, why};
+use super::look;
 use mote_client::common::printable::{self, Shape, text};
 use mote_client::common::units;
 use mote_client::daemon::client::ask;
@@ -28,7 +28,6 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// Prints all instances.
 pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
     let all = ask(root, "GET", "/1.0/instances", &Value::Null)?;
     let names: Vec<&str> = all.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -47,7 +46,7 @@ pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
             "server": word("flavour"), "fault": word("fault"), "why": state["why"]}));
         // Otherwise the row would contradict itself.
         if state["status"] != "Stopped" && state["state"] == "STOPPED" {
-            notes.push(format!("{name}: {}", why::why(&state)));
+            notes.push(format!("{name}: {}", look::why(&state)));
         }
     }
     if args.json {
@@ -74,7 +73,6 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
     shown
 }
 
-/// Prints one instance.
 pub(crate) fn info(root: &Path, name: &str, shape: Shape) -> Result<()> {
     // Printed even if the agent does not answer.
     let (mut state, said) = look::asked(root, name)?;
@@ -105,7 +103,8 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
         Some("lxd-5.0") => "LXD, before 5.20".to_owned(),
         other => other.unwrap_or("-").to_owned(),
     };
-    let agent = format!("{} for {}", word("state"), why::lasted(state));
+    let lasted = Duration::from_millis(state["since_ms"].as_u64().unwrap_or(0));
+    let agent = format!("{} for {}", word("state"), units::duration(lasted));
     let program = match said {
         None => "-".to_owned(),
         Some(Err(why)) => format!("does not answer: {}", text(&why)),
@@ -120,7 +119,7 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
         ("Status", word("status")),
         ("Server", server),
         ("Agent", agent),
-        ("In words", text(why::why(state))),
+        ("In words", text(look::why(state))),
         ("Program", program),
         ("Uptime", uptime),
         ("Guest", format!("{}, port {AGENT_PORT}", way(&state["vsock"]))),
@@ -131,11 +130,29 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
             "Last line",
             state["port_alone"].as_str().map_or_else(|| word("last_line"), str::to_owned),
         ),
-        ("Last PUT", text(&why::last_put(state))),
-        ("Last error", text(&why::last_error(state))),
+        ("Last PUT", text(&last_put(state))),
+        ("Last error", text(&last_error(state))),
         ("Fault", word("fault")),
     ];
     rows.iter().map(|(what, value)| format!("{what:<12} {value}\n")).collect()
+}
+
+fn last_put(state: &Value) -> String {
+    let put = &state["last_put"];
+    let at = put["at"].as_str().unwrap_or("");
+    match (put.is_null(), put["error"].as_str()) {
+        (true, _) => "-".to_owned(),
+        (false, None) => format!("ok in {} ms, {at}", put["ms"]),
+        (false, Some(why)) => format!("failed after {} ms, {at}: {why}", put["ms"]),
+    }
+}
+
+fn last_error(state: &Value) -> String {
+    let error = &state["last_error"];
+    match (error["text"].as_str(), error["at"].as_str()) {
+        (Some(text), Some(at)) => format!("{text} ({at})"),
+        _ => "-".to_owned(),
+    }
 }
 
 /// Returns an agent's description of itself.

@@ -9,10 +9,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::agent;
-use super::why;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client;
-use mote_client::common::printable::{self, Shape, text};
+use mote_client::common::printable;
 use mote_client::daemon::client::{ask, print_events};
 use mote_client::daemon::known::{self, Known};
 use mote_client::net::stream::Limit;
@@ -53,7 +52,6 @@ pub(crate) struct QueryArgs {
     body: String,
 }
 
-/// Returns an instance as stored.
 fn stored(root: &Path, name: &str) -> Result<Value> {
     ask(root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)
 }
@@ -87,24 +85,27 @@ pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Val
     Ok((known_with(root, name, failure)?, said))
 }
 
+/// Returns why an agent in this state is not connected.
+pub(crate) fn why(state: &Value) -> &str {
+    state["why"]["text"].as_str().unwrap_or("-")
+}
+
 /// Adds the daemon's diagnosis in front of a command's error.
 pub(crate) fn explained(root: &Path, error: anyhow::Error) -> anyhow::Error {
     let Some(failed) = FailedCall::of(&error) else { return error };
     let state = known_with(root, &failed.instance, Some(failed.failure));
     match state {
         Ok(state) if state["why"]["cause"] != failed.failure.name() => {
-            anyhow!("{} ({})", why::why(&state), error.root_cause())
+            anyhow!("{} ({})", why(&state), error.root_cause())
         }
         Ok(_) | Err(_) => error,
     }
 }
 
-/// Runs `show`.
 pub(crate) fn show(root: &Path, name: &str) -> Result<()> {
     Ok(writeln!(stdout(), "{}", printable::pretty_json(&stored(root, name)?))?)
 }
 
-/// Runs `get`.
 pub(crate) fn get(root: &Path, args: &GetArgs) -> Result<()> {
     let shown = stored(root, &args.name)?;
     let value = shown["config"][&args.key].as_str();
@@ -112,17 +113,10 @@ pub(crate) fn get(root: &Path, args: &GetArgs) -> Result<()> {
     Ok(printable::print_exact(format!("{value}\n").as_bytes())?)
 }
 
-/// Runs `agent-state`.
-pub(crate) fn agent_state(root: &Path, name: &str, shape: Shape) -> Result<()> {
-    let state = state(root, name)?;
-    match shape {
-        Shape::Json => writeln!(stdout(), "{}", printable::json(&state))?,
-        Shape::Text => write!(stdout(), "{}", readable(name, &state))?,
-    }
-    Ok(())
+pub(crate) fn agent_state(root: &Path, name: &str) -> Result<()> {
+    Ok(writeln!(stdout(), "{}", printable::json(&state(root, name)?))?)
 }
 
-/// Runs `events`.
 pub(crate) fn events(root: &Path, args: &EventsArgs) -> Result<()> {
     match (&args.name, args.agent) {
         (Some(name), true) => agent::events(root, name, args.types.as_deref()),
@@ -130,53 +124,9 @@ pub(crate) fn events(root: &Path, args: &EventsArgs) -> Result<()> {
     }
 }
 
-/// Runs `query`.
 pub(crate) fn query(root: &Path, args: &QueryArgs) -> Result<()> {
     let query = json!({"method": args.method, "path": args.path, "body": args.body});
     let answer = ask(root, "POST", &format!("/1.0/instances/{}/query", args.name), &query)?;
     let said = format!("{}\n{}\n", answer["status"], answer["body"].as_str().unwrap_or(""));
     Ok(printable::print_exact(said.as_bytes())?)
-}
-
-fn readable(name: &str, state: &Value) -> String {
-    let word = |key: &str| match state[key].as_str() {
-        Some("") => "-".to_owned(),
-        Some(word) => text(word),
-        None => state[key].to_string(),
-    };
-    format!(
-        "{name}: agent {} since {}\n  status        {}\n  started       {}\n  last line     {}\n  \
-         last PUT      {}\n  last error    {}\n  connections   {}, {} resumed\n  last request  {}\n  \
-         host port     {}\n  fault         {}\n",
-        word("state"),
-        word("since"),
-        word("status"),
-        if state["started"] == true { "yes" } else { "no" },
-        word("last_line"),
-        text(&why::last_put(state)),
-        text(&why::last_error(state)),
-        word("connections"),
-        word("resumed"),
-        word("last_request"),
-        word("port"),
-        word("fault"),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_readable_state_shows_failures() {
-        let state = json!({"state": "STARTED", "since": "t", "status": "Running", "started": true,
-            "last_line": "", "connections": 3, "resumed": 1, "last_request": "GET /\x1b", "port": 5,
-            "fault": "none", "last_put": {"ok": false, "error": "refused", "at": "u", "ms": 7}});
-        let text = readable("vm1", &state);
-        assert!(text.starts_with("vm1: agent STARTED since t\n"), "{text}");
-        assert!(text.contains("started       yes\n"), "{text}");
-        assert!(text.contains("last line     -\n"), "{text}");
-        assert!(text.contains("last PUT      failed after 7 ms, u: refused\n"), "{text}");
-        assert!(text.contains("last request  GET /\\x1b\n"), "{text}");
-    }
 }

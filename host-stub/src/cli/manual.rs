@@ -41,7 +41,7 @@ wait vm1 --for Ready    # as long as it takes
 delete vm1    # its files too
 delete --force vm1    # while it runs
 show vm1
-agent-state vm1 --json    # for a script
+agent-state vm1
 get vm1 user.greeting
 set vm1 user.greeting=hi    # the guest hears of user.* at once
 unset vm1 user.greeting
@@ -64,8 +64,6 @@ file ls --json vm1/etc    # a line each
 file rm -r vm1/tmp/tree
 file mkdir -p --mode 0700 vm1/srv/a/b
 file stat vm1/etc/passwd
-file readlink vm1/bin
-file realpath vm1/bin/sh
 file ln -s ../usr/bin vm1/opt/bin
 file mv vm1/tmp/a vm1/tmp/b
 file chmod 0755 vm1/tmp/a

@@ -12,7 +12,6 @@ mod port_forward;
 mod qemu;
 mod values;
 mod wait;
-mod why;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -94,8 +93,8 @@ enum Command {
     Delete(change::DeleteArgs),
     /// Print an instance as stored (JSON)
     Show(OneArgs),
-    /// Print what the host knows about an instance's agent
-    AgentState(ReportArgs),
+    /// Print what the host knows about an instance's agent (JSON)
+    AgentState(OneArgs),
     /// Print one configuration value
     Get(look::GetArgs),
     /// Set configuration values
@@ -141,7 +140,7 @@ enum Command {
     /// as off.
     Stop(change::StopArgs),
     /// Make the host misbehave towards an instance; without KIND, show the current fault
-    #[command(after_help = mote_stub::daemon::fault::HELP)]
+    #[command(after_help = mote_stub::daemon::fault::help())]
     Fault(change::FaultArgs),
     /// Print completions for a shell
     Completions {
@@ -173,7 +172,6 @@ struct ReportArgs {
     json: bool,
 }
 
-/// Returns the command line's definition.
 fn command() -> clap::Command {
     manual::with_examples(completion::with_instances(Cli::command()))
 }
@@ -238,7 +236,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Info(args) => instances::info(root, &args.name, args.json.into()),
         Command::Delete(args) => change::delete(root, &args),
         Command::Show(args) => look::show(root, &args.name),
-        Command::AgentState(args) => look::agent_state(root, &args.name, args.json.into()),
+        Command::AgentState(args) => look::agent_state(root, &args.name),
         Command::Get(args) => look::get(root, &args),
         Command::Set(args) => change::set(root, args),
         Command::Unset(args) => change::unset(root, &args),

@@ -30,7 +30,6 @@ pub(crate) struct QemuArgs {
     args: bool,
 }
 
-/// Prints the recipe.
 pub(crate) fn run(root: &Path, args: &QemuArgs) -> Result<()> {
     let instance = store::load(root, &args.name)?;
     let share = std::path::absolute(store::share(root, &args.name))?;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::{look, why};
+use super::look;
 use mote_client::common::printable::complain;
 use mote_client::daemon::client::is_running;
 
@@ -50,7 +50,6 @@ enum Awaited {
 }
 
 impl Awaited {
-    /// Returns whether the state is reached.
     fn is_reached(self, state: &Value) -> bool {
         let agent = state["state"].as_str().unwrap_or("");
         match self {
@@ -99,12 +98,12 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
             return Ok(0);
         }
         if is_over(&state["vm"], &mut has_run) {
-            bail!("{} is not {}: {}", args.name, args.state.name(), why::why(&state));
+            bail!("{} is not {}: {}", args.name, args.state.name(), look::why(&state));
         }
         if let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) {
             // A call shows whether the agent is still there.
             let state = look::asked(root, &args.name).map_or(state, |(state, _)| state);
-            let (name, state, why) = (&args.name, args.state.name(), why::why(&state));
+            let (name, state, why) = (&args.name, args.state.name(), look::why(&state));
             complain(&format!("{name} is not {state} after {} s: {why}", limit.as_secs_f64()));
             return Ok(LATE);
         }

@@ -10,7 +10,8 @@
 #![forbid(unsafe_code)]
 #![allow(
     missing_debug_implementations,
-    reason = "only this workspace links it, and nothing prints them"
+    missing_docs,
+    reason = "only this workspace links it: nothing prints them, and a name may say all"
 )]
 #![allow(
     clippy::disallowed_methods,

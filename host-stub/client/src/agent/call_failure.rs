@@ -8,7 +8,6 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::instance::Instance;
 
-/// The cause of a failed call, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallFailure {
     /// The agent's certificate is not the instance's.
@@ -42,12 +41,10 @@ impl CallFailure {
         (Self::Unreachable, "unreachable"),
     ];
 
-    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(failure, _)| *failure == self).map_or("", |(_, name)| name)
     }
 
-    /// Returns the cause of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(failure, _)| *failure)
     }
@@ -112,9 +109,7 @@ impl fmt::Display for CallFailure {
 /// A call to an instance's agent that failed for a known cause.
 #[derive(Debug)]
 pub struct FailedCall {
-    /// The instance's name.
     pub instance: String,
-    /// The cause.
     pub failure: CallFailure,
 }
 
@@ -124,7 +119,6 @@ impl FailedCall {
         error.downcast_ref()
     }
 
-    /// Returns whether the time limit was exceeded.
     pub fn is_late(error: &anyhow::Error) -> bool {
         let late = |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut;
         error.downcast_ref().is_some_and(late)

@@ -27,7 +27,6 @@ use crate::net::tls;
 
 /// Limit for a PUT or an event, including the GET before it (P§3.2).
 const DEADLINE: Duration = Duration::from_secs(3);
-/// Port on which agents listen.
 const AGENT_PORT: u32 = 8443;
 /// Longest part of an agent's error message that is shown, characters.
 const COMPLAINT: usize = 1000;
@@ -36,7 +35,6 @@ const ANSWER: usize = 64;
 /// Time for that answer, which the guest's kernel sends. The kernel's own vsock waits 2 s.
 const ACCEPTED: Duration = Duration::from_secs(20);
 
-/// A TLS connection with a time limit.
 pub type Stream = StreamOwned<ClientConnection, Timed>;
 
 /// Tells the agent the host's address and certificate.
@@ -44,7 +42,6 @@ pub fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
     tell(root, instance, "PUT", "/1.0", body)
 }
 
-/// Posts an event to the agent's listeners.
 pub fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Result<()> {
     tell(root, instance, "POST", "/1.0/events", event)
 }
@@ -106,7 +103,6 @@ pub fn metadata(
     Ok(envelope["metadata"].take())
 }
 
-/// Sends any request and returns the answer.
 pub fn request(
     root: &Path,
     instance: &Instance,
@@ -169,7 +165,6 @@ pub fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
     Ok(StreamOwned::new(connection, socket))
 }
 
-/// Connects to the agent's port.
 fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
     let failed = |error: anyhow::Error, failure| FailedCall::of_failure(error, instance, failure);
     // To a socket that replaces vsock.

@@ -28,7 +28,6 @@ pub fn upgrade(
     upgrade_within(root, instance, request, protocol, body, Limit::within(CONNECT))
 }
 
-/// Does the same within another limit.
 pub fn upgrade_within(
     root: &Path,
     instance: &Instance,

@@ -36,7 +36,6 @@ const SILENCE: u32 = 15;
 /// A received message.
 #[derive(Debug)]
 pub enum Piece {
-    /// Payload.
     Bytes(Bytes),
     /// Text. On a data socket any text is the barrier (P§4.1).
     Text(String),
@@ -44,11 +43,8 @@ pub enum Piece {
     Closed,
 }
 
-/// A connected websocket.
 pub struct Socket {
-    /// The reading half.
     pub incoming: Incoming,
-    /// The writing half.
     pub outgoing: Outgoing,
     /// The connection, to hang up from another thread.
     pub line: Line,
@@ -58,7 +54,6 @@ pub struct Socket {
 pub struct Line(UnixStream);
 
 impl Line {
-    /// Returns another handle.
     pub fn again(&self) -> Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
@@ -70,13 +65,11 @@ impl Line {
     }
 }
 
-/// The reading half.
 pub struct Incoming {
     socket: WebSocket<Half>,
     watch: Option<Watch>,
 }
 
-/// The writing half.
 pub struct Outgoing(WebSocket<Half>);
 
 struct Half {
@@ -202,7 +195,6 @@ pub fn connect(root: &Path, instance: &Instance, target: &str) -> Result<Socket>
     connect_within(root, instance, target, Limit::within(CONNECT))
 }
 
-/// Does the same within another limit.
 pub fn connect_within(
     root: &Path,
     instance: &Instance,
@@ -293,12 +285,10 @@ impl Incoming {
 }
 
 impl Outgoing {
-    /// Sends payload.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         Ok(self.0.send(Message::Binary(Bytes::copy_from_slice(bytes)))?)
     }
 
-    /// Sends text.
     pub fn text(&mut self, text: String) -> Result<()> {
         Ok(self.0.send(Message::Text(text.into()))?)
     }
@@ -308,7 +298,6 @@ impl Outgoing {
         self.text(String::new())
     }
 
-    /// Sends a close frame.
     pub fn close(&mut self) -> Result<()> {
         let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
         Ok(self.0.close(Some(frame))?)

@@ -5,17 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// Returns the current time.
 pub fn now() -> String {
     rfc3339(SystemTime::now())
 }
 
-/// Formats a time.
 pub fn rfc3339(moment: SystemTime) -> String {
     DateTime::<Utc>::from(moment).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Returns milliseconds, for JSON.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

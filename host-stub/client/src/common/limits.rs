@@ -37,7 +37,6 @@ pub const MOUNTS: usize = 1024 * 1024;
 /// Memory for a file of the guest, up to a limit.
 #[derive(Debug)]
 pub struct Bounded {
-    /// The bytes read so far.
     pub bytes: Vec<u8>,
     most: usize,
 }

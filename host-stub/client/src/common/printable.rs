@@ -9,7 +9,6 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 
-/// Returns text on one line.
 pub fn text(raw: &str) -> String {
     escaped(raw, |letter| escape(letter).is_some())
 }
@@ -46,7 +45,6 @@ pub fn json(value: &Value) -> String {
     json_escaped(&value.to_string())
 }
 
-/// Returns JSON on many lines.
 pub fn pretty_json(value: &Value) -> String {
     json_escaped(&format!("{value:#}"))
 }
@@ -138,12 +136,9 @@ fn escape(letter: char) -> Option<String> {
     })
 }
 
-/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// For programs.
     Json,
-    /// For people.
     Text,
 }
 

@@ -20,12 +20,10 @@ const ASK: Duration = Duration::from_secs(20);
 /// attempts.
 const ARRIVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(20));
 
-/// Returns the path of the control socket.
 pub fn path(root: &Path) -> PathBuf {
     root.join("control.sock")
 }
 
-/// Returns whether a daemon serves this directory.
 pub fn is_running(root: &Path) -> bool {
     UnixStream::connect(path(root)).is_ok()
 }
@@ -48,7 +46,6 @@ fn arrived<T, E>(root: &Path, mut connect: impl FnMut() -> Result<T, E>) -> Resu
     }
 }
 
-/// Calls the daemon and returns its answer.
 pub fn ask(root: &Path, method: &str, target: &str, body: &Value) -> Result<Value> {
     let limit = Limit::within(ASK);
     let mut stream = arrived(root, || Timed::connect(&path(root), limit))?;

@@ -21,7 +21,6 @@ pub fn reach(root: &Path, name: &str) -> Result<Instance> {
 pub enum Known {
     /// It has not reported itself or has reported its end, with the reason.
     Absent(String),
-    /// It can be called.
     Reachable,
     /// It cannot be called, but reports its state over the status port (P§2.4): the state, and the
     /// reason.

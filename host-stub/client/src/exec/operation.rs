@@ -9,15 +9,12 @@ use crate::agent::client;
 use crate::instance::Instance;
 use crate::net::stream::Limit;
 
-/// A started operation.
 pub struct Operation {
-    /// The operation's id.
     pub id: String,
     /// Secrets by the names of the sockets.
     pub fds: Value,
 }
 
-/// Posts `body` and returns the operation.
 pub fn start(root: &Path, instance: &Instance, body: &Value, limit: Limit) -> Result<Operation> {
     let body = body.to_string();
     let answer = client::request(root, instance, "POST", "/1.0/exec", body.as_bytes(), limit)?;

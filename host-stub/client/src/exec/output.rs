@@ -20,13 +20,11 @@ pub struct AllOutput {
 /// A stream that did not end normally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Part of it was lost.
     Lost(String),
     /// The command has ended, but another process still has it open.
     Open(&'static str),
 }
 
-/// Progress of output.
 #[derive(Default)]
 pub(super) struct Flow {
     pub(super) pieces: AtomicU64,

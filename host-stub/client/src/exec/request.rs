@@ -12,10 +12,8 @@ use super::terminal;
 use crate::common::pair::pair;
 use crate::instance::Instance;
 
-/// An `exec` command.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Exec {
-    /// The instance's name.
     pub instance: String,
     command: Vec<String>,
     environment: BTreeMap<String, String>,
@@ -23,14 +21,11 @@ pub struct Exec {
     group: Option<u32>,
     cwd: Option<String>,
     mode: Mode,
-    /// Source of the command's input.
     pub input: Input,
     defaults: Defaults,
     /// What a signal ends.
     pub signals: Signals,
-    /// Faults to make.
     pub faults: Vec<Fault>,
-    /// The ends of the output, if kept.
     pub tails: Tails,
 }
 
@@ -40,11 +35,9 @@ pub enum Signals {
     /// The command: signals are passed on.
     #[default]
     Command,
-    /// This process.
     Ours,
 }
 
-/// Whether the command gets a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
     /// If stdin and stdout are terminals.
@@ -54,12 +47,10 @@ enum Mode {
     Pipes,
 }
 
-/// Source of input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Input {
     /// An empty stream.
     Nothing,
-    /// This process' stdin.
     #[default]
     Stdin,
 }
@@ -200,24 +191,18 @@ impl From<ShellArgs> for Exec {
 /// A command without faults or defaults, for `run`.
 #[derive(Clone, Debug, Default)]
 pub struct Plain {
-    /// The program and its arguments.
     pub command: Vec<String>,
-    /// Environment variables.
     pub environment: BTreeMap<String, String>,
     /// User and group id; the agent's own if `None`.
     pub user: Option<(u32, u32)>,
-    /// The working directory.
     pub cwd: Option<String>,
-    /// Source of stdin.
     pub input: Input,
-    /// Whether the command gets a terminal.
     pub terminal: Terminal,
 }
 
 /// Whether the command gets a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Terminal {
-    /// It does.
     Yes,
     /// It gets pipes.
     #[default]
@@ -244,7 +229,6 @@ impl Exec {
         }
     }
 
-    /// Returns whether the command gets a terminal.
     pub fn is_interactive(&self) -> bool {
         match self.mode {
             Mode::Interactive => true,

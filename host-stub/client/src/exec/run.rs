@@ -27,7 +27,6 @@ use crate::files::session;
 use crate::instance::{Instance, vsock_device};
 use crate::net::stream::Limit;
 
-/// Limit for a request.
 const REQUEST: Duration = Duration::from_secs(20);
 /// Limit for the connection to the events.
 const LISTEN: Duration = Duration::from_secs(10);
@@ -51,7 +50,6 @@ const RESET: &str = "the guest has lost its connections, as after a suspend";
 /// Exit code if output was lost of a command that exited 0.
 const INCOMPLETE: u8 = 1;
 
-/// Runs a command and returns its exit code.
 pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let instance = known::reach(root, &exec.instance)?;
     knows_users(root, &instance, exec, Limit::within(REQUEST))?;
@@ -90,7 +88,6 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Requests the command.
     pub fn new(root: &Path, instance: &Instance, exec: &Exec, limit: Limit) -> Result<Self> {
         let body = exec.body(instance, exec.is_interactive());
         let operation = operation::start(root, instance, &body, limit)?;
@@ -98,7 +95,6 @@ impl Asked {
     }
 }
 
-/// A started command.
 pub struct Running<'a> {
     root: &'a Path,
     instance: &'a Instance,
@@ -109,11 +105,9 @@ pub struct Running<'a> {
     raw: Option<Raw>,
 }
 
-/// The end of a command.
 pub struct End {
     /// Its exit code or signal, or why neither is known.
     pub outcome: Result<Outcome, Disconnected>,
-    /// The body of its request.
     pub body: Value,
     /// Reasons why part of its output was lost.
     pub lost: Vec<String>,
@@ -135,7 +129,6 @@ impl<'a> Running<'a> {
         Ok(Self { root, instance, body, id: operation.id, events, output, raw })
     }
 
-    /// Waits for the end of the command and of its output.
     pub fn end(mut self) -> End {
         let ended = wait::wait(self.root, self.instance, &self.id, &mut self.events);
         let is_reset = ended.as_ref().is_ok_and(|(_, is_reset)| *is_reset);

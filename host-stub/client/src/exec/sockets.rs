@@ -38,11 +38,9 @@ pub struct Sockets {
 enum Data {
     /// One socket for both directions.
     Terminal(Option<Box<Socket>>),
-    /// stdin, stdout, stderr.
     Pipes(Box<[Option<Socket>; 3]>),
 }
 
-/// A message for the control socket.
 enum Control {
     Resize(u16, u16),
     Signal(i32),
@@ -180,7 +178,6 @@ fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> Al
     AllOutput { cuts, flow, lines }
 }
 
-/// One of the operation's sockets.
 struct Target<'a> {
     id: &'a str,
     name: &'a str,

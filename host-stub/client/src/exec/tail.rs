@@ -10,22 +10,17 @@ pub const TAIL: usize = 32 * 1024;
 #[derive(Clone, Debug, Default)]
 pub struct Tails(Option<Arc<[Mutex<VecDeque<u8>>; 2]>>);
 
-/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// stdout
     Out,
-    /// stderr
     Err,
 }
 
 impl Tails {
-    /// Returns tails that are kept.
     pub fn kept() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// Adds a piece.
     pub(super) fn take(&self, stream: Stream, piece: &[u8]) {
         let Some(both) = &self.0 else { return };
         let [out, err] = both.as_ref();
@@ -36,7 +31,6 @@ impl Tails {
         kept.drain(..over);
     }
 
-    /// Returns the ends of stdout and stderr.
     pub fn both(&self) -> [Vec<u8>; 2] {
         let Some(both) = &self.0 else { return [Vec::new(), Vec::new()] };
         both.each_ref().map(|kept| {
@@ -45,18 +39,6 @@ impl Tails {
         })
     }
 }
-
-impl PartialEq for Tails {
-    fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
-            (None, None) => true,
-            (None, Some(_)) | (Some(_), None) => false,
-        }
-    }
-}
-
-impl Eq for Tails {}
 
 #[cfg(test)]
 mod tests {

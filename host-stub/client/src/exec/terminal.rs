@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Result;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Returns whether stdin and stdout are terminals.
 pub fn is_both() -> bool {
     isatty(stdin()) && isatty(stdout())
 }
@@ -56,7 +55,6 @@ impl Drop for Raw {
 pub struct Kept(Option<Termios>);
 
 impl Kept {
-    /// Saves the current mode.
     pub fn now() -> Self {
         Self(if isatty(stdin()) { tcgetattr(stdin()).ok() } else { None })
     }

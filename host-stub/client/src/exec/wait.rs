@@ -17,15 +17,12 @@ use crate::net::stream::Limit;
 const OPERATION_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statuses from here on are final.
 const FINAL: u64 = 200;
-/// The status of success.
 const SUCCESS: u64 = 200;
 
-/// The end of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// `metadata.return`.
     pub code: Option<i64>,
-    /// The reason for a failure.
     pub error: Option<String>,
 }
 
@@ -68,7 +65,6 @@ pub fn wait(
     Ok((outcome.ok_or_else(|| Disconnected(String::new()))?, is_lost))
 }
 
-/// Queries the operation.
 fn look(root: &Path, instance: &Instance, id: &str) -> Result<Option<Outcome>> {
     let target = format!("/1.0/operations/{id}");
     let shown =

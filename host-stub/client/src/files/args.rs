@@ -38,10 +38,6 @@ pub enum FileCommand {
     Mkdir(MakeArgs),
     /// Print attributes (JSON)
     Stat(WhereArgs),
-    /// Print the targets of links
-    Readlink(WhereArgs),
-    /// Print paths without links and dots
-    Realpath(WhereArgs),
     /// Create a link
     #[command(override_usage = "mote-host file ln [-s] TARGET NAME/PATH\n       \
                                 mote-host file ln [-s] NAME TARGET PATH")]
@@ -175,7 +171,6 @@ impl From<OwnerArgs> for Owner {
     }
 }
 
-/// Parses an octal mode.
 pub(super) fn octal(text: &str) -> Result<u32> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
     mode.with_context(|| format!("{text} is not an octal mode such as 644"))

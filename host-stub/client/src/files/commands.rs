@@ -17,75 +17,26 @@ use crate::common::printable::{self, Shape};
 use crate::daemon::known;
 use crate::instance::store;
 
-/// Runs a `file` command.
 pub fn run(root: &Path, command: FileCommand) -> Result<()> {
-    let (name, paths) = match command {
-        FileCommand::Push(args) => return transfer::push(root, args),
-        FileCommand::Pull(args) => return transfer::pull(root, args),
-        FileCommand::Ln(args) => return link(root, args),
-        FileCommand::Chmod(args) => return change_mode(root, args.paths),
-        FileCommand::Rm(args) => return remove(root, args),
-        FileCommand::Mkdir(args) => return make_directories(root, args),
-        FileCommand::Ls(ref args) => inside(args.paths.paths.clone())?,
-        FileCommand::Stat(ref args)
-        | FileCommand::Readlink(ref args)
-        | FileCommand::Realpath(ref args)
-        | FileCommand::Mv(ref args)
-        | FileCommand::Df(ref args) => inside(args.paths.clone())?,
-    };
-    let mut session = start(root, &name)?;
-    let each = |session: &mut Session, act: fn(&mut Session, &Path) -> Result<()>| {
-        if paths.is_empty() {
-            bail!("a path in {name} is needed");
-        }
-        paths
-            .iter()
-            .map(|text| path(text))
-            .try_for_each(|path| act(session, &path).with_context(|| guest(&path)))
-    };
-    let only = || match paths.as_slice() {
-        [] => Ok(path("/")),
-        [one] => Ok(path(one)),
-        _ => bail!("one path is enough"),
-    };
     match command {
-        FileCommand::Stat(_) => each(&mut session, show),
-        FileCommand::Readlink(_) => {
-            each(&mut session, |session, path| print_path(&session.readlink(path)?))
-        }
-        FileCommand::Realpath(_) => {
-            each(&mut session, |session, path| print_path(&session.realpath(path)?))
-        }
-        FileCommand::Mv(_) => {
-            let [from, to] = paths.as_slice() else { bail!("two paths are needed, from and to") };
-            let (from, to) = (path(from), path(to));
-            session
-                .extended("posix-rename@openssh.com", &from, &to)
-                .with_context(|| format!("{} to {}", guest(&from), printable::name(&to)))
-        }
-        FileCommand::Df(_) => {
-            only().and_then(|path| free(&mut session, &path).with_context(|| guest(&path)))
-        }
+        FileCommand::Push(args) => transfer::push(root, args),
+        FileCommand::Pull(args) => transfer::pull(root, args),
         FileCommand::Ls(args) => {
             let shape = args.json.into();
-            only().and_then(|path| list(&mut session, &path, shape).with_context(|| guest(&path)))
+            on_one(root, args.paths.paths, |session, path| list(session, path, shape))
         }
-        FileCommand::Push(_)
-        | FileCommand::Pull(_)
-        | FileCommand::Ln(_)
-        | FileCommand::Chmod(_)
-        | FileCommand::Rm(_)
-        | FileCommand::Mkdir(_) => Ok(()),
+        FileCommand::Rm(RemoveArgs { paths, recursive, .. }) => {
+            on_each(root, paths.paths, |session, path| {
+                if recursive { tree::remove(session, path) } else { session.remove(path) }
+            })
+        }
+        FileCommand::Mkdir(args) => make_directories(root, args),
+        FileCommand::Stat(args) => on_each(root, args.paths, show),
+        FileCommand::Ln(args) => link(root, args),
+        FileCommand::Mv(args) => rename(root, args.paths),
+        FileCommand::Chmod(args) => change_mode(root, args.paths),
+        FileCommand::Df(args) => on_one(root, args.paths, free),
     }
-}
-
-fn print_path(path: &Path) -> Result<()> {
-    let mut line = path.as_os_str().as_encoded_bytes().to_vec();
-    line.push(b'\n');
-    if std::io::IsTerminal::is_terminal(&stdout()) {
-        line = format!("{}\n", printable::name(path)).into_bytes();
-    }
-    Ok(stdout().write_all(&line)?)
 }
 
 /// Connects stdin and stdout to an SFTP session.
@@ -124,13 +75,6 @@ fn list(session: &mut Session, path: &Path, shape: Shape) -> Result<()> {
     Ok(())
 }
 
-fn remove(root: &Path, args: RemoveArgs) -> Result<()> {
-    let recursive = args.recursive;
-    on_each(root, args.paths.paths, |session, path| {
-        if recursive { tree::remove(session, path) } else { session.remove(path) }
-    })
-}
-
 fn make_directories(root: &Path, args: MakeArgs) -> Result<()> {
     let MakeArgs { paths, create_dirs, mode, owner } = args;
     on_each(root, paths.paths, |session, path| {
@@ -148,7 +92,6 @@ fn make_directories(root: &Path, args: MakeArgs) -> Result<()> {
     })
 }
 
-/// Calls `act` for each path.
 fn on_each(
     root: &Path,
     paths: Vec<String>,
@@ -163,6 +106,30 @@ fn on_each(
         .iter()
         .map(|text| path(text))
         .try_for_each(|path| act(&mut session, &path).with_context(|| guest(&path)))
+}
+
+/// Calls `act` for the only path, or the root directory.
+fn on_one(
+    root: &Path,
+    paths: Vec<String>,
+    act: impl FnOnce(&mut Session, &Path) -> Result<()>,
+) -> Result<()> {
+    let (name, paths) = inside(paths)?;
+    let path = match paths.as_slice() {
+        [] => path("/"),
+        [one] => path(one),
+        _ => bail!("one path is enough"),
+    };
+    act(&mut start(root, &name)?, &path).with_context(|| guest(&path))
+}
+
+fn rename(root: &Path, paths: Vec<String>) -> Result<()> {
+    let (name, paths) = inside(paths)?;
+    let [from, to] = paths.as_slice() else { bail!("two paths are needed, from and to") };
+    let (from, to) = (path(from), path(to));
+    start(root, &name)?
+        .extended("posix-rename@openssh.com", &from, &to)
+        .with_context(|| format!("{} to {}", guest(&from), printable::name(&to)))
 }
 
 /// Runs `chmod NAME MODE PATH ...` or `chmod MODE NAME/PATH ...`.

@@ -24,13 +24,10 @@ use rustix::process::{geteuid, umask};
 
 use super::session::local;
 
-/// An open directory.
 #[derive(Debug)]
 pub struct LocalDirectory {
     descriptor: OwnedFd,
-    /// Whether this pull created it.
     is_new: bool,
-    /// Its path, for messages.
     path: PathBuf,
 }
 
@@ -39,16 +36,12 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CL
 /// The mode of a directory until it is filled.
 const UNFINISHED: Mode = Mode::RWXU;
 
-/// What to do with missing directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// They are created.
     Make,
-    /// They are an error.
     Refuse,
 }
 
-/// Whether a target is a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Only if one exists, or the name ends with a slash.
@@ -203,7 +196,6 @@ impl LocalDirectory {
         }
     }
 
-    /// Opens the file or device that the user named.
     pub(super) fn named_file(&self, name: &OsStr, mode: u32) -> Result<File> {
         match self.kind(name) {
             Ok(FileType::BlockDevice | FileType::CharacterDevice) => {
@@ -215,7 +207,6 @@ impl LocalDirectory {
         }
     }
 
-    /// Creates a file.
     pub(super) fn file(&self, name: &OsStr, mode: u32) -> Result<File> {
         let path = self.make_room(name)?;
         let flags =

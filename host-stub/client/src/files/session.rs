@@ -14,7 +14,6 @@ use crate::daemon::known;
 use crate::instance::Instance;
 use crate::net::stream::{Limit, Timed};
 
-/// A session with an agent.
 pub type Session = Client<Timed>;
 
 /// Limit for a query after a command failed.
@@ -27,7 +26,6 @@ pub fn guest(path: &Path) -> String {
     format!("in the guest, {}", printable::name(path))
 }
 
-/// Names a local path.
 pub fn local(path: &Path) -> String {
     printable::name(path)
 }

@@ -12,7 +12,6 @@ use super::session::{local, start, unbuffered_stdout};
 use super::tree::{self, Owner};
 use super::unlike::Unlike;
 
-/// Runs `file push`.
 pub(super) fn push(root: &Path, args: PushArgs) -> Result<()> {
     let owner = Owner::from(args.owner);
     let (name, sources, target) = before(root, args.paths)?;
@@ -58,7 +57,6 @@ fn named(path: &Path) -> Result<PathBuf> {
     Ok(if name.is_empty() { above } else { above.join(name) })
 }
 
-/// Runs `file pull`.
 pub(super) fn pull(root: &Path, mut args: PullArgs) -> Result<()> {
     let target = args.paths.pop().context("a target is needed")?;
     let (name, sources) = inside(args.paths)?;

@@ -27,9 +27,7 @@ use crate::common::printable;
 /// The owner of pushed files; root by default, as with real hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Owner {
-    /// User.
     pub user: Option<u32>,
-    /// Group.
     pub group: Option<u32>,
 }
 
@@ -44,7 +42,6 @@ impl Owner {
     }
 }
 
-/// Pushes one file.
 pub fn push_one(
     session: &mut Session,
     source: &Path,
@@ -56,7 +53,6 @@ pub fn push_one(
     push_open(session, (file, source), target, (mode, owner), &mut Unlike::default())
 }
 
-/// Pushes an open file.
 fn push_open(
     session: &mut Session,
     (mut file, source): (File, &Path),
@@ -200,7 +196,6 @@ fn push_below(
     unlike.check(mode, target, || session.stat(target)).with_context(there)
 }
 
-/// Returns the names in a directory.
 fn names(directory: &File) -> Result<Vec<OsString>, Errno> {
     let entries = Dir::read_from(directory)?;
     let name = |entry: DirEntry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
@@ -208,7 +203,6 @@ fn names(directory: &File) -> Result<Vec<OsString>, Errno> {
     all.filter(|name| !name.as_ref().is_ok_and(|name| name == "." || name == "..")).collect()
 }
 
-/// Creates the missing parents of a path.
 pub fn make_parents(session: &mut Session, path: &Path) -> Result<()> {
     let above: Vec<&Path> = path.ancestors().collect();
     for directory in above.into_iter().rev() {
@@ -224,7 +218,6 @@ pub fn make_parents(session: &mut Session, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Pulls the content of one file.
 pub fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write) -> Result<()> {
     let there = || guest(from);
     let attrs = session.stat(from).with_context(there)?;
@@ -241,7 +234,6 @@ pub fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write) -> Res
     session.close(handle).with_context(there)
 }
 
-/// Pulls one file to a place.
 pub fn pull_one(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
     let attrs = session.stat(from).with_context(|| guest(from))?;
     let (directory, Some(name)) = to else {
@@ -281,7 +273,6 @@ impl Left {
     }
 }
 
-/// Pulls a tree to a place.
 pub fn pull(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
     let unlike = &mut Unlike::default();
     match to {
@@ -320,7 +311,6 @@ fn pull_into(
     directory.finish(mode.unwrap_or(0o755))
 }
 
-/// Pulls the content of a directory.
 fn fill(
     session: &mut Session,
     from: &Path,

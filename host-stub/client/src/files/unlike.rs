@@ -52,7 +52,6 @@ impl Drop for Unlike {
 const SPECIAL_BITS: u32 = 0o7000;
 
 impl Unlike {
-    /// Notes a special file.
     pub(super) fn skip(&mut self, name: String) {
         self.special.add(name);
     }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::Flavour;
 
-/// How to reach the VM's vsock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Vsock {
     /// AF_VSOCK of the host's kernel, with the guest's context id.
@@ -20,7 +19,6 @@ pub enum Vsock {
 }
 
 impl Vsock {
-    /// Returns JSON for people and tests.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Cid(cid) => json!({ "cid": cid }),
@@ -49,7 +47,6 @@ pub enum Channel {
     Qmp(PathBuf),
     /// A socket or tty with both directions of the port.
     Serial {
-        /// Its path.
         path: PathBuf,
         /// Whether to return every byte to the agent, as shared memory would.
         shared: bool,
@@ -57,7 +54,6 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Returns JSON for people and tests.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Qmp(path) => json!({ "qmp": path }),
@@ -66,20 +62,14 @@ impl Channel {
     }
 }
 
-/// An instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// Its name.
     pub name: String,
-    /// The server that it runs on.
     pub flavour: Flavour,
-    /// Its vsock.
     pub vsock: Vsock,
-    /// Its status channel.
     pub channel: Channel,
     /// Configuration, `volatile.*` included.
     pub config: BTreeMap<String, String>,
-    /// Devices.
     pub devices: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -161,12 +151,10 @@ impl Instance {
         self.config.iter().filter(|_| is_incus).filter_map(strings).collect()
     }
 
-    /// Returns whether the instance reported Ready.
     pub fn is_ready(&self) -> bool {
         self.is_true(READY)
     }
 
-    /// Returns whether the VM is marked as running.
     pub fn is_running(&self) -> bool {
         self.config.get(POWER).is_some_and(|power| power == "RUNNING")
     }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use data_encoding::BASE64URL_NOPAD;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
@@ -14,15 +15,12 @@ use super::store;
 use super::{Flavour, Instance};
 use crate::common::whole_file::write_whole;
 
-/// A device's configuration.
 pub type Device = BTreeMap<String, String>;
 
 /// A file that the agent creates from an image's template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Path in the guest.
     target: String,
-    /// Local path of the content.
     file: PathBuf,
     /// `create_only`, `mode`, `uid`, `gid`.
     options: BTreeMap<String, String>,
@@ -146,7 +144,10 @@ pub fn tag(flavour: Flavour, name: &str, device: &Device) -> String {
     };
     let mut tag = format!("{prefix}{name}");
     if tag.len() > longest {
-        tag = format!("{prefix}{}", base64(digest(&SHA256, name.as_bytes()).as_ref()));
+        tag = format!(
+            "{prefix}{}",
+            BASE64URL_NOPAD.encode(digest(&SHA256, name.as_bytes()).as_ref())
+        );
         tag.truncate(longest);
     }
     tag
@@ -157,25 +158,10 @@ fn encode(name: &str) -> String {
     name.replace('-', "--").replace('/', "-")
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte))
-            << (8 * (3 - three.len()));
-        for place in 0..=three.len() {
-            let index = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or(0);
-            text.push(char::from(ALPHABET[index]));
-        }
-    }
-    text
-}
-
 fn is(device: &Device, kind: &str) -> bool {
     device.get("type").is_some_and(|found| found == kind)
 }
 
-/// Returns whether the guest mounts the device.
 fn is_share(device: &Device) -> bool {
     is(device, "disk") && device.get("path").is_some_and(|path| path != "/")
 }
@@ -225,7 +211,6 @@ mod tests {
             assert_eq!(tag.len(), length);
             assert!(!tag.contains("aaaa"), "{tag}");
         }
-        assert_eq!(base64(b"\xff\xfe\xfd\xfc"), "__79_A");
     }
 
     #[test]

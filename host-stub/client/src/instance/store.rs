@@ -20,7 +20,6 @@ use rustix::process::geteuid;
 use super::Instance;
 use crate::common::whole_file::write_whole;
 
-/// Returns an instance's directory.
 pub fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("instances").join(name)
 }
@@ -40,12 +39,10 @@ pub fn make_private(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the instance's config share.
 pub fn share(root: &Path, name: &str) -> PathBuf {
     directory(root, name).join("config")
 }
 
-/// Reads an instance.
 pub fn load(root: &Path, name: &str) -> Result<Instance> {
     let path = directory(root, name).join("instance.json");
     if !exists(root, name) {
@@ -55,7 +52,6 @@ pub fn load(root: &Path, name: &str) -> Result<Instance> {
     serde_json::from_slice(&text).with_context(|| path.display().to_string())
 }
 
-/// Returns whether an instance of that name exists.
 pub fn exists(root: &Path, name: &str) -> bool {
     let is_name = !name.is_empty() && name.chars().all(is_usable);
     is_name && directory(root, name).join("instance.json").exists()
@@ -76,7 +72,6 @@ pub fn names(root: &Path) -> Vec<String> {
     names
 }
 
-/// Reads all instances.
 pub fn load_all(root: &Path) -> Result<Vec<Instance>> {
     names(root).iter().map(|name| load(root, name)).collect()
 }
@@ -84,7 +79,6 @@ pub fn load_all(root: &Path) -> Result<Vec<Instance>> {
 /// Largest instance.json, bytes. A guest with a token may add volumes and devices.
 const MAX_DESCRIPTION: usize = 4 * 1024 * 1024;
 
-/// Writes an instance.
 pub fn save(root: &Path, instance: &Instance) -> Result<()> {
     let path = directory(root, &instance.name).join("instance.json");
     let text = serde_json::to_vec_pretty(instance)?;
@@ -109,12 +103,10 @@ pub fn write_conf(root: &Path, instance: &Instance, port: u32, pem: &str) -> Res
     write_whole(&share(root, &instance.name).join("agent.conf"), text.as_bytes(), 0o644)
 }
 
-/// Returns the port of the last daemon of this directory.
 pub fn last_port(root: &Path) -> Option<u32> {
     fs::read_to_string(root.join("port")).ok()?.trim().parse().ok()
 }
 
-/// Saves the daemon's port.
 pub fn save_port(root: &Path, port: u32) -> Result<()> {
     write_whole(&root.join("port"), format!("{port}\n").as_bytes(), 0o600)
 }

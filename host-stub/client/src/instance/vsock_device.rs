@@ -28,7 +28,6 @@ use crate::common::whole_file::end_of_log;
 pub const DEVICE: &str = "vhost";
 /// Locked by the recipe while the device runs.
 pub const DEVICE_LOCK: &str = "vhost.lock";
-/// Its program.
 const PROGRAM: &str = "vhost-device-vsock";
 /// Name of the thread that serves the guest's queues.
 const WORKER: &str = "vring_worker";
@@ -158,7 +157,6 @@ fn is_device(line: &[u8]) -> bool {
     program.rsplit(|byte| *byte == b'/').next() == Some(PROGRAM.as_bytes())
 }
 
-/// Returns the value of a key of `--vm`.
 fn value<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     line.split(|byte| matches!(byte, 0 | b',')).find_map(|part| part.strip_prefix(key))
 }

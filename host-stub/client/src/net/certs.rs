@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -15,7 +16,6 @@ use crate::common::whole_file::write_whole;
 /// PEM with the line ends that both servers write.
 const UNIX: pem::EncodeConfig = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
 
-/// A certificate and its key.
 pub struct Pair {
     /// The certificate, DER.
     pub certificate: CertificateDer<'static>,
@@ -37,18 +37,13 @@ impl Pair {
         Ok(Self { certificate: certificate(&crt)?, pem, key: PrivateKeyDer::from_pem_file(&key)? })
     }
 
-    /// Returns a copy of the key for rustls.
     pub fn key(&self) -> PrivateKeyDer<'static> {
         self.key.clone_key()
     }
 
     /// Returns the SHA-256 of the DER, in hex.
     pub fn fingerprint(&self) -> String {
-        digest(&SHA256, &self.certificate)
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        HEXLOWER.encode(digest(&SHA256, &self.certificate).as_ref())
     }
 }
 
@@ -56,7 +51,6 @@ fn paths(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
     (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")))
 }
 
-/// Reads a certificate from a PEM file.
 pub fn certificate(path: &Path) -> Result<CertificateDer<'static>> {
     CertificateDer::from_pem_file(path).with_context(|| path.display().to_string())
 }

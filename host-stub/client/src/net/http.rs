@@ -9,18 +9,14 @@ use serde_json::Value;
 use crate::common::json;
 use crate::common::limits::{CHUNK_LINE, HEAD};
 
-/// A request or an answer.
 #[derive(Debug, Default)]
 pub struct Message {
-    /// The method of a request.
     pub method: String,
     /// Path and query of a request.
     pub target: String,
-    /// The status of an answer.
     pub status: u16,
     /// Header fields, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -30,7 +26,6 @@ impl Message {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the path without its query.
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or("")
     }
@@ -41,7 +36,6 @@ impl Message {
         query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Parses the body as JSON.
     pub fn json(&self) -> Result<Value> {
         json::parse(&self.body).context("body is not JSON")
     }
@@ -133,7 +127,6 @@ fn more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
 enum End {
     /// At the end of the connection.
     Close,
-    /// There is no body.
     Unsaid,
 }
 

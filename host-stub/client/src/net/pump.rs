@@ -45,7 +45,6 @@ enum Side {
     Open,
     /// It has sent its end and still reads.
     Ended,
-    /// It is gone.
     Gone,
 }
 

@@ -9,7 +9,6 @@ pub const AT_ONCE: usize = 1024;
 /// Stack of a serving thread, bytes. It is only reserved; little of it is used.
 const STACK: usize = 512 * 1024;
 
-/// Permits for threads.
 #[derive(Debug)]
 pub struct Slots {
     free: Mutex<usize>,
@@ -21,12 +20,10 @@ pub struct Slots {
 pub struct Slot(Arc<Slots>);
 
 impl Slots {
-    /// Returns `count` permits.
     pub fn new(count: usize) -> Arc<Self> {
         Arc::new(Self { free: Mutex::new(count), freed: Condvar::new() })
     }
 
-    /// Waits for a permit.
     pub fn take(self: &Arc<Self>) -> Slot {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.freed.wait_while(free, |free| *free == 0);

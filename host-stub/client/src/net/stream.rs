@@ -24,7 +24,6 @@ pub fn be_patient() {
     }
 }
 
-/// Returns the duration with that factor.
 pub fn patient(duration: Duration) -> Duration {
     duration * SLOWDOWN.load(Ordering::Relaxed) / 100
 }
@@ -36,7 +35,6 @@ pub enum Limit {
     Until(Instant),
     /// For each read or write that makes progress; for long bodies.
     Each(Duration),
-    /// No limit.
     Never,
 }
 
@@ -68,7 +66,6 @@ fn late() -> io::Error {
     io::Error::new(ErrorKind::TimedOut, "the peer took too long")
 }
 
-/// A socket with a limit.
 #[derive(Debug)]
 pub struct Timed {
     socket: UnixStream,
@@ -76,7 +73,6 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Sets a socket's limit.
     pub fn new(socket: UnixStream, limit: Limit) -> Self {
         Self { socket, limit }
     }
@@ -92,12 +88,10 @@ impl Timed {
         Ok(Self { socket: socket.into(), limit })
     }
 
-    /// Returns the socket without a limit.
     pub fn into_inner(self) -> UnixStream {
         self.socket
     }
 
-    /// Sets another limit.
     pub fn limit(&mut self, limit: Limit) {
         self.limit = limit;
     }

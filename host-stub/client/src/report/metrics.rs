@@ -10,71 +10,46 @@ use serde_json::{Map, Value};
 
 use crate::instance::{Flavour, Instance};
 
-/// A number of the agent and its metric.
-struct Field {
-    json: &'static str,
-    name: &'static str,
-    help: &'static str,
-}
-
-const fn field(json: &'static str, name: &'static str, help: &'static str) -> Field {
-    Field { json, name, help }
-}
-
 /// Suffixes of `cpu_seconds_`.
 const MODES: [&str; 8] = ["iowait", "irq", "idle", "nice", "softirq", "steal", "system", "user"];
 
-const DISK: [Field; 4] = [
-    field("disk_read_bytes", "disk_read_bytes_total", "Bytes read."),
-    field("disk_reads_completed", "disk_reads_completed_total", "Completed reads."),
-    field("disk_written_bytes", "disk_written_bytes_total", "Bytes written."),
-    field("disk_writes_completed", "disk_writes_completed_total", "Completed writes."),
+const DISK: [&str; 4] =
+    ["disk_read_bytes", "disk_reads_completed", "disk_written_bytes", "disk_writes_completed"];
+const FILESYSTEM: [&str; 3] =
+    ["filesystem_avail_bytes", "filesystem_free_bytes", "filesystem_size_bytes"];
+const NETWORK: [&str; 8] = [
+    "network_receive_bytes",
+    "network_receive_drop",
+    "network_receive_errs",
+    "network_receive_packets",
+    "network_transmit_bytes",
+    "network_transmit_drop",
+    "network_transmit_errs",
+    "network_transmit_packets",
 ];
-
-const FILESYSTEM: [Field; 3] = [
-    field("filesystem_avail_bytes", "filesystem_avail_bytes", "Space for users, in bytes."),
-    field("filesystem_free_bytes", "filesystem_free_bytes", "Free space, in bytes."),
-    field("filesystem_size_bytes", "filesystem_size_bytes", "Size, in bytes."),
-];
-
-const NETWORK: [Field; 8] = [
-    field("network_receive_bytes", "network_receive_bytes_total", "Bytes received."),
-    field("network_receive_drop", "network_receive_drop_total", "Received packets dropped."),
-    field("network_receive_errs", "network_receive_errs_total", "Errors of receiving."),
-    field("network_receive_packets", "network_receive_packets_total", "Packets received."),
-    field("network_transmit_bytes", "network_transmit_bytes_total", "Bytes sent."),
-    field("network_transmit_drop", "network_transmit_drop_total", "Packets not sent."),
-    field("network_transmit_errs", "network_transmit_errs_total", "Errors of sending."),
-    field("network_transmit_packets", "network_transmit_packets_total", "Packets sent."),
-];
-
-const MEMORY: [Field; 22] = [
-    field("memory_active_anon_bytes", "memory_Active_anon_bytes", "Active anonymous memory."),
-    field("memory_active_file_bytes", "memory_Active_file_bytes", "Active memory of files."),
-    field("memory_active_bytes", "memory_Active_bytes", "Active memory."),
-    field("memory_cached_bytes", "memory_Cached_bytes", "Cached memory."),
-    field("memory_dirty_bytes", "memory_Dirty_bytes", "Memory to be written to disk."),
-    field("memory_hugepages_free_bytes", "memory_HugepagesFree_bytes", "Free huge pages."),
-    field("memory_hugepages_total_bytes", "memory_HugepagesTotal_bytes", "Huge pages."),
-    field("memory_inactive_anon_bytes", "memory_Inactive_anon_bytes", "Inactive anonymous memory."),
-    field("memory_inactive_file_bytes", "memory_Inactive_file_bytes", "Inactive memory of files."),
-    field("memory_inactive_bytes", "memory_Inactive_bytes", "Inactive memory."),
-    field("memory_mapped_bytes", "memory_Mapped_bytes", "Mapped memory."),
-    field("memory_mem_available_bytes", "memory_MemAvailable_bytes", "Available memory."),
-    field("memory_mem_free_bytes", "memory_MemFree_bytes", "Free memory."),
-    field("memory_mem_total_bytes", "memory_MemTotal_bytes", "All memory."),
-    field("memory_rss_bytes", "memory_RSS_bytes", "Memory of processes."),
-    field("memory_shmem_bytes", "memory_Shmem_bytes", "Shared memory."),
-    field(
-        "memory_sreclaimable_bytes",
-        "memory_SReclaimable_bytes",
-        "Memory the kernel can give back.",
-    ),
-    field("memory_swap_bytes", "memory_Swap_bytes", "Swap."),
-    field("memory_unevictable_bytes", "memory_Unevictable_bytes", "Memory that stays."),
-    field("memory_writeback_bytes", "memory_Writeback_bytes", "Memory being written to disk."),
-    field("memory_oom_kills", "memory_OOM_kills_total", "Processes killed for lack of memory."),
-    field("procs_total", "procs_total", "Running processes."),
+/// The agent's names, and those of the metrics.
+const MEMORY: [(&str, &str); 21] = [
+    ("memory_active_anon_bytes", "memory_Active_anon_bytes"),
+    ("memory_active_file_bytes", "memory_Active_file_bytes"),
+    ("memory_active_bytes", "memory_Active_bytes"),
+    ("memory_cached_bytes", "memory_Cached_bytes"),
+    ("memory_dirty_bytes", "memory_Dirty_bytes"),
+    ("memory_hugepages_free_bytes", "memory_HugepagesFree_bytes"),
+    ("memory_hugepages_total_bytes", "memory_HugepagesTotal_bytes"),
+    ("memory_inactive_anon_bytes", "memory_Inactive_anon_bytes"),
+    ("memory_inactive_file_bytes", "memory_Inactive_file_bytes"),
+    ("memory_inactive_bytes", "memory_Inactive_bytes"),
+    ("memory_mapped_bytes", "memory_Mapped_bytes"),
+    ("memory_mem_available_bytes", "memory_MemAvailable_bytes"),
+    ("memory_mem_free_bytes", "memory_MemFree_bytes"),
+    ("memory_mem_total_bytes", "memory_MemTotal_bytes"),
+    ("memory_rss_bytes", "memory_RSS_bytes"),
+    ("memory_shmem_bytes", "memory_Shmem_bytes"),
+    ("memory_sreclaimable_bytes", "memory_SReclaimable_bytes"),
+    ("memory_swap_bytes", "memory_Swap_bytes"),
+    ("memory_unevictable_bytes", "memory_Unevictable_bytes"),
+    ("memory_writeback_bytes", "memory_Writeback_bytes"),
+    ("memory_oom_kills", "memory_OOM_kills_total"),
 ];
 
 /// Labels of one line, without the instance's.
@@ -84,42 +59,38 @@ type Labels<'a> = Vec<(&'static str, &'a str)>;
 pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     let all = metadata.as_object().context("metrics: not an object")?;
     let mut text = Text { instance, out: String::new() };
-    let cpu_name = Field { json: "cpu", name: "cpu_seconds_total", help: "CPU time, in seconds." };
     let cpus = rows(instance.flavour, all, "cpu_seconds_total", "cpu")?;
-    text.head(cpu_name.name, cpu_name.help);
+    text.head("cpu_seconds_total");
     for (cpu, row) in &cpus {
         for mode in MODES {
             let value = seconds(row, &format!("cpu_seconds_{mode}"))?;
-            text.line(cpu_name.name, vec![(cpu_name.json, cpu), ("mode", mode)], value);
+            text.line("cpu_seconds_total", vec![("cpu", cpu), ("mode", mode)], value);
         }
     }
-    text.head("cpu_effective_total", "CPUs.");
-    text.line("cpu_effective_total", Vec::new(), count(all, "cpus")?);
+    text.single("cpu_effective_total", count(all, "cpus")?);
     let labels = |device| vec![("device", device)];
     let disks = rows(instance.flavour, all, "disk", "device")?;
-    text.rows(&DISK, &disks, |device, _| Ok(labels(device)))?;
+    text.rows(&DISK, "_total", &disks, |device, _| Ok(labels(device)))?;
     let filesystems = rows(instance.flavour, all, "filesystem", "device")?;
-    text.rows(&FILESYSTEM, &filesystems, |device, row| {
+    text.rows(&FILESYSTEM, "", &filesystems, |device, row| {
         let place =
             [("fstype", string(row, "fstype")?), ("mountpoint", string(row, "mountpoint")?)];
         Ok([labels(device), place.to_vec()].concat())
     })?;
     let networks = rows(instance.flavour, all, "network", "device")?;
-    text.rows(&NETWORK, &networks, |device, _| Ok(labels(device)))?;
+    text.rows(&NETWORK, "_total", &networks, |device, _| Ok(labels(device)))?;
     let none = Map::new();
     let memory = match &all.get("memory") {
         None | Some(Value::Null) => &none,
         Some(memory) => memory.as_object().context("memory: not an object")?,
     };
-    for field in &MEMORY {
-        let from = if field.name == "procs_total" { all } else { memory };
-        text.head(field.name, field.help);
-        text.line(field.name, Vec::new(), count(from, field.json)?);
+    for (key, name) in MEMORY {
+        text.single(name, count(memory, key)?);
     }
+    text.single("procs_total", count(all, "procs_total")?);
     if instance.flavour == Flavour::Incus {
-        for (name, help) in [("boot_time_seconds", "Time of boot."), ("time_seconds", "Time.")] {
-            text.head(name, help);
-            text.line(name, Vec::new(), seconds(all, name)?);
+        for name in ["boot_time_seconds", "time_seconds"] {
+            text.single(name, seconds(all, name)?);
         }
     }
     text.out += "# EOF\n";
@@ -160,7 +131,6 @@ fn count(row: &Map<String, Value>, key: &str) -> Result<f64> {
     }
 }
 
-/// Returns any number.
 fn seconds(row: &Map<String, Value>, key: &str) -> Result<f64> {
     match row.get(key) {
         None | Some(Value::Null) => Ok(0.0),
@@ -188,26 +158,32 @@ impl Text<'_> {
         }
     }
 
-    fn head(&mut self, name: &str, help: &str) {
+    fn head(&mut self, name: &str) {
         // The number of processes or CPUs may fall.
         let is_counter =
             name.ends_with("_total") && !matches!(name, "procs_total" | "cpu_effective_total");
         let kind = if is_counter { "counter" } else { "gauge" };
-        let prefix = self.prefix();
-        let _never =
-            write!(self.out, "# HELP {prefix}_{name} {help}\n# TYPE {prefix}_{name} {kind}\n");
+        let _never = writeln!(self.out, "# TYPE {}_{name} {kind}", self.prefix());
     }
 
+    fn single(&mut self, name: &str, value: f64) {
+        self.head(name);
+        self.line(name, Vec::new(), value);
+    }
+
+    /// Writes a metric for each of the agent's names, to which `suffix` is added.
     fn rows<'r>(
         &mut self,
-        fields: &[Field],
+        keys: &[&str],
+        suffix: &str,
         rows: &[(&'r str, &'r Map<String, Value>)],
         labels: impl Fn(&'r str, &'r Map<String, Value>) -> Result<Labels<'r>>,
     ) -> Result<()> {
-        for field in fields {
-            self.head(field.name, field.help);
+        for key in keys {
+            let name = format!("{key}{suffix}");
+            self.head(&name);
             for (device, row) in rows {
-                self.line(field.name, labels(device, row)?, count(row, field.json)?);
+                self.line(&name, labels(device, row)?, count(row, key)?);
             }
         }
         Ok(())

@@ -10,11 +10,9 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use super::Outcome;
 use mote_client::files::local_directory::report;
 
-/// A result.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// The reason for a failure.
     pub(crate) failure: Option<String>,
     pub(crate) took: Duration,
     /// The end of stdout and stderr.
@@ -22,7 +20,6 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Returns the result of a run.
     pub(crate) fn of(
         name: String,
         outcome: &Outcome,
@@ -56,7 +53,6 @@ impl Case {
     }
 }
 
-/// Writes a file of results.
 pub(crate) fn write(path: &Path, cases: &[Case]) -> Result<()> {
     let written = report(path)?.write_all(junit(cases)?.as_bytes());
     written.with_context(|| path.display().to_string())

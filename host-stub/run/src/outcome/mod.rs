@@ -9,22 +9,17 @@ use serde_json::{Value, json};
 use mote_client::common::clock::millis;
 use mote_client::common::printable::without_numbers;
 
-/// The outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The command has ended.
     Exited(u8),
     /// The command has ended, but part of its output or a file of `--pull` is missing.
     Incomplete(u8, String),
-    /// A time limit was exceeded.
     TimedOut(String),
-    /// The command was not started.
     NotRun(String),
     /// The guest could not run the command; with a shell's exit code for that.
     CannotRun(u8, String),
     /// The guest was lost while the command ran.
     Lost(String),
-    /// This process received a signal.
     Signal(i32),
 }
 
@@ -36,7 +31,6 @@ pub const NOT_RUN: u8 = 125;
 const LOST: u8 = 129;
 
 impl Outcome {
-    /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Incomplete(0, _) => NOT_RUN,
@@ -95,7 +89,6 @@ impl Phases {
         Self { begun, booted: None, connected: None, started: None, ended: None }
     }
 
-    /// Returns the total duration.
     pub(crate) fn total(&self) -> Duration {
         self.begun.elapsed()
     }

@@ -18,7 +18,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Limit for the remaining data of a closed monitor, which has arrived already.
 const REST: Duration = Duration::from_millis(100);
 
-/// A connection to the monitor.
 pub(super) struct Qmp {
     reader: BufReader<UnixStream>,
     writer: Arc<Orders>,
@@ -50,7 +49,6 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Returns the connection for orders.
     pub(super) fn orders(&self) -> Arc<Orders> {
         self.writer.clone()
     }

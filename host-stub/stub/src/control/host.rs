@@ -9,11 +9,8 @@ use crate::daemon::{Daemon, Live};
 use crate::devlxd::server::Doors;
 use mote_client::instance::{Channel, Instance, READY, store, vsock_device};
 
-/// A serving daemon.
 pub struct Host {
-    /// Its instances.
     pub daemon: Arc<Daemon>,
-    /// The listeners for guests.
     doors: Arc<Doors>,
 }
 
@@ -27,7 +24,6 @@ impl Host {
         Ok(Arc::new(host))
     }
 
-    /// Starts to serve an instance.
     pub fn take_up(&self, mut instance: Instance) -> Result<()> {
         let name = instance.name.clone();
         if self.daemon.instances().contains_key(&name) {
@@ -85,8 +81,6 @@ impl Host {
 /// Which instances may be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// All, running or not.
     Any,
-    /// Those that are stopped.
     Stopped,
 }

@@ -26,9 +26,7 @@ use mote_client::net::http::{Message, read_request, write_answer};
 use mote_client::net::slots::{AT_ONCE, Slots};
 use mote_client::net::stream::{Limit, Timed};
 
-/// Limit for reading a command.
 const READ: Duration = Duration::from_secs(5);
-/// Limit for a query to an agent.
 const QUERY: Duration = Duration::from_secs(10);
 
 /// Serves until the process ends. The caller holds the directory's lock, so an existing socket is a

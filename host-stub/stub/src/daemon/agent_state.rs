@@ -22,12 +22,10 @@ const LONG: usize = 1024;
 /// host 1.5 s to read both, and QEMU may delay the second by another.
 const TURN: Duration = Duration::from_secs(5);
 
-/// The state of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// Calls have worked in both directions.
     Connected,
-    /// It has reported itself.
     Started,
     /// It has reported its end, or its VM is off.
     Stopped,
@@ -53,20 +51,15 @@ pub enum Edge {
     Began,
     /// STOPPED after STARTED.
     Ended,
-    /// No change.
     Same,
 }
 
-/// The last PUT.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// The error, if it failed.
     pub error: Option<String>,
     /// The cause of the error, if known.
     pub failure: Option<CallFailure>,
-    /// The time of its end.
     pub at: SystemTime,
-    /// Its duration.
     pub took: Duration,
 }
 
@@ -74,13 +67,10 @@ pub struct Put {
 #[derive(Clone, Debug)]
 pub struct LastError {
     at: SystemTime,
-    /// For people.
     pub text: String,
-    /// The cause, if known.
     pub failure: Option<CallFailure>,
 }
 
-/// The knowledge of an agent.
 #[derive(Debug)]
 pub struct AgentState {
     word: Word,
@@ -97,7 +87,6 @@ pub struct AgentState {
     pub connections: u64,
     /// Number of those that resumed a TLS session.
     pub resumed: u64,
-    /// The last request.
     pub last_request: String,
 }
 
@@ -121,22 +110,18 @@ impl Default for AgentState {
 }
 
 impl AgentState {
-    /// Returns the agent's state.
     pub fn word(&self) -> Word {
         self.word
     }
 
-    /// Returns its last line.
     pub fn last_line(&self) -> &str {
         self.lines.back().map_or("", |(_, line)| line.as_str())
     }
 
-    /// Returns the last PUT.
     pub fn last_put(&self) -> Option<&Put> {
         self.last_put.as_ref()
     }
 
-    /// Returns the last error.
     pub fn last_error(&self) -> Option<&LastError> {
         self.last_error.as_ref()
     }
@@ -183,7 +168,6 @@ impl AgentState {
         self.serial_state = state.filter(|state: &Value| state["pid"] == 1);
     }
 
-    /// Returns the state from the port.
     pub fn serial_state(&self) -> Option<&Value> {
         self.serial_state.as_ref()
     }
@@ -241,7 +225,6 @@ impl AgentState {
         }
     }
 
-    /// Records that the VM is off.
     pub fn power_off(&mut self) {
         self.started = false;
         self.enter(Word::Stopped);
@@ -255,7 +238,6 @@ impl AgentState {
         }
     }
 
-    /// Returns JSON for people and tests.
     pub fn to_json(&self) -> Value {
         let line = |(at, line): &(SystemTime, String)| json!({"at": rfc3339(*at), "line": line});
         let put = self.last_put.as_ref().map(|put| {

@@ -10,12 +10,10 @@ use super::vm::{End, Monitor, PANIC, SUSPENDED};
 use mote_client::agent::call_failure::CallFailure;
 use mote_client::instance::{Channel, Flavour, vsock_device};
 
-/// A cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
     /// A unique identifier of the cause, for programs.
     pub cause: &'static str,
-    /// A text for people.
     pub text: String,
 }
 
@@ -24,7 +22,6 @@ impl Diagnosis {
         Self { cause, text: text.into() }
     }
 
-    /// Returns JSON for programs.
     pub fn to_json(&self) -> Value {
         json!({"cause": self.cause, "text": self.text})
     }

@@ -10,7 +10,6 @@ use mote_client::common::clock::now;
 /// Events queued for one listener.
 const BACKLOG: usize = 1024;
 
-/// The listeners.
 #[derive(Default)]
 pub struct Events(Mutex<Vec<Listener>>);
 

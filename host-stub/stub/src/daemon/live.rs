@@ -13,9 +13,7 @@ use mote_client::instance::Instance;
 pub struct Live {
     /// The instance as on disk.
     pub instance: Instance,
-    /// Its agent.
     pub agent: AgentState,
-    /// The fault to make.
     pub fault: Fault,
     /// Whether its guest has called with the right certificate, which proves that it runs.
     pub called: bool,
@@ -33,12 +31,10 @@ pub struct Live {
 pub struct Life(Arc<AtomicBool>);
 
 impl Life {
-    /// Returns whether it has ended.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Ends it.
     pub fn end(&self) {
         self.0.store(true, Ordering::Release);
     }

@@ -25,15 +25,11 @@ use mote_client::instance::store;
 use mote_client::instance::{AGENT, Channel, Flavour, Instance};
 use mote_client::net::certs::Pair;
 
-/// A host daemon.
 pub struct Daemon {
-    /// The directory of its files.
     pub root: PathBuf,
     /// The port for guests.
     pub port: u32,
-    /// Its own certificate.
     pub pair: Pair,
-    /// The listeners for events.
     pub events: Events,
     instances: Mutex<BTreeMap<String, Live>>,
     sockets: Mutex<Vec<PathBuf>>,
@@ -93,14 +89,12 @@ impl Daemon {
         self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `look` with an instance.
     pub fn with<T>(&self, name: &str, look: impl FnOnce(&mut Live) -> T) -> Result<T> {
         let mut all = self.instances();
         let live = all.get_mut(name).with_context(|| format!("no instance is called {name}"))?;
         Ok(look(live))
     }
 
-    /// Returns a copy of an instance.
     pub fn instance(&self, name: &str) -> Result<Instance> {
         self.with(name, |live| live.instance.clone())
     }

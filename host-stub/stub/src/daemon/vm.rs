@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use mote_client::common::clock;
 
-/// The state of the monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Monitor {
     /// It answers this daemon.
@@ -22,18 +21,15 @@ pub enum Monitor {
     Taken,
 }
 
-/// An event of QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// A disk's writes find no space on this machine, and QEMU has stopped the VM.
     NoSpace,
     /// The guest's kernel panicked (QEMU has a pvpanic device).
     Panicked,
-    /// The VM was paused.
     Paused,
     /// The guest has opened the status port.
     PortOpened,
-    /// It was resumed.
     Resumed,
     /// QEMU ends, or would end; with its reason.
     ShutDown(String),
@@ -42,7 +38,6 @@ pub enum News {
 }
 
 impl News {
-    /// Returns the news in an event, if any.
     pub fn of(event: &Value) -> Option<Self> {
         let data = &event["data"];
         Some(match event["event"].as_str()? {
@@ -62,7 +57,6 @@ impl News {
     }
 }
 
-/// The end of a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// QEMU's reason; empty if unknown.
@@ -71,7 +65,6 @@ pub struct End {
     pub heard: bool,
 }
 
-/// A connection to the monitor for orders.
 #[derive(Debug)]
 pub struct Orders(Mutex<UnixStream>);
 
@@ -81,13 +74,11 @@ impl Orders {
         Self(Mutex::new(line))
     }
 
-    /// Writes a whole document.
     pub fn write(&self, document: &Value) -> Result<()> {
         let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(line.write_all(format!("{document}\n").as_bytes())?)
     }
 
-    /// Sends an order.
     pub fn give(&self, order: &str) -> Result<()> {
         self.write(&json!({ "execute": order, "id": "order" }))
     }
@@ -105,20 +96,15 @@ pub const NO_SPACE: &str = "nospace";
 /// QEMU's state of a guest that is suspended to memory.
 pub const SUSPENDED: &str = "suspended";
 
-/// The knowledge of a VM.
 #[derive(Debug, Default)]
 pub struct Vm {
-    /// The state of its monitor.
     pub monitor: Monitor,
     /// QEMU's state: running, paused, ...; empty if unknown.
     pub does: String,
     /// Bytes that the guest has read of the config disk; `None` without such a disk.
     pub share_read: Option<u64>,
-    /// Whether the guest has opened the status port.
     pub port_opened: bool,
-    /// The end of the last one.
     pub end: Option<End>,
-    /// The time of that end.
     ended: Option<Instant>,
     /// Connection for orders, while the monitor is connected.
     orders: Option<Arc<Orders>>,
@@ -130,7 +116,6 @@ impl Vm {
         Self { monitor: Monitor::Connected, orders: Some(orders), ..Self::default() }
     }
 
-    /// Returns whether it is paused.
     pub fn is_paused(&self) -> bool {
         self.monitor == Monitor::Connected && !matches!(self.does.as_str(), "" | "running")
     }
@@ -140,12 +125,10 @@ impl Vm {
         self.does == NO_SPACE
     }
 
-    /// Returns whether the guest's kernel has panicked.
     pub fn has_panicked(&self) -> bool {
         self.does == PANICKED
     }
 
-    /// Records an event.
     pub fn note(&mut self, news: News) {
         match news {
             News::NoSpace => self.does = NO_SPACE.into(),
@@ -175,7 +158,6 @@ impl Vm {
         self.orders.as_ref().map_or(Ok(false), |orders| orders.give(order).map(|()| true))
     }
 
-    /// Returns JSON for people and programs.
     pub fn to_json(&self) -> Value {
         let monitor = match self.monitor {
             Monitor::Connected => "connected",

@@ -19,12 +19,10 @@ pub enum Answer {
     Image(u64),
 }
 
-/// Returns an answer with metadata.
 pub fn data(value: Value) -> Answer {
     Answer::Data(value, None)
 }
 
-/// Returns an answer with an error.
 pub fn error(code: u16, text: &str) -> Answer {
     Answer::Error(code, text.to_owned())
 }

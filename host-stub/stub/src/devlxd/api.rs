@@ -77,7 +77,7 @@ pub fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Result<Ans
         ("GET", Some(Place::Devices)) => data(json!(instance.shown_devices())),
         ("GET", Some(Place::Image)) => image(&instance),
         ("GET", Some(Place::Pro)) => data(json!({"guest_attach": guest_attach(&instance)})),
-        ("POST", Some(Place::ProToken)) => pro_token(&instance)?,
+        ("POST", Some(Place::ProToken)) => pro_token(&instance),
         (_, Some(Place::Managed)) => storage::answer(daemon, &instance, request, &path)?,
         (method, Some(Place::Info)) if flavour == Flavour::Incus => {
             Answer::Error(400, format!("method {method:?} not allowed"))
@@ -231,14 +231,14 @@ fn guest_attach(instance: &Instance) -> &str {
     instance.config.get("ubuntu_pro.guest_attach").map_or("off", String::as_str)
 }
 
-fn pro_token(instance: &Instance) -> Result<Answer> {
-    Ok(match guest_attach(instance) {
+fn pro_token(instance: &Instance) -> Answer {
+    match guest_attach(instance) {
         "on" | "available" => {
-            let (token, id) = (random::uuid()?, random::uuid()?);
+            let (token, id) = (random::uuid(), random::uuid());
             data(json!({"expires": clock::now(), "guest_token": token, "id": id}))
         }
         _ => error(403, "Failed getting an Ubuntu Pro guest token: Guest attachment not allowed"),
-    })
+    }
 }
 
 #[cfg(test)]

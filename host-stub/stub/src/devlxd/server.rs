@@ -45,12 +45,10 @@ const PIECE: usize = 64 * 1024;
 
 type Stream = StreamOwned<ServerConnection, Timed>;
 
-/// The listener for one instance.
 struct Door {
     daemon: Arc<Daemon>,
     name: String,
     flavour: Flavour,
-    /// Its guest's certificate.
     agent: CertificateDer<'static>,
     right: Arc<ServerConfig>,
     wrong: Arc<ServerConfig>,

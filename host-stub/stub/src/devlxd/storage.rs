@@ -22,7 +22,6 @@ const OPERATION: &str = "5c0ffee0-0000-4000-8000-000000000001";
 /// Longest wait for an operation.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// Answers a request.
 pub fn answer(
     daemon: &Arc<Daemon>,
     instance: &Instance,

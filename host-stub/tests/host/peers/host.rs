@@ -126,9 +126,9 @@ impl Host {
         child.wait_with_output().unwrap()
     }
 
-    /// Returns the output of `agent-state --json`.
+    /// Returns the output of `agent-state`.
     pub(crate) fn state(&self) -> Value {
-        serde_json::from_str(&self.run(&["agent-state", "vm1", "--json"])).unwrap()
+        serde_json::from_str(&self.run(&["agent-state", "vm1"])).unwrap()
     }
 
     pub(crate) fn wait_for(&self, state: &str) {

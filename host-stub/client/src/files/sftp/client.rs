@@ -18,16 +18,12 @@ const VERSION: u32 = 3;
 /// Memory of an entry without its texts, bytes.
 const ENTRY: usize = 128;
 
-/// A session.
 pub struct Client<S> {
-    /// The connection.
     pub stream: S,
     next: u32,
-    /// The server's extensions.
     pub extensions: BTreeMap<String, String>,
 }
 
-/// An answer of the server.
 #[derive(Debug)]
 pub struct Answer {
     kind: u8,
@@ -38,7 +34,6 @@ pub struct Answer {
 #[derive(Clone, Debug)]
 pub struct Handle(pub Vec<u8>);
 
-/// The entries of a directory.
 #[derive(Debug)]
 pub struct Listing {
     /// All entries but `.` and `..`, sorted.
@@ -47,14 +42,11 @@ pub struct Listing {
     pub cost: usize,
 }
 
-/// A directory entry.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its name.
     pub name: OsString,
     /// The line of `ls -l`.
     pub long: String,
-    /// Its attributes.
     pub attrs: Attrs,
 }
 
@@ -71,7 +63,6 @@ impl Answer {
         bail!("answer {} where {wanted} was expected", self.kind)
     }
 
-    /// Returns the error of a status, if it is one.
     pub fn done(&self) -> Result<()> {
         let refused = self.expect(kind::STATUS)?.status()?;
         if refused.code == 0 { Ok(()) } else { Err(refused.into()) }
@@ -91,13 +82,11 @@ impl Answer {
     }
 }
 
-/// Returns the server's code if the error is a refusal.
 pub fn code(error: &anyhow::Error) -> Option<u32> {
     error.downcast_ref::<Refused>().map(|refused| refused.code)
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Starts a session.
     pub fn start(mut stream: S) -> Result<Self> {
         send(&mut stream, kind::INIT, &Writer::default().u32(VERSION).0)?;
         let (kind, body) = receive(&mut stream).context("sftp")?;
@@ -113,13 +102,11 @@ impl<S: Read + Write> Client<S> {
         Ok(Self { stream, next: 0, extensions })
     }
 
-    /// Returns the connection after the session.
     #[cfg(test)]
     pub fn into_inner(self) -> S {
         self.stream
     }
 
-    /// Sends a request and returns its number.
     pub fn ask(&mut self, kind: u8, body: Writer) -> Result<u32> {
         let id = self.next;
         self.next = self.next.wrapping_add(1);
@@ -129,7 +116,6 @@ impl<S: Read + Write> Client<S> {
         Ok(id)
     }
 
-    /// Receives the next answer, to any request.
     pub fn any_answer(&mut self) -> Result<(u32, Answer)> {
         let (kind, mut body) = receive(&mut self.stream).context("sftp")?;
         let id = Reader(&body).u32()?;
@@ -171,7 +157,6 @@ impl<S: Read + Write> Client<S> {
         self.call(kind::FSTAT, body)?.expect(kind::ATTRS)?.attrs()
     }
 
-    /// Changes attributes by path.
     pub fn setstat(&mut self, path: &Path, attrs: &Attrs) -> Result<()> {
         attrs.one_by_one().try_for_each(|attrs| {
             self.call(kind::SETSTAT, Writer::default().path(path).attrs(&attrs))?.done()
@@ -185,7 +170,6 @@ impl<S: Read + Write> Client<S> {
         })
     }
 
-    /// Opens a file.
     pub fn open(&mut self, path: &Path, flags: u32, attrs: &Attrs) -> Result<Handle> {
         let body = Writer::default().path(path).u32(flags).attrs(attrs);
         let answer = self.call(kind::OPEN, body)?;
@@ -236,18 +220,8 @@ impl<S: Read + Write> Client<S> {
         Ok(Listing { entries, cost })
     }
 
-    /// Returns the target of a link.
     pub fn readlink(&mut self, path: &Path) -> Result<PathBuf> {
-        self.one_name(kind::READLINK, path)
-    }
-
-    /// Returns a path without links and dots.
-    pub fn realpath(&mut self, path: &Path) -> Result<PathBuf> {
-        self.one_name(kind::REALPATH, path)
-    }
-
-    fn one_name(&mut self, kind: u8, path: &Path) -> Result<PathBuf> {
-        let answer = self.call(kind, Writer::default().path(path))?;
+        let answer = self.call(kind::READLINK, Writer::default().path(path))?;
         let mut reader = answer.expect(kind::NAME)?;
         match reader.u32()? {
             1 => Ok(reader.path()?.into()),
@@ -260,7 +234,6 @@ impl<S: Read + Write> Client<S> {
         self.call(kind::SYMLINK, Writer::default().path(target).path(link))?.done()
     }
 
-    /// Creates a directory.
     pub fn mkdir(&mut self, path: &Path, attrs: &Attrs) -> Result<()> {
         self.call(kind::MKDIR, Writer::default().path(path).attrs(attrs))?.done()
     }

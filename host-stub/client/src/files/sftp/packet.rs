@@ -6,7 +6,6 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::common::limits::SFTP_PACKET;
 
-/// Writes a whole packet.
 pub(crate) fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
     let length = u32::try_from(body.len() + 1)?;
     let mut packet = Vec::with_capacity(body.len() + 5);

@@ -8,7 +8,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use anyhow::{Context, Result, bail};
 
 /// Packet types, named as in draft-ietf-secsh-filexfer-02.
-#[allow(missing_docs, reason = "the draft describes each")]
 pub mod kind {
     pub const INIT: u8 = 1;
     pub const VERSION: u8 = 2;
@@ -39,7 +38,6 @@ pub mod kind {
 }
 
 /// Flags of OPEN, named as in the draft.
-#[allow(missing_docs, reason = "the draft describes each")]
 pub mod open {
     pub const READ: u32 = 1;
     pub const WRITE: u32 = 2;
@@ -49,17 +47,13 @@ pub mod open {
 
 /// End of a file or directory.
 pub const END: u32 = 1;
-/// The path does not exist.
 pub const NO_SUCH_FILE: u32 = 2;
-/// The server denies permission.
 pub const PERMISSION_DENIED: u32 = 3;
 
-/// A server's refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// `SSH_FX_*`.
     pub code: u32,
-    /// The server's text.
     pub message: String,
 }
 
@@ -93,7 +87,6 @@ impl std::error::Error for Refused {}
 pub struct Attrs {
     /// Size in bytes.
     pub size: Option<u64>,
-    /// User and group id.
     pub owner: Option<(u32, u32)>,
     /// Type and permissions.
     pub mode: Option<u32>,
@@ -105,17 +98,14 @@ pub struct Attrs {
 const TYPE: u32 = 0o170_000;
 
 impl Attrs {
-    /// Returns whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.is(0o040_000)
     }
 
-    /// Returns whether it is a symbolic link.
     pub fn is_link(&self) -> bool {
         self.is(0o120_000)
     }
 
-    /// Returns whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.is(0o100_000)
     }
@@ -138,24 +128,20 @@ impl Attrs {
         all.into_iter().filter(|attrs| *attrs != Self::default())
     }
 
-    /// Returns the permissions.
     pub fn permissions(&self) -> Option<u32> {
         self.mode.map(|mode| mode & 0o7777)
     }
 }
 
-/// Encodes a packet.
 #[derive(Clone, Debug, Default)]
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    /// Adds a number.
     pub fn u32(mut self, value: u32) -> Self {
         self.0.extend(value.to_be_bytes());
         self
     }
 
-    /// Adds a long number.
     pub fn u64(mut self, value: u64) -> Self {
         self.0.extend(value.to_be_bytes());
         self
@@ -170,12 +156,10 @@ impl Writer {
         self
     }
 
-    /// Adds a path.
     pub fn path(self, path: impl AsRef<OsStr>) -> Self {
         self.bytes(path.as_ref().as_bytes())
     }
 
-    /// Adds attributes.
     pub fn attrs(mut self, attrs: &Attrs) -> Self {
         let bit = |is_there: bool, bit: u32| if is_there { bit } else { 0 };
         self = self.u32(
@@ -200,7 +184,6 @@ impl Writer {
     }
 }
 
-/// Decodes a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -211,12 +194,10 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Reads a number.
     pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_be_bytes(self.take(4)?.try_into()?))
     }
 
-    /// Reads a long number.
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_be_bytes(self.take(8)?.try_into()?))
     }
@@ -227,17 +208,14 @@ impl<'a> Reader<'a> {
         self.take(count)
     }
 
-    /// Reads a path or name.
     pub fn path(&mut self) -> Result<OsString> {
         Ok(OsString::from_vec(self.bytes()?.to_vec()))
     }
 
-    /// Reads a text for people.
     pub fn text(&mut self) -> Result<String> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
 
-    /// Reads attributes.
     pub fn attrs(&mut self) -> Result<Attrs> {
         let flags = self.u32()?;
         let mut attrs = Attrs::default();
