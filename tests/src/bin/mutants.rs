@@ -33,12 +33,20 @@ fn main() -> ExitCode {
         let name = mutant.name.to_lowercase();
         filters.is_empty() || filters.iter().any(|filter| name.contains(&filter.to_lowercase()))
     };
+    let chosen: Vec<Mutant> = all().into_iter().filter(wanted).collect();
+    if chosen.is_empty() {
+        eprintln!(
+            "mote: no fault in tests/mutants/list has one of these words: {}",
+            filters.join(" ")
+        );
+        return ExitCode::from(2);
+    }
     let tree = Tree {
         root: source::root().join("target/mutants/tree"),
         target: source::root().join("target/mutants/target"),
     };
     let mut bad = 0;
-    for mutant in all().iter().filter(|mutant| wanted(mutant)) {
+    for mutant in &chosen {
         let begun = Instant::now();
         let outcome = tree.try_out(mutant);
         let seconds = begun.elapsed().as_secs();

@@ -56,16 +56,33 @@ const SOMEBODY: (&str, &str) = ("id", "#!/bin/bash\necho 1000\n");
 const SET_UP: &str = ". scripts/common; . scripts/setup build";
 
 #[test]
-fn help_installs_nothing() {
+fn help_and_unknown_options_install_nothing() {
     let machine = Machine::new(&[ROOT, ("apt-get", APT), ("cargo", APT), ("rustup", APT)]);
-    for name in ["run", "test", "bench", "build", "fresh", "size", "fuzz", "docs"] {
+    let mut scripts: Vec<_> = [".ci", "scripts", "image", "image/servers"]
+        .iter()
+        .flat_map(|folder| {
+            let entries = root().join(folder).read_dir().expect("a folder").flatten();
+            entries.map(move |entry| (folder, entry))
+        })
+        .filter(|(_, entry)| {
+            let about = entry.metadata().expect("a file");
+            about.is_file() && about.permissions().mode() & 0o111 != 0
+        })
+        .map(|(folder, entry)| format!("{folder}/{}", entry.file_name().display()))
+        .collect();
+    scripts.extend(["image/hooks/disk", "image/packages/root"].map(str::to_owned));
+    assert!(scripts.len() > 25, "{scripts:?}");
+    for name in scripts {
         for option in ["--help", "-h"] {
-            let (code, text) = machine.sh(&format!("scripts/{name} {option}"));
+            let (code, text) = machine.sh(&format!("{name} {option}"));
             assert_eq!(code, Some(0), "{name}: {text}");
-            assert!(
-                text.contains(&format!("scripts/{name}")) && !text.contains("set -eu"),
-                "{text}"
-            );
+            assert!(text.contains(&name) && !text.contains("set -eu"), "{name}: {text}");
+        }
+        // These pass on cargo's options.
+        if !["scripts/build", "scripts/size"].contains(&&*name) {
+            let (code, text) = machine.sh(&format!("{name} --sell"));
+            let refused = text.contains("mote: unknown argument: --sell\n");
+            assert_eq!((code, refused), (Some(2), true), "{name}: {text}");
         }
     }
     assert_eq!(machine.asked(), "");
