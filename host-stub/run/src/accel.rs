@@ -54,7 +54,7 @@ pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (
         Accel::Auto => {}
     }
     if arch != std::env::consts::ARCH {
-        return because("the VM has another architecture than this machine");
+        return because("the VM's architecture differs from this machine's");
     }
     if arch != "x86_64" {
         return because("KVM is probed on x86_64 only: --accel kvm uses it without a probe");
@@ -71,7 +71,7 @@ pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (
     }
 }
 
-/// Returns why no VM runs with KVM, if so.
+/// Returns the reason if no VM runs with KVM.
 fn runs(qemu: &Path, scratch: &Path) -> Result<Option<String>> {
     let firmware = scratch.join("probe");
     std::fs::File::create(&firmware)?.write_all(&self::firmware())?;

@@ -230,7 +230,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // A process that hangs in the kernel dies when the call returns; that is not awaited.
+        // A process that hangs in the kernel dies when its call returns; do not wait for that.
         const DEATH: Duration = Duration::from_secs(2);
         let _gone = self.0.kill();
         self.ends_within(DEATH);

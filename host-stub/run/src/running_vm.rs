@@ -166,7 +166,7 @@ impl RunningVm {
         self.look(is_so).unwrap_or(false)
     }
 
-    /// Returns why the replacement of the kernel's vsock no longer serves the guest, if so.
+    /// Returns the reason if the replacement of the kernel's vsock no longer serves the guest.
     pub(crate) fn vsock_stopped(&mut self) -> Option<String> {
         self.vsock.as_mut()?.why_stopped()
     }

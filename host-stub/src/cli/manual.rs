@@ -20,47 +20,47 @@ const EXAMPLES: &str = r#"
 run --kernel vmlinuz --initrd initrd -- uname -sr    # an initramfs with mote in it
 run --disk debian.qcow2 --share .:/src --timeout 60 -- make -C /src check    # an image; its file is not changed
 run --disk image.raw -t -- sh    # a terminal
-run --kernel vmlinuz-6.1 --kernel vmlinuz-6.12 --initrd initrd --jobs 2 -- ./test    # a line of result for each
+run --kernel vmlinuz-6.1 --kernel vmlinuz-6.12 --initrd initrd --jobs 2 -- ./test    # one result line for each
 run --disk image.raw --dry-run    # QEMU's command
 boot vm1 --disk debian.qcow2    # then exec, shell and file; stop, start, delete
 boot vm2 --kernel vmlinuz --initrd initrd --memory 512
-init vm1 --config user.greeting=hello    # LXD's instance vm1, with a key for its guest
-init vm2 --flavour incus --config cloud-init.user-data="$(cat user-data)"    # Incus', with data for cloud-init
-init vm3 --vsock-cid 7    # by the kernel's vsock (/dev/vhost-vsock)
+init vm1 --config user.greeting=hello    # an LXD instance with a configuration key
+init vm2 --flavour incus --config cloud-init.user-data="$(cat user-data)"    # an Incus instance with user-data for cloud-init
+init vm3 --vsock-cid 7    # with the kernel's vsock (/dev/vhost-vsock)
 qemu vm1 >boot && bash boot    # boots vmlinuz and initrd of this directory
 qemu vm1 --disk debian.qcow2 --memory 512    # for a disk image
-qemu vm1 --args    # for a script with a QEMU line of its own
+qemu vm1 --args    # for a script that runs QEMU itself
 daemon 2>daemon.log &    # in the background, with a log
 list    # a table
 list -q    # names only
 list --json    # for a script
-info vm1    # "In words" is the reason why it is not connected, and what to do
-info vm1 --json | jq -r .why.cause    # that as one word
+info vm1    # row "In words": why it is not connected, and what to do
+info vm1 --json | jq -r .why.cause    # the reason as one word
 wait vm1 --for CONNECTED --timeout 60    # in a script, after the boot
 wait vm1 --for Ready    # as long as it takes
-delete vm1    # its files too
-delete --force vm1    # while it runs
+delete vm1    # and its files
+delete --force vm1    # even while it runs
 show vm1
 agent-state vm1
 get vm1 user.greeting
-set vm1 user.greeting=hi    # the guest hears of user.* at once
+set vm1 user.greeting=hi    # the guest gets an event for user.*
 unset vm1 user.greeting
 device-add vm1 data type=disk path=/mnt    # the agent mounts it
 device-remove vm1 data
-events vm1    # what the host sees
-events vm1 --agent --type operation    # what the agent tells
+events vm1    # the host's events
+events vm1 --agent --type operation    # the agent's events
 query vm1 GET /1.0
 exec vm1 -- uname -sr
 exec vm1 --user 1000 --group 1000 --cwd /tmp -e A=b -- env
-exec -T vm1 -- cat <file    # input comes from here
+exec -T vm1 -- cat <file    # reads this shell's input
 shell vm1
-file push notes vm1/tmp/    # keeps the file's name
-file push --mode 0640 --uid 1000 - vm1/tmp/notes <notes    # what is read here
+file push notes vm1/tmp/    # keeps the name: vm1/tmp/notes
+file push --mode 0640 --uid 1000 - vm1/tmp/notes <notes    # from standard input
 file push -r tree vm1/srv/    # to /srv/tree
 file pull vm1/etc/hostname -    # to stdout
-file pull -r vm1/etc .    # to ./etc; nothing is written outside of it
+file pull -r vm1/etc .    # to ./etc; writes nothing outside of it
 file ls vm1/etc
-file ls --json vm1/etc    # a line each
+file ls --json vm1/etc    # one line for each entry
 file rm -r vm1/tmp/tree
 file mkdir -p --mode 0700 vm1/srv/a/b
 file stat vm1/etc/passwd
@@ -68,20 +68,20 @@ file ln -s ../usr/bin vm1/opt/bin
 file mv vm1/tmp/a vm1/tmp/b
 file chmod 0755 vm1/tmp/a
 file df vm1/
-sftp vm1    # as sftp -D "mote-host sftp vm1" runs it
+sftp vm1    # used by sftp -D "mote-host sftp vm1"
 state vm1
-state vm1 --json    # as the agent says it
-metrics vm1    # as a server publishes them
-operations vm1 --json    # all, as the agent says them
+state vm1 --json    # the agent's own answer
+metrics vm1    # in the format that a server publishes
+operations vm1 --json    # all, in the agent's own format
 operations vm1 wait ID --timeout 60
-port-forward vm1 127.0.0.1:8080 80    # connections to port 8080 here go to 80 there
+port-forward vm1 127.0.0.1:8080 80    # forwards local port 8080 to port 80 of the guest
 start vm1
-stop vm1    # as the power button
+stop vm1    # presses the power button
 stop --force vm1    # ends QEMU
 fault vm1 slow 500
 fault vm1 none
 completions bash >~/.local/share/bash-completion/completions/mote-host
-man man1    # as man -l man1/mote-host-exec.1 shows it
+man man1    # writes all pages; man -l man1/mote-host-exec.1 shows one
 "#;
 
 /// Returns the examples of a command, each with its effect.

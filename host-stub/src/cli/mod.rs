@@ -26,6 +26,10 @@ use mote_client::files::commands;
 use mote_client::net::stream::be_patient;
 use mote_run::args::RunArgs;
 
+const BEGIN: &str = "To begin: mote-host run boots a VM for one command, mote-host boot one that stays. If you start \
+                     QEMU yourself, mote-host init prints how, and mote-host daemon runs the host, which every \
+                     command except run, boot, init, qemu, completions and man needs.";
+
 /// Plays the LXD or Incus host for a guest agent, so that an agent or an image can be tried without
 /// either.
 #[derive(Debug, Parser)]
@@ -34,16 +38,10 @@ use mote_run::args::RunArgs;
     version = manual::VERSION,
     arg_required_else_help = true,
     subcommand_required = true,
-    after_help = "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints \
-                  how to boot a VM; mote-host daemon runs the host, which every command except run, init, \
-                  qemu, daemon, completions and man needs; mote-host wait vm1 --for CONNECTED waits for the \
-                  agent.",
-    after_long_help = concat!(
-        "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints \
-         how to boot a VM; mote-host daemon runs the host, which every command except run, init, \
-         qemu, daemon, completions and man needs; mote-host wait vm1 --for CONNECTED waits for the \
-         agent.\n\n",
-        "Exit codes: 0 success, 1 failure, 2 invalid command line; wait: 124 timed out; run, exec and shell: the command's \
+    after_help = BEGIN,
+    after_long_help = format!(
+        "{BEGIN}\n\n\
+         Exit codes: 0 success, 1 failure, 2 invalid command line; wait: 124 timed out; run, exec and shell: the command's \
          own, 126 and 127 if it cannot be run, 129 if the guest is lost; run: 124 timed out, 125 any other failure."
     )
 )]

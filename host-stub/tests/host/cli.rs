@@ -245,7 +245,7 @@ fn every_report_shows_the_active_fault() {
         "{shown}"
     );
     let error = host.try_run(&["fault", "bogus"]).unwrap_err();
-    assert!(error.contains("deny-put") && error.contains("no instance is called bogus"), "{error}");
+    assert!(error.contains("deny-put") && error.contains("no instance is named bogus"), "{error}");
     let error = host.try_run(&["fault", "vm1", "slow"]).unwrap_err();
     assert!(error.contains("milliseconds"), "{error}");
 }
@@ -280,7 +280,7 @@ fn a_deleted_instances_name_can_be_reused() {
     host.run(&["delete", "vm1"]);
     assert_eq!(host.run(&["list", "-q"]), "");
     assert!(!host.path("instances/vm1").exists() && !door.exists());
-    assert!(host.try_run(&["info", "vm1"]).unwrap_err().contains("no instance is called vm1"));
+    assert!(host.try_run(&["info", "vm1"]).unwrap_err().contains("no instance is named vm1"));
     // The next instance of that name is a new one.
     host.init("vm1", "lxd", &["user.n=2"]);
     assert_eq!(Guest::of(&host).get("/1.0/config/user.n").1, "2");
@@ -300,7 +300,7 @@ fn a_deleted_instances_name_can_be_reused() {
     host.kill();
     host.run(&["delete", "vm2"]);
     assert!(!host.path("instances/vm2").exists());
-    assert!(host.try_run(&["delete", "vm2"]).unwrap_err().contains("no instance is called vm2"));
+    assert!(host.try_run(&["delete", "vm2"]).unwrap_err().contains("no instance is named vm2"));
 }
 
 #[test]
@@ -318,5 +318,5 @@ fn init_needs_only_a_name_and_prints_how_to_boot() {
         assert!(recipe.contains(option), "{option} in {recipe}");
     }
     assert!(host.run(&["qemu", "vm1", "--memory", "96", "--args"]).contains("size=96M,share=on"));
-    assert!(host.try_run(&["qemu", "vm2"]).unwrap_err().contains("no instance is called vm2"));
+    assert!(host.try_run(&["qemu", "vm2"]).unwrap_err().contains("no instance is named vm2"));
 }

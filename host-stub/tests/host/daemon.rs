@@ -123,7 +123,7 @@ fn serves_a_new_instance_and_ignores_an_incomplete_one() {
     let again =
         host.command(&["init", "vm1", "--flavour", "lxd", "--vsock-cid", "3", "--qmp", "q"]);
     let again = { again }.output().unwrap();
-    assert!(String::from_utf8_lossy(&again.stderr).contains("there is an instance vm1 already"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("instance vm1 already exists"));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn the_control_socket_speaks_plain_http() {
     assert!(answer.contains("\"state\":\"UNKNOWN\""), "{answer}");
     assert!(ask("GET /1.0/nope HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(ask("GET /1.0/instances/x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    assert!(host.try_run(&["agent-state", "x"]).unwrap_err().contains("no instance is called x"));
+    assert!(host.try_run(&["agent-state", "x"]).unwrap_err().contains("no instance is named x"));
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl fmt::Display for CallFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::AgentsCertificate => {
-                "the agent shows another certificate than this instance's: its config share (agent.crt) is another \
+                "the agent shows another instance's certificate: its config share (agent.crt) is another \
                  instance's or older than init; create the config disk again and reboot"
             }
             Self::DeviceStopped => {

@@ -90,8 +90,8 @@ impl Flow {
         }
     }
 
-    /// Ends this process by a signal if its output is not read: the command may end, but the wait
-    /// for its output never would.
+    /// Ends this process with a signal if nobody reads its output: the command may end, but the
+    /// wait for its output would not.
     pub(super) fn end_if_unread(&self, signal: i32) {
         const UNREAD: Duration = Duration::from_millis(500);
         loop {

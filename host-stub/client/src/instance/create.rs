@@ -28,7 +28,7 @@ pub fn create(
     }
     let directory = directory(root, &instance.name);
     if exists(root, &instance.name) {
-        bail!("there is an instance {} already", instance.name);
+        bail!("instance {} already exists", instance.name);
     }
     let share = share(root, &instance.name);
     for directory in [root, &directory] {

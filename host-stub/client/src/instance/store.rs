@@ -46,7 +46,7 @@ pub fn share(root: &Path, name: &str) -> PathBuf {
 pub fn load(root: &Path, name: &str) -> Result<Instance> {
     let path = directory(root, name).join("instance.json");
     if !exists(root, name) {
-        bail!("no instance is called {name} in {}", root.display());
+        bail!("no instance is named {name} in {}", root.display());
     }
     let text = fs::read(&path).with_context(|| path.display().to_string())?;
     serde_json::from_slice(&text).with_context(|| path.display().to_string())

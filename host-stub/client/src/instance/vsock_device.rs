@@ -101,7 +101,7 @@ impl Watch {
         Self { pid, log, has_served: serves(pid), looked: Instant::now(), gone: None }
     }
 
-    /// Returns why it no longer serves, if so. Checks at most once per [`LOOK`].
+    /// Returns the reason if it no longer serves. Checks at most once per [`LOOK`].
     pub fn why_stopped(&mut self) -> Option<String> {
         if self.looked.elapsed() < LOOK {
             return None;

@@ -57,7 +57,7 @@ impl Host {
     /// Stops serving an instance and removes its files.
     pub fn delete(&self, name: &str, whose: Whose) -> Result<()> {
         let mut all = self.daemon.instances();
-        let live = all.get(name).with_context(|| format!("no instance is called {name}"))?;
+        let live = all.get(name).with_context(|| format!("no instance is named {name}"))?;
         if whose == Whose::Stopped && (live.instance.is_running() || live.called) {
             bail!("{name} is running; stop its VM first, or delete it with --force");
         }

@@ -91,7 +91,7 @@ impl Daemon {
 
     pub fn with<T>(&self, name: &str, look: impl FnOnce(&mut Live) -> T) -> Result<T> {
         let mut all = self.instances();
-        let live = all.get_mut(name).with_context(|| format!("no instance is called {name}"))?;
+        let live = all.get_mut(name).with_context(|| format!("no instance is named {name}"))?;
         Ok(look(live))
     }
 

@@ -247,7 +247,7 @@ impl Door {
     fn answer(&self, stream: &Stream, request: &Message, fault: Fault) -> Result<Answer> {
         let shown = stream.conn.peer_certificates().and_then(|all| all.first());
         if shown != Some(&self.agent) {
-            let text = "guest connection: it shows another certificate than the instance's";
+            let text = "guest connection: it shows another instance's certificate";
             self.daemon.with(&self.name, |live| {
                 live.agent.failed(text, Some(CallFailure::AgentsCertificate));
             })?;
