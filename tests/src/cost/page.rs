@@ -51,7 +51,7 @@ impl Table<'_> {
 const TOP: &str = "\
 # Cost of one more of each thing
 
-`MOTE_WRITE_DOCS=1 cargo test -p mote-tests --test cost` generates this page from the shipped binary over unix sockets. A column is
+`MOTE_WRITE_DOCS=1 scripts/test cost` generates this page from the shipped binary over unix sockets. A column is
 the number that is present, a figure the cost of each. `scripts/test` fails if a figure exceeds `tests/budgets/cost` by more than
 3 % (short calls: 10 %).
 ";
