@@ -33,7 +33,7 @@ pub(crate) const FILES: bool = cfg!(feature = "files");
 pub(crate) const FIRST_BOOT: bool = cfg!(feature = "first-boot");
 /// `freeze`, `thaw` and `trim`.
 pub(crate) const FREEZE: bool = cfg!(feature = "freeze");
-/// Process 1. Never listed as left out: only one-file images need it.
+/// Process 1. Never listed as absent: only one-file images need it.
 pub(crate) const INIT: bool = cfg!(feature = "init");
 /// Serving beyond an initramfs: in the root that it switches to, or until that root's agent takes
 /// over.
@@ -86,13 +86,13 @@ const FEATURES: [(&str, bool); 15] = [
     ("state", STATE),
 ];
 
-/// Returns the exit code of a subcommand that this build leaves out.
+/// Returns the exit code of a subcommand that this build omits.
 pub(crate) fn absent() -> u8 {
     print::complain(format_args!("this build does not have that command; it was made {Build}"));
     2
 }
 
-/// Displays what this build leaves out.
+/// Displays the features that this build omits.
 pub(crate) struct Build;
 
 impl fmt::Display for Build {

@@ -218,7 +218,7 @@ async fn serve(
     agent.allow_devlxd(false);
     agent.status(|status| status.stop(now()));
     if built::EXEC && result.is_ok() {
-        // A host that has just started a command is only now connecting to it.
+        // A host that has just started a command may not have connected to it yet.
         leave::hang_up(&agent).or(async { drop(host.await) }).await;
     }
     if clock::within(GOODBYE, serial).await.is_none() {

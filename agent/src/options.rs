@@ -145,7 +145,7 @@ impl Options {
             && self.transport.is_vsock()
             && starter == Starter::Host;
         if by == Some(OsStr::new(BY_HOST)) && !is_plain {
-            return Err("a command of the host may not start this; see mote-agent.yml(5)".into());
+            return Err("a host command may not start this; see mote-agent.yml(5)".into());
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub fn change(index: u32, change: Change<'_>) -> Request {
 fn request(kind: u16, flags: u16, body: &[[u8; 4]], attribute: Option<(u16, &[u8])>) -> Request {
     let mut out = Request::new();
     // REQUEST has room for the longest valid name. A longer one is truncated, and the kernel
-    // refuses the message for its length.
+    // rejects the message because of its length.
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes).is_ok();
     put(&[0; 4]);
     put(&kind.to_ne_bytes());

@@ -61,7 +61,7 @@ impl Agent {
     }
 
     /// Starts over with a host that may be another one, or that knows another copy of this VM:
-    /// drops the tickets and announces the agent. After the verification, Ready is repeated.
+    /// drops the tickets and announces the agent, which repeats Ready after the verification.
     pub(crate) fn restart_link(&self) {
         if let Some(link) = &*self.link.borrow() {
             link.tls.tickets.forget();

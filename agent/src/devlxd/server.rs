@@ -290,7 +290,7 @@ async fn left(stream: &Stream, matters: bool) {
 
 /// The result of an image download.
 enum Exported {
-    /// The image was written; whether another request may follow.
+    /// The image was written. Contains whether another request may follow.
     Written(bool),
     /// The host's answer is not an image.
     Refused(dial::Reply),

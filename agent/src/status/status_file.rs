@@ -107,7 +107,7 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
 /// Returns a remark about the program: it will re-exec, or its file has been replaced.
 fn program(agent: &Agent) -> Option<&'static str> {
     if agent.will_reexec.get() {
-        return Some("restarts when no command of the host runs");
+        return Some("restarts when no host command is running");
     }
     let name = file::readlink("/proc/self/exe".as_ref()).ok()?;
     let newer = name.to_str()?.strip_suffix(REMOVED)?;

@@ -30,8 +30,8 @@ pub(crate) fn reseed(random: &File, hardware: Option<&File>, numbers: [i64; 2]) 
     for (place, number) in pool.bytes.iter_mut().zip(numbers) {
         *place = number;
     }
-    // SAFETY: the kernel reads the pool's two numbers and as many bytes as the second says, which
-    // are there. The second call has no argument.
+    // SAFETY: the kernel reads the pool's two numbers and as many bytes as the second
+    // states; the pool contains them. The second call has no argument.
     let mix = |pool: &Pool| unsafe {
         let fd = random.as_raw_fd();
         libc::ioctl(fd, ADD_ENTROPY, &raw const *pool) == 0 && libc::ioctl(fd, RESEED) == 0

@@ -93,7 +93,7 @@ pub(crate) fn prepare(root: &Path, name: &str) {
     }
 }
 
-/// Loads the driver of virtio's bus: PCI, or virtio-mmio if that has no devices.
+/// Loads the driver of virtio's bus: PCI, or virtio-mmio if PCI has no virtio devices.
 pub(crate) fn prepare_bus(root: &Path) {
     prepare(root, "virtio_pci");
     if is_unused(root) {

@@ -88,7 +88,7 @@ fn the_agents_program_as_a_listed_command_gives_no_root_access() {
         &["report", "state"],
     ] {
         let why = exec(words).expect_err("a refusal");
-        let is_said = ["only the agent starts this", "a command of the host may not start this"];
+        let is_said = ["only the agent starts this", "a host command may not start this"];
         assert!(is_said.iter().any(|said| why.contains(said)), "{words:?}: {why}");
     }
     assert!(!touched.exists() && fs::read_dir(other).unwrap().next().is_none());

@@ -144,7 +144,7 @@ fn a_reexec_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
     );
     assert_eq!(boot.host.sh(&script).as_deref(), Ok("whole\n"));
     let said = fs::read_to_string(said).unwrap();
-    assert!(said.contains("program: restarts when no command of the host runs\n"), "{said}");
+    assert!(said.contains("program: restarts when no host command is running\n"), "{said}");
     assert!(!boot.log().contains("restarting in place"), "the host may still ask for the result");
     assert_eq!(boot.host.exec(&["echo", "another"]).as_deref(), Ok("another\n"));
     connected(&boot, 2);

@@ -67,7 +67,7 @@ pub fn show(
         }
         Kind::Sync | Kind::Async if status >= 400 => error(status, envelope.error, sink),
         Kind::Sync | Kind::Async if ask.is_raw() => {
-            // Any other type than a string (PATCH returns null or {}) is an empty text.
+            // Any type other than a string (PATCH returns null or {}) is an empty text.
             let _unquoted = envelope.metadata.unescape(|piece| {
                 sink(piece.as_bytes());
                 Ok(())

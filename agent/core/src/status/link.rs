@@ -15,7 +15,7 @@ pub struct Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     Put,
-    /// A CONNECT line, followed since that time.
+    /// A CONNECT line, whose address mote calls since that time.
     Connect {
         since: Uptime,
     },

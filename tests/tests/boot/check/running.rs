@@ -15,7 +15,7 @@ use crate::check::rows::two_servers;
 use crate::check::{bare, check, lines_of};
 use crate::world::{Boot, LIMIT, whole};
 
-/// Calls the agent with another certificate than the host's.
+/// Calls the agent with a certificate other than the host's.
 fn intrude(boot: &Boot) {
     let called = boot.client().connect_as(Caller::Stranger);
     let answer = called.and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));

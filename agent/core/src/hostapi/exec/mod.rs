@@ -132,7 +132,7 @@ impl Request {
     }
 
     /// Drops the host's variables except harmless ones: with `LD_PRELOAD`, `PATH` or `PYTHONPATH`
-    /// the host could run another program than the one it names. As sudo does, keeps the terminal
+    /// the host could run a program other than the one it names. As sudo does, keeps the terminal
     /// and the language, unless a value could name a file. Adds [`STARTED_BY`].
     pub fn drop_environment(&mut self) {
         let mut kept = Strings::default();

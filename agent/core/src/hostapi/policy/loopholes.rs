@@ -250,7 +250,7 @@ mod tests {
                 let is_kept = is_kept || !has_command;
                 assert_eq!(policy.ready_when().count() > 0, is_kept, "{features} {list}");
                 assert_eq!(said.contains(READY_WHEN), !is_kept, "{said}");
-                // The rest is as it was.
+                // The rest is unchanged.
                 assert_eq!(policy.below().count(), file(features).below().count());
             }
         }

@@ -75,7 +75,7 @@ fn a_line_without_fingerprint_expects_the_current_certificate() {
     run(&mut status, 0, 500);
     status.received(at(500), b"CONNECT 2:4001\n");
     assert_eq!(actions(&mut status, 500), [Action::Verify { host: NEW, attempt: 2 }]);
-    // With the same one in words it is the same line.
+    // A line that also contains its fingerprint is not a new one.
     status.received(at(501), line(NEW).as_bytes());
     assert!(tries(&run(&mut status, 501, 2000)).is_empty());
 }
