@@ -162,6 +162,7 @@ mod tests {
     fn replaces_a_file_whole_and_leaves_no_temporary_file() {
         let directory = crate::runtime::scratch::scratch("small");
         let path = directory.join("status");
+        fs::write(directory.join("status.new"), "what a killed agent left").unwrap();
         for text in ["a long one", "short", ""] {
             write_small(&path, text.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);

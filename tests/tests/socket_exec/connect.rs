@@ -20,19 +20,22 @@ fn each_side_may_end_first() {
     let unix = UnixListener::bind(&path).unwrap();
     let tcp = TcpListener::bind("[::1]:0").unwrap();
     let target = tcp.local_addr().unwrap().to_string();
-    let run = |target: &str| {
+    let from = |target: &str, input: Stdio| {
         let mut command = Command::new(agent());
-        command.args(["connect", target]).stdin(File::open(&input).unwrap());
+        command.args(["connect", target]).stdin(input);
         mote_tests::bounded(command.stdout(Stdio::piped())).unwrap()
     };
-    // The target ends its side before it reads anything.
-    let child = run(&format!("unix:{}", path.display()));
-    let (mut peer, mut sent) = (unix.accept().unwrap().0, Vec::new());
+    let run = |target: &str| from(target, File::open(&input).unwrap().into());
+    let local = format!("unix:{}", path.display());
+    // The target ends its side before it reads anything: the output ends, too.
+    let mut child = run(&local);
+    let (mut peer, mut sent, mut said) = (unix.accept().unwrap().0, Vec::new(), String::new());
     peer.write_all(b"first").unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     peer.read_to_end(&mut sent).unwrap();
-    let ended = child.wait_with_output().unwrap();
-    assert!(sent == bytes && ended.status.success() && ended.stdout == b"first", "{ended:?}");
+    let status = child.wait().unwrap();
+    assert!(sent == bytes && status.success() && said == "first", "{status} {said}");
     // The target sends only after the end of the input.
     let child = run(&target);
     let mut peer = tcp.accept().unwrap().0;
@@ -42,6 +45,16 @@ fn each_side_may_end_first() {
     drop(peer);
     let ended = child.wait_with_output().unwrap();
     assert!(ended.status.success() && ended.stdout == bytes, "{:?}", ended.status);
+    // The target answers without reading.
+    let child = run(&local);
+    unix.accept().unwrap().0.write_all(b"answer").unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.code() == Some(1) && ended.stdout == b"answer", "{ended:?}");
+    // The target closes, and the input neither ends nor continues.
+    let mut child = from(&target, Stdio::piped());
+    let _input = child.stdin.take();
+    drop(tcp.accept().unwrap());
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
@@ -49,6 +62,8 @@ fn the_exit_code_says_why_there_is_no_connection() {
     let scratch = Scratch::new();
     let root = scratch.0.to_str().unwrap();
     put(scratch.0.join("etc/mote-agent.yml"), "features: {port-forward: {ports: [1, 22]}}");
+    let off = scratch.0.join("off");
+    put(off.join("run/mote/status"), r#"{"running":true,"policy":"denied: exec port-forward; x"}"#);
     let (full, _clients) = full(&scratch.0.join("full"));
     drop(UnixListener::bind(scratch.0.join("left")).unwrap());
     let (full, left) = (full.as_str(), format!("unix:{root}/left"));
@@ -56,11 +71,12 @@ fn the_exit_code_says_why_there_is_no_connection() {
         (&[&*left][..], 69, "left: Connection refused"),
         (&["unix:/no/such"], 69, "cannot connect to unix:/no/such: No such file"),
         (&["127.0.0.1:1", "--deny=port-forward"], 77, "does not allow port-forward\n"),
+        (&["127.0.0.1:1", "--root", off.to_str().unwrap()], 77, "not allow port-forward\n"),
         (&["127.0.0.1:2", "--root", root], 77, "does not allow port-forward to port 2\n"),
         (&["192.0.2.1:22", "--root", root], 77, "beyond the guest's ports, to \"192.0.2.1\""),
         (&[full, "--root", root], 77, "beyond the guest's ports, to \"unix:/"),
-        (&[full, "--timeout", "1"], 75, "full: Operation timed out"),
-        (&["255.255.255.255:9"], 68, "cannot connect to 255.255.255.255:9: Network unreachable"),
+        (&[full, "--timeout", "1"], 75, "timed out"),
+        (&["255.255.255.255:9"], 68, "cannot connect to 255.255.255.255:9: Network"),
         (&["example.org:22"], 2, "connect needs IP:PORT, localhost:PORT or unix:PATH\n"),
         (&[], 2, "connect needs IP:PORT, localhost:PORT or unix:PATH\n"),
     ] {

@@ -64,12 +64,16 @@ fn identity(agent: &Agent) -> Claim {
 }
 
 fn signals(agent: &Agent) -> Claim {
-    let script = "trap 'echo term; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
+    let script = "trap 'echo hup' HUP; trap 'echo int' INT; trap 'echo term; exit 7' TERM; \
+                  echo ready; while :; do sleep 0.1; done";
     let (mut child, mut output) = started(agent, &[NAME, "--", "sh", "-c", script], "ready\n")?;
-    signal(&child, Signal::TERM)?;
     let mut text = String::new();
-    output.read_to_string(&mut text).map_err(|error| error.to_string())?;
-    equal("TERM", (text.as_str(), ended(&mut child, "TERM")?), ("term\n", Some(7)))?;
+    for (number, length) in [(Signal::HUP, 4), (Signal::INT, 4), (Signal::TERM, 5)] {
+        signal(&child, number)?;
+        let piece = (&mut output).take(length).read_to_string(&mut text);
+        piece.map_err(|error| error.to_string())?;
+    }
+    equal("each", (text.as_str(), ended(&mut child, "TERM")?), ("hup\nint\nterm\n", Some(7)))?;
     // Without control nobody can stop the command, so the agent kills it.
     let dropped = ["-n", "--fault", "drop-control=500", NAME, "--", "sleep", "60"];
     equal("a lost control", exec(agent, &dropped, "")?.0, killed(agent))
