@@ -11,10 +11,6 @@ use mote_tests::source;
 /// Limit for one test target. A fault may make it hang, which counts as noticed.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Test targets in this order, for faults whose list entry names none.
-const EVERYBODY: [&str; 7] =
-    ["core", "sim", "agent", "socket_devlxd", "socket_tls", "boot", "socket_exec"];
-
 enum Outcome {
     Noticed(String),
     Unnoticed,
@@ -74,46 +70,38 @@ impl Tree {
     }
 
     fn ask(&self, mutant: &Mutant) -> Outcome {
-        let built = self.cargo(&["build", "-p", "mote-agent", "--bin", "mote-agent"]);
-        if !built.status.success() {
-            return Outcome::NotBuilt(String::from_utf8_lossy(&built.stderr).into_owned());
+        let (target, filter) =
+            mutant.noticed_by.split_once(' ').unwrap_or((&mutant.noticed_by, ""));
+        let test = match target {
+            "core" => vec!["-p", "mote-core", "--lib"],
+            "sim" => vec!["-p", "mote-sim", "--test", "scenarios"],
+            "agent" => vec!["-p", "mote-agent"],
+            _ => vec!["-p", "mote-tests", "--test", target],
+        };
+        // The builds have no limit.
+        let mut builds = vec![[&["test", "--no-run"], &test[..]].concat()];
+        if test[1] == "mote-tests" {
+            builds.push(vec!["build", "-p", "mote-agent", "--bin", "mote-agent"]);
         }
-        let everybody = EVERYBODY.map(str::to_owned);
-        let known = [mutant.noticed_by.clone()];
-        let asked = if mutant.noticed_by == "?" { &everybody[..] } else { &known };
-        for who in asked {
-            let (target, filter) = who.split_once(' ').unwrap_or((who, ""));
-            let test = match target {
-                "core" => vec!["-p", "mote-core", "--lib"],
-                "sim" => vec!["-p", "mote-sim", "--test", "scenarios"],
-                "agent" => vec!["-p", "mote-agent"],
-                _ => vec!["-p", "mote-tests", "--test", target],
-            };
-            // The build has no limit.
-            let built = self.cargo(&[&["test", "--no-run"], &test[..]].concat());
+        for build in builds {
+            let built = self.cargo(&build);
             if !built.status.success() {
                 return Outcome::NotBuilt(String::from_utf8_lossy(&built.stderr).into_owned());
             }
-            let output = self.cargo(&[&["test"], &test[..], &["--", filter]].concat());
-            let said = String::from_utf8_lossy(&output.stdout);
-            // A time-out or failed tests. Other errors, such as a failed build, prove nothing.
-            let failed = said
-                .lines()
-                .find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
-            if let Some(failed) = failed {
-                return Outcome::Noticed(format!("{target} {failed}"));
-            }
-            if output.status.code() == Some(124) {
-                return Outcome::Noticed(format!("{target}, which does not end"));
-            }
-            if !output.status.success() {
-                return Outcome::NotBuilt(format!(
-                    "{said}{}",
-                    String::from_utf8_lossy(&output.stderr)
-                ));
+        }
+        let output = self.cargo(&[&["test"], &test[..], &["--", filter]].concat());
+        let said = String::from_utf8_lossy(&output.stdout);
+        // A time-out or failed tests. Other errors, such as a failed build, prove nothing.
+        let failed =
+            said.lines().find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
+        match (failed, output.status.code()) {
+            (Some(failed), _) => Outcome::Noticed(format!("{target} {failed}")),
+            (None, Some(124)) => Outcome::Noticed(format!("{target}, which does not end")),
+            (None, Some(0)) => Outcome::Unnoticed,
+            (None, _) => {
+                Outcome::NotBuilt(format!("{said}{}", String::from_utf8_lossy(&output.stderr)))
             }
         }
-        Outcome::Unnoticed
     }
 
     /// Runs cargo: the faulty sources in the copy, and for `tests/` the original, which contains no
