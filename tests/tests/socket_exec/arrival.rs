@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use mote_tests::conform::client::Client;
-use mote_tests::conform::exec::{Exec, plain, run};
+use mote_tests::conform::exec::{Exec, Running, plain, run};
 use mote_tests::conform::ws::Ws;
 use mote_tests::kill;
 use rustix::process::Signal;
@@ -94,4 +94,13 @@ fn accepts_no_sockets_after_a_commands_end() {
         assert_eq!(refusal(&agent, &targets[0]), unknown);
         assert_eq!(run(&agent, &plain(&["true"]), b"").unwrap().code, 0);
     }
+}
+
+#[test]
+fn a_lost_control_socket_ends_the_command() {
+    let pair = start();
+    let agent = pair.client();
+    let running = Running::start(&agent, &plain(&["sleep", "300"])).unwrap();
+    running.control.drop_line();
+    assert_eq!(running.exec.code(&agent, LIMIT), Ok(137));
 }

@@ -71,7 +71,7 @@ fn reports_the_systems_error_for_too_long_arguments() {
     // First more strings than the agent has memory for, then more bytes than the kernel accepts.
     let short = vec!["x".to_owned(); 200_000];
     let long = vec!["x".repeat(1024); 2_048];
-    for (many, words_of_it) in [(short, "Out of memory"), (long, "Argument list too long")] {
+    for (many, words_of_it) in [(short, "memory"), (long, "Argument list too long")] {
         let body = words(&many).to_string();
         let made = post(&pair, &body).metadata();
         let operation = format!("/1.0/operations/{}", made["id"].as_str().unwrap());
