@@ -117,7 +117,7 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, Missing> {
             Err(SourceError::Bad(why)) => bad.push(why),
         }
     }
-    modules::prepare_bus(&options.root);
+    modules::prepare(&options.root, &[]);
     for source in Source::in_order(&options.root) {
         let found = source.mounted(options).and_then(|_mounted| {
             read(Path::new("."), source.name()).map_err(|why| match why {

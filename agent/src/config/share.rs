@@ -218,7 +218,7 @@ fn disk(root: &Path, scan: Duration) -> Option<PathBuf> {
     if found.is_some() || devices::find(root, &SCSI) == Device::Absent {
         return found;
     }
-    ["virtio_scsi", "sr_mod"].iter().for_each(|module| modules::prepare(root, module));
+    modules::prepare(root, &["virtio_scsi", "sr_mod"]);
     look_for(scan, || disk::find(root, LABEL))
 }
 

@@ -50,8 +50,7 @@ fn bring(root: &Path, wanted: &[Wanted], first: u32) {
         return;
     }
     // The Go agents missed NICs whose driver was not loaded yet (incus ea1436650a).
-    modules::prepare_bus(root);
-    modules::prepare(root, "virtio_net");
+    modules::prepare(root, &["virtio_net"]);
     if let Err(error) = configure(wanted, first) {
         log::warn(format_args!("cannot list NICs: {error}"));
     }

@@ -29,6 +29,8 @@ pub(crate) const FS: Kind = Kind { virtio: "0x001a", pci: "0x105a" };
 
 /// PCI vendor of all virtio devices (§4.1.2).
 const VENDOR: &str = "0x1af4";
+/// PCI number of QEMU's shared memory (ivshmem), which has the same vendor.
+const SHARED_MEMORY: &str = "0x1110";
 
 /// Upper bound of examined directory entries (1 MB of memory), because users decide how many
 /// processes `/proc` has.
@@ -58,19 +60,27 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
             furthest = furthest.max(if driven { Device::Driven } else { Device::Bus });
         }
     }
-    if furthest == Device::Absent {
-        for path in entries(&root.join("sys/bus/pci/devices")) {
-            // A PCI device with a driver is also on the virtio bus, or is not a virtio device.
-            let is_free = !is_there(&path, "driver") && says(&path, "vendor", VENDOR);
-            // A transitional device has its type as the subsystem number.
-            if is_free
-                && (says(&path, "device", kind.pci) || says(&path, "subsystem_device", kind.virtio))
-            {
-                return Device::Pci;
-            }
-        }
+    if furthest == Device::Absent && waits_on_pci(root, Some(kind)) {
+        return Device::Pci;
     }
     furthest
+}
+
+/// Returns whether a virtio device of this type, or of any, is on the PCI bus only. One with a
+/// driver is also on the virtio bus.
+#[inline(never)] // its size
+pub(crate) fn waits_on_pci(root: &Path, kind: Option<&Kind>) -> bool {
+    entries(&root.join("sys/bus/pci/devices")).iter().any(|path| {
+        !is_there(path, "driver")
+            && says(path, "vendor", VENDOR)
+            && match kind {
+                // A transitional device has its type as the subsystem number.
+                Some(Kind { virtio, pci }) => {
+                    says(path, "device", pci) || says(path, "subsystem_device", virtio)
+                }
+                None => !says(path, "device", SHARED_MEMORY),
+            }
+    })
 }
 
 #[inline(never)] // its size
@@ -145,11 +155,13 @@ mod tests {
     fn reads_a_devices_stage_from_sysfs() {
         let root = crate::runtime::scratch::scratch("devices");
         assert_eq!(find(&root, &CONSOLE), Device::Absent);
-        // Another vendor's device with the same number.
-        for (name, text) in [("vendor", "0x8086\n"), ("device", "0x1043\n")] {
-            put(&root, &format!("sys/bus/pci/devices/0000:00:02.0/{name}"), text);
+        // Another vendor's device with the same number, and shared memory.
+        for (at, vendor, device) in [(1, "0x8086\n", "0x1043\n"), (2, "0x1af4\n", "0x1110\n")] {
+            put(&root, &format!("sys/bus/pci/devices/0000:00:0{at}.0/vendor"), vendor);
+            put(&root, &format!("sys/bus/pci/devices/0000:00:0{at}.0/device"), device);
         }
         assert_eq!(find(&root, &CONSOLE), Device::Absent);
+        assert!(!waits_on_pci(&root, None));
         // A transitional console has the number 0x1003; only the subsystem has the type.
         let files = [("vendor", "0x1af4"), ("device", "0x1003"), ("subsystem_device", "0x0003")];
         for (name, text) in files {

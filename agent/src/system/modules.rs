@@ -84,38 +84,32 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
     Some(format!("this kernel is {release}, but {modules} has modules of {other}"))
 }
 
-/// Loads a module that may be needed; only logs a failure. It may be built in without being
-/// listed; what needs it reports what is missing.
+/// Loads modules that may be needed, after the bus; only logs a failure. One may be built in
+/// without being listed; what needs it reports what is missing.
 #[inline(never)] // its size
-pub(crate) fn prepare(root: &Path, name: &str) {
-    if let Err(why) = load(root, name) {
-        log::debug(format_args!("{why}"));
+pub(crate) fn prepare(root: &Path, names: &[&str]) {
+    let mut loaded = load_bus(root);
+    let mut names = names.iter();
+    loop {
+        if let Err(why) = loaded {
+            log::debug(format_args!("{why}"));
+        }
+        let Some(name) = names.next() else { return };
+        loaded = load(root, name);
     }
 }
 
-/// Loads the driver of virtio's bus: PCI, or virtio-mmio if PCI has no virtio devices.
-pub(crate) fn prepare_bus(root: &Path) {
-    prepare(root, "virtio_pci");
-    if is_unused(root) {
-        prepare(root, "virtio_mmio");
+/// Loads the driver of virtio's bus: PCI, or virtio-mmio if PCI has no virtio devices. Micro VMs
+/// have that, and its devices are visible only with its driver.
+#[inline(never)] // its size
+fn load_bus(root: &Path) -> Result<(), Missing> {
+    if devices::waits_on_pci(root, None) {
+        load(root, "virtio_pci")?;
     }
-}
-
-/// Loads the driver of the bus that may have the device. Micro VMs have virtio-mmio, whose devices
-/// are visible only with its driver.
-#[inline(never)] // its size
-fn load_bus(root: &Path, kind: &Kind) -> Result<(), Missing> {
-    let module = match devices::find(root, kind) {
-        Device::Pci => "virtio_pci",
-        Device::Absent if is_unused(root) => "virtio_mmio",
-        Device::Absent | Device::Bus | Device::Driven => return Ok(()),
-    };
-    load(root, module)
-}
-
-#[inline(never)] // its size
-fn is_unused(root: &Path) -> bool {
-    entries(&root.join("sys/bus/virtio/devices")).is_empty()
+    if entries(&root.join("sys/bus/virtio/devices")).is_empty() {
+        load(root, "virtio_mmio")?;
+    }
+    Ok(())
 }
 
 /// Loads a device's driver, if it has none; returns the device's stage: absent or driven.
@@ -123,9 +117,9 @@ fn is_unused(root: &Path) -> bool {
 /// # Errors
 /// It still has no driver: the reason, with advice.
 pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, Missing> {
-    let mut loaded = load_bus(root, kind);
+    let mut loaded = load_bus(root);
     if devices::find(root, kind) == Device::Bus {
-        loaded = loaded.and_then(|()| load(root, driver));
+        loaded = load(root, driver);
     }
     match devices::find(root, kind) {
         stage @ (Device::Absent | Device::Driven) => Ok(stage),
@@ -196,7 +190,7 @@ pub(crate) enum NodeWait {
 /// `/dev/vsock` is missing: the reason, with advice.
 pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, Missing> {
     let device = root.join("dev/vsock");
-    let bus = load_bus(root, &VSOCK);
+    let bus = load_bus(root);
     let loaded = load(root, VSOCK_DRIVER).and(bus);
     if file::exists(&device) {
         return Ok(doubt(root, loaded));

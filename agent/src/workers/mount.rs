@@ -185,8 +185,7 @@ fn load(root: &Path, kind: Kind) {
         Kind::Virtiofs => &["virtiofs"],
         Kind::Plan9 => &["9pnet_virtio", "9p"],
     };
-    modules::prepare_bus(root);
-    wanted.iter().for_each(|module| modules::prepare(root, module));
+    modules::prepare(root, wanted);
 }
 
 fn is_known(root: &Path, kind: Kind) -> bool {
