@@ -188,9 +188,9 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
         "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
         "reboot" if built::INIT => Command::Leave(Goal::Reboot),
         "mount-worker" => {
-            let limit = words.next().and_then(|limit| limit.parse().ok());
+            let limit = words.next().and_then(|limit| limit.parse::<u32>().ok());
             let limit = limit.ok_or("mount-worker needs its limit in milliseconds")?;
-            Command::MountWorker(Duration::from_millis(limit))
+            Command::MountWorker(Duration::from_millis(limit.into()))
         }
         _ => return Err(format!("unknown command {word}").into()),
     };

@@ -38,6 +38,7 @@ fn commands_take_exactly_their_arguments() {
         "report x",
         "status x",
         "grow vda vdb",
+        "mount-worker 9999999999",
         "grow-worker live",
         "grow-worker --dry-run",
         "status --dry-run",

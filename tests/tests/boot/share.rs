@@ -108,7 +108,7 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     fs::create_dir_all(boot.root("proc/self")).unwrap();
     // Each worker hangs here.
     fifo(&boot.root("proc/self/mountinfo"));
-    let _agent = boot.start(&[]);
+    let mut agent = boot.start(&[]);
     boot.logged("CONNECTED");
     let long = "./".repeat(30_000);
     let post = |number: usize| {
@@ -124,6 +124,11 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     assert!(answers.iter().all(|answer| answer.starts_with("50")), "{answers:?}");
     // Others are served meanwhile.
     assert_eq!(boot.ask(&["config"]).0, Some(0));
+    // A killed agent leaves no worker, which would mount after its successor.
+    let (worker, _) = wait("a worker", LIMIT, || children(&agent).pop());
+    agent.kill();
+    let line = || fs::read(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+    wait("the worker's end", LIMIT, || line().is_empty().then_some(()));
 }
 
 /// Returns the child processes, including dead ones.
