@@ -27,7 +27,7 @@ use crate::options::{BadOption, Options};
 use crate::print;
 use crate::runtime::clock::{LOOK_INTERVAL, now};
 use crate::runtime::log;
-use crate::runtime::small_files::{read_bounded, text_of};
+use crate::runtime::small_files::{read_bounded, read_if_there, text_of};
 use crate::sys::{self, file};
 use crate::system::netlink::Netlink;
 use crate::system::{modules, uevent};
@@ -40,7 +40,7 @@ agent and what mote.run= on the kernel's command line or /etc/mote-init names, a
 ";
 
 const ROOT: &str = "/";
-/// Longest `/etc/mote-init` and `/etc/hostname`, bytes.
+/// Longest `/etc/mote-init` and command line of the kernel, bytes.
 const MAX_ETC_FILE: u64 = 64 * 1024;
 /// ACPI's power button, and the input device files.
 const MODULES: [&str; 2] = ["button", "evdev"];
@@ -115,9 +115,15 @@ impl Init {
     fn begin() -> io::Result<Self> {
         let signals = sys::signals_of(&SIGNALS.map(|(signal, _)| signal.as_raw()))?;
         let root = Path::new(ROOT);
-        let line = text_of(root, "proc/cmdline");
-        let file = read_bounded(&root.join(plan::FILE), MAX_ETC_FILE).unwrap_or_default();
-        let plan = Plan::read(&line, &String::from_utf8_lossy(&file));
+        // Not as text: one invalid byte would hide the whole line.
+        let line = read_bounded(&root.join("proc/cmdline"), MAX_ETC_FILE).unwrap_or_default();
+        let file = read_if_there(&root.join(plan::FILE), MAX_ETC_FILE).unwrap_or_else(|error| {
+            log::warn(format_args!("/{} is not read: {error}", plan::FILE));
+            None
+        });
+        let texts = [line, file.unwrap_or_default()];
+        let [line, file] = texts.each_ref().map(|text| String::from_utf8_lossy(text));
+        let plan = Plan::read(&line, &file);
         // Listens before the scan below, so that no device is missed.
         let devices = uevent::listen().ok();
         let mut agent = Service::agent(plan.agent);
@@ -207,7 +213,10 @@ impl Init {
                     sys::kill_all(Signal::KILL.as_raw());
                 }
                 Act::Unmount => {
-                    let done = sys::run_in_fork(UNMOUNT, &|| mounts::unmount(Path::new(ROOT)));
+                    let done = sys::run_in_fork(UNMOUNT, &|| {
+                        rustix::fs::sync();
+                        mounts::unmount(Path::new(ROOT))
+                    });
                     if !done {
                         log::warn(format_args!("not everything could be unmounted"));
                     }
@@ -275,14 +284,13 @@ fn leave(goal: Goal) -> ! {
     stay()
 }
 
-/// Sets the host name to `name`, or to the content of `/etc/hostname`.
+/// Sets the host name to `name`, or to the one in `/etc/hostname`, which may have comments
+/// (hostname(5)).
 fn name_host(root: &Path, name: Option<String>) {
-    let name = name.or_else(|| {
-        let file = read_bounded(&root.join("etc/hostname"), MAX_ETC_FILE).ok()?;
-        String::from_utf8(file).ok()
-    });
-    let Some(name) = name else { return };
-    if let Err(error) = sethostname(name.trim().as_bytes()) {
+    let text = name.unwrap_or_else(|| text_of(root, "etc/hostname"));
+    let mut lines = text.lines().map(str::trim);
+    let Some(name) = lines.find(|line| !line.is_empty() && !line.starts_with('#')) else { return };
+    if let Err(error) = sethostname(name.as_bytes()) {
         log::warn(format_args!("cannot set the hostname: {error}"));
     }
 }

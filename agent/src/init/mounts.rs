@@ -31,8 +31,6 @@ const LINKS: [(&str, &str); 4] =
 /// File systems without a disk, which stay mounted.
 const IN_MEMORY: [&[u8]; 8] =
     [b"cgroup2", b"devpts", b"devtmpfs", b"proc", b"ramfs", b"rootfs", b"sysfs", b"tmpfs"];
-/// Longest list of mounts, bytes.
-const MAX_PROC_MOUNTS: u64 = 1 << 20;
 
 /// Mounts what is missing, and creates root's home, where the host's commands start. Returns the
 /// errors.
@@ -41,8 +39,9 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
     for (place, kind, flags, data) in ALL {
         let path = root.join(place);
         let _there_or_read_only = make_directory(&path);
-        let device = |path: &Path| file::stat(path).map(|about| about.st_dev);
-        if device(&path) != path.parent().map_or(Err(rustix::io::Errno::NOENT), device) {
+        let device = |path: &Path| file::stat(path).map(|about| about.st_dev).ok();
+        let own = device(&path);
+        if own.is_some() && own != path.parent().and_then(device) {
             // Already mounted.
             continue;
         }
@@ -58,11 +57,10 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
     troubles
 }
 
-/// Syncs and unmounts all file systems in reverse order; remounts busy ones read-only. Returns
-/// false if one failed.
+/// Unmounts all file systems in reverse order; remounts busy ones read-only. Returns false if one
+/// failed.
 pub(crate) fn unmount(root: &Path) -> bool {
-    rustix::fs::sync();
-    let list = read_bounded(&root.join("proc/mounts"), MAX_PROC_MOUNTS).unwrap_or_default();
+    let Ok(list) = read_bounded(&root.join("proc/mounts"), u64::MAX) else { return false };
     let mounts = list.split(|byte| *byte == b'\n').rev().filter_map(Mount::parse);
     let mut is_done = true;
     for mount in mounts.filter(|mount| !IN_MEMORY.contains(&mount.kind)) {
@@ -72,4 +70,30 @@ pub(crate) fn unmount(root: &Path) -> bool {
         }
     }
     is_done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_a_missing_mount_point() {
+        let root = crate::runtime::scratch::scratch("no-mount-points");
+        std::fs::write(root.join("file"), "").unwrap();
+        assert_eq!(mount(&root.join("file")).len(), ALL.len());
+    }
+
+    #[test]
+    fn unmounts_however_many_mounts_there_are() {
+        let root = crate::runtime::scratch::scratch("unmount-many");
+        assert!(!unmount(&root), "without a list");
+        std::fs::create_dir(root.join("proc")).unwrap();
+        let list = "tmpfs /nowhere tmpfs rw 0 0\n".repeat(100_000);
+        std::fs::write(root.join("proc/mounts"), &list).unwrap();
+        assert!(unmount(&root));
+        // It is tried first.
+        let list = list + "/dev/none /nowhere/mote ext4 rw 0 0\n";
+        std::fs::write(root.join("proc/mounts"), list).unwrap();
+        assert!(!unmount(&root));
+    }
 }

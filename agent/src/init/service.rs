@@ -9,6 +9,7 @@ use mote_core::init::plan::Program;
 use mote_core::init::restarts::Restarts;
 use mote_core::time::Uptime;
 use rustix::process::{Pid, WaitStatus};
+use rustix::stdio::stdin;
 use rustix::termios::isatty;
 
 use crate::init::console;
@@ -74,15 +75,17 @@ impl Service {
     fn spawn(&self) -> io::Result<(Pid, OwnedFd)> {
         let arguments: Vec<_> = self.program.arguments.iter().map(CString::as_c_str).collect();
         let name = arguments.first().copied().filter(|_| self.role != Role::Agent).unwrap_or(SELF);
-        let console = console::open()?;
+        // Without both devices, process 1's own.
+        let console = console::open().ok();
+        let console = console.as_ref().map_or(stdin(), AsFd::as_fd);
         spawn(&Plan {
             program: exec::Program { name, path: exec::PATH },
             arguments: &arguments,
             environment: &ENVIRONMENT,
-            stdio: [console.as_fd(); 3],
+            stdio: [console; 3],
             directory: Some(c"/"),
             ids: None,
-            terminal: self.role == Role::Foreground && isatty(&console),
+            terminal: self.role == Role::Foreground && isatty(console),
         })
     }
 

@@ -254,7 +254,8 @@ unsafe fn become_program(
             return errno();
         }
         *report = REPORT;
-        if plan.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+        // 1: even if the console is another session's.
+        if plan.terminal && libc::ioctl(0, libc::TIOCSCTTY, 1) < 0 {
             return errno();
         }
         if let Some((user, group)) = plan.ids
