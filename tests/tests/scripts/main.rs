@@ -347,3 +347,31 @@ fn a_limit_for_debians_toolchain_follows_rustups() {
     assert!(!proved && text.contains("1 over the limit with Debian's toolchain of "), "{text}");
     assert!(text.contains("limit with Debian's toolchain<TAB>+24097\n"), "{text}");
 }
+
+#[test]
+fn layers_are_whole_or_absent() {
+    let gzip = "#!/bin/bash\n[ \"$1\" != -n ] || [ -e \"$HOME/works\" ] || exit 1\nexec /usr/bin/gzip \"$@\"\n";
+    let mksquashfs = "#!/bin/bash\necho image >\"$2\"\n";
+    let machine = Machine::new(&[("gzip", gzip), ("mksquashfs", mksquashfs)]);
+    let run = |script: &str| {
+        let path = "PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin; to=\"$HOME/a b\"; ";
+        machine.sh(&format!("{path}{script}"))
+    };
+    let (code, text) = run("set -e; cd \"$HOME\"; mkdir \"$to\"; d=mote-agent-1-x86_64; \
+         mkdir -p $d/services; cd $d; touch mote-agent copyright third-party.gz mote-agent.yml \
+         hardened.conf; cd services; touch mote-agent.service not-beside-mote.conf \
+         99-mote-agent.rules respawn; cd ../..; tar -czf \"$to/$d.tar.gz\" $d");
+    assert_eq!(code, Some(0), "{text}");
+    let layers = "scripts/layers \"$to\"/*.gz && ls -A \"$to\"";
+    let (code, text) = run(layers);
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(run("ls -A \"$to\"").1, "mote-agent-1-x86_64.tar.gz\n");
+    put(machine.0.0.join("works"), "");
+    let (code, text) = run(layers);
+    let made = "mote-agent-1-x86_64.raw\nmote-agent-1-x86_64.tar.gz\nmote-agent-1.oci.tar\n";
+    assert!(code == Some(0) && text.ends_with(made), "{text}");
+    // Of two versions, the image had the name of the last one.
+    let (code, text) =
+        run("cd \"$to\"; cp *.gz mote-agent-2-riscv64.tar.gz; cd -; scripts/layers \"$to\"/*.gz");
+    assert!(code == Some(2) && text.contains("not one of version 1\n"), "{text}");
+}
