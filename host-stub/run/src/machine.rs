@@ -24,6 +24,11 @@ const MEMORY_WITH_DISK: u32 = 512;
 /// The configuration key from which cloud-init reads if it detects LXD by the devlxd socket; it
 /// then ignores the seed.
 const USER_DATA: &str = "cloud-init.user-data";
+/// With ACPI it has a timer only under KVM. Without, the devices are on the kernel's command line
+/// (CONFIG_VIRTIO_MMIO_CMDLINE_DEVICES), and the RTC has the IRQ of one.
+const MICRO_TCG: &str = "microvm,acpi=off,rtc=off";
+/// Its virtio devices (QEMU's `hw/i386/microvm.c`; 24 with ACPI).
+const MICRO_TCG_DEVICES: usize = 8;
 /// Volume labels of the disks.
 const SHARE: &str = "incus-agent";
 const SEED: &str = "cidata";
@@ -191,9 +196,7 @@ impl Plan {
                 .into();
         let is_micro = hardware.machine == MachineKind::Microvm;
         let machine = match self.arch {
-            // With ACPI it has a timer only under KVM. Without, the devices are on the kernel's
-            // command line (CONFIG_VIRTIO_MMIO_CMDLINE_DEVICES), and the RTC has the IRQ of one.
-            Arch::X86 if is_micro && self.used == Used::Tcg => "microvm,acpi=off,rtc=off",
+            Arch::X86 if is_micro && self.used == Used::Tcg => MICRO_TCG,
             Arch::X86 if is_micro => "microvm",
             // As the servers use. With pc, Linux asks ACPI for each device's interrupts, which
             // takes 0.2 s per device under emulation.
@@ -236,8 +239,12 @@ impl Plan {
             all.extend(nic.map(String::from));
         }
         if is_micro {
-            for words in all.iter_mut() {
-                on_mmio(words);
+            let devices = all.iter_mut().map(on_mmio).filter(|is_virtio| *is_virtio).count();
+            if machine == MICRO_TCG && devices > MICRO_TCG_DEVICES {
+                bail!(
+                    "--machine microvm has {MICRO_TCG_DEVICES} virtio devices without KVM, not \
+                     {devices}: use fewer shares, or no network"
+                );
             }
         }
         self.kernel(talk, &mut all);
@@ -295,15 +302,17 @@ impl Plan {
     }
 }
 
-/// Replaces the PCI variant of a virtio device by the one for virtio-mmio.
-fn on_mmio(device: &mut String) {
+/// Replaces the PCI variant of a virtio device by the one for virtio-mmio; returns whether it is
+/// one.
+fn on_mmio(device: &mut String) -> bool {
     let (model, options) = device.split_once(',').unwrap_or((device, ""));
-    if let Some(model) = model.strip_suffix("-pci").filter(|model| model.starts_with('v')) {
-        // A ROM is a property of PCI.
-        let options = options.trim_end_matches("romfile=").trim_end_matches(',');
-        let comma = if options.is_empty() { "" } else { "," };
-        *device = format!("{model}-device{comma}{options}");
-    }
+    let model = model.strip_suffix("-pci").filter(|model| model.starts_with('v'));
+    let Some(model) = model else { return false };
+    // A ROM is a property of PCI.
+    let options = options.trim_end_matches("romfile=").trim_end_matches(',');
+    let comma = if options.is_empty() { "" } else { "," };
+    *device = format!("{model}-device{comma}{options}");
+    true
 }
 
 pub(crate) fn write_config(root: &Path, instance: &Instance) -> Result<()> {

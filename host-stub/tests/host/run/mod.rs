@@ -282,6 +282,11 @@ fn a_dry_run_prints_the_command_and_starts_nothing() {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(!text.contains("-pci") && !text.contains("romfile"), "{text}");
+    let many = ["--machine", "microvm", "--share", "/usr:ro", "--share", "/var:ro", "--share"];
+    let output = world.command(&[&options[..], &many, &["/etc:ro"]].concat()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("8 virtio devices without KVM, not 9: use fewer"), "{said}");
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
 }
 
