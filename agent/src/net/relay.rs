@@ -36,7 +36,9 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
             let mut bytes = buffer.get(..count).unwrap_or_default();
             while !bytes.is_empty() {
                 match within(STUCK, write_some(&socket, bytes)).await {
-                    Some(written) => bytes = bytes.get(written?..).unwrap_or_default(),
+                    Some(Ok(written)) => bytes = bytes.get(written..).unwrap_or_default(),
+                    // It may have sent an answer before it closed.
+                    Some(Err(_)) => break,
                     None if stream.has_left() => return Err(io::ErrorKind::BrokenPipe.into()),
                     None => {}
                 }
@@ -81,4 +83,45 @@ pub(crate) async fn write_all(to: &Async<OwnedFd>, mut bytes: &[u8]) -> io::Resu
 /// Nothing has been written.
 async fn write_some(to: &Async<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
     to.write_with(|local| Ok(fd::write(local, bytes)?)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use smol::LocalExecutor;
+    use smol::future::zip;
+
+    use super::*;
+    use crate::runtime::run::block_on;
+
+    #[test]
+    fn forwards_the_answer_of_a_server_that_closes_before_it_reads_everything() {
+        const ANSWER: usize = 64 * 1024;
+        let (ours, mut host) = UnixStream::pair().unwrap();
+        let (local, mut server) = UnixStream::pair().unwrap();
+        server.write_all(&[b'x'; ANSWER]).unwrap();
+        drop(server);
+        host.write_all(b"more").unwrap();
+        let (host, local) = (Async::new(host).unwrap(), Async::new(local.into()).unwrap());
+        let stream = Stream::plain(Async::new(ours.into()).unwrap());
+        // The host has not read the whole answer when writing to the server fails.
+        stream.limit_send_buffer(4096);
+        let relayed = async {
+            let relayed = relay(&stream, local).await;
+            stream.close().await;
+            relayed
+        };
+        let read = async {
+            let (mut piece, mut sum) = ([0; 4096], 0);
+            while let count @ 1.. = host.read_with(|mut host| host.read(&mut piece)).await.unwrap()
+            {
+                sum += count;
+            }
+            sum
+        };
+        let (relayed, sum) = block_on(&LocalExecutor::new(), zip(relayed, read));
+        assert_eq!((relayed.is_ok(), sum), (true, ANSWER));
+    }
 }
