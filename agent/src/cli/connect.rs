@@ -26,8 +26,8 @@ const BUFFER: usize = 64 * 1024;
 /// Longest write to standard output, bytes (`PIPE_BUF`): a pipe that poll(2) reports as writable
 /// takes it at once. `O_NONBLOCK` would also change other programs that have the same pipe.
 const PIECE: usize = 4096;
-/// How long input may pause after the target has ended its side. A closed TCP connection looks like
-/// a half-closed one, and exec's client keeps its output open until this process ends.
+/// How long input may pause after a TCP target has ended its side, because a closed connection looks
+/// like a half-closed one, and exec's client keeps its output open until this process ends.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// Exit codes as in sysexits.h, which differ from those of other commands.
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options, text: &str) -> u8 {
         return NOT_ALLOWED;
     }
     let joined = dial_target(&target, options.timeout.unwrap_or(ACCEPT));
-    let (code, verb, error) = match joined.map(|socket| relay(&socket)) {
+    let (code, verb, error) = match joined.map(|socket| relay(&socket, target.port > 0)) {
         Ok(Ok(())) => return 0,
         Ok(Err(error)) => (1, "lost the connection", error),
         Err(error) => {
@@ -116,32 +116,37 @@ struct Way<'f> {
     is_open: bool,
 }
 
-/// Copies both ways until both have ended, or the target has and input pauses.
-fn relay(socket: &OwnedFd) -> Result<()> {
+/// Copies both ways until both have ended, the target hangs up, or it has ended its side and input
+/// pauses.
+fn relay(socket: &OwnedFd, is_tcp: bool) -> Result<()> {
     let (input, output) = (stdin(), stdout());
     let mut ways = [Way::new(input, socket.as_fd()), Way::new(socket.as_fd(), output)];
     let mut lost = Ok(());
     loop {
         let [inward, outward] = &ways;
         let first = if inward.is_open { inward } else { outward };
-        let second = if outward.is_open { outward } else { first };
         if !first.is_open {
             return lost;
         }
-        let mut waits = [first.waits(), second.waits()];
-        let is_last = !outward.is_open && inward.start == inward.end;
+        let mut waits = [first.waits(), outward.waits()];
+        let is_last = is_tcp && !outward.is_open && inward.start == inward.end;
         if retry_on_intr(|| poll(&mut waits, is_last.then_some(&PAUSE)))? == 0 {
             return lost;
         }
-        let is_ready = waits.map(|wait| !wait.revents().is_empty());
+        let found = waits.map(|wait| wait.revents());
         let [inward, outward] = &mut ways;
-        if inward.is_open && is_ready[0] {
+        if inward.is_open && !found[0].is_empty() {
             // The target may have sent an answer before it closed.
             if let Err(error) = inward.step(BUFFER) {
-                (inward.is_open, lost) = (false, Err(error));
+                lost = Err(error);
             }
         }
-        if outward.is_open && is_ready[1] {
+        if !found[1].is_empty() {
+            if !outward.is_open {
+                // The target has closed; an error means that it has not read everything.
+                let is_reset = found[1].contains(PollFlags::ERR);
+                return if is_reset { Err(Errno::CONNRESET) } else { lost };
+            }
             outward.step(PIECE)?;
             if !outward.is_open {
                 // Closes the pipe.
@@ -159,7 +164,9 @@ impl<'f> Way<'f> {
     #[inline(never)] // its size
     fn waits(&self) -> PollFd<'f> {
         if self.start == self.end {
-            PollFd::from_borrowed_fd(self.from, PollFlags::IN)
+            // Once it has ended: only for a hang-up.
+            let event = if self.is_open { PollFlags::IN } else { PollFlags::empty() };
+            PollFd::from_borrowed_fd(self.from, event)
         } else {
             PollFd::from_borrowed_fd(self.to, PollFlags::OUT)
         }
@@ -176,13 +183,14 @@ impl<'f> Way<'f> {
             let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
             write(self.to, bytes.get(..piece).unwrap_or(bytes)).map(|count| self.start += count)
         };
+        if matches!(done, Err(Errno::AGAIN | Errno::INTR)) {
+            return Ok(());
+        }
+        self.is_open &= done.is_ok();
         if !self.is_open {
             // Fails for a pipe.
             let _half = shutdown(self.to, Shutdown::Write);
         }
-        match done {
-            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-            done => done,
-        }
+        done
     }
 }

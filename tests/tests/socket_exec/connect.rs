@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use mote_tests::{Noise, Scratch, agent, output, put};
 
@@ -55,6 +56,47 @@ fn each_side_may_end_first() {
     let _input = child.stdin.take();
     drop(tcp.accept().unwrap());
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn input_reaches_a_target_that_has_ended_its_side() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("sock");
+    let unix = UnixListener::bind(&path).unwrap();
+    let target = format!("unix:{}", path.display());
+    let mut command = Command::new(agent());
+    command.args(["connect", &target]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = mote_tests::bounded(&mut command).unwrap();
+    let (mut input, mut said) = (child.stdin.take().unwrap(), String::new());
+    let (mut peer, mut sent) = (unix.accept().unwrap().0, [0; 4]);
+    peer.shutdown(Shutdown::Write).unwrap();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    // Twice the pause that ends a TCP connection.
+    std::thread::sleep(Duration::from_secs(1));
+    input.write_all(b"late").unwrap();
+    peer.read_exact(&mut sent).unwrap();
+    assert_eq!(&sent, b"late");
+    // Although the input is still open.
+    drop(peer);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn unreadable_input_ends_like_any_other() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("sock");
+    let unix = UnixListener::bind(&path).unwrap();
+    let mut command = Command::new(agent());
+    command.arg("connect").arg(format!("unix:{}", path.display()));
+    command.stdin(File::open(&scratch.0).unwrap());
+    let child = mote_tests::bounded(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
+    let (mut peer, mut sent) = (unix.accept().unwrap().0, Vec::new());
+    peer.read_to_end(&mut sent).unwrap();
+    peer.write_all(b"answer").unwrap();
+    drop(peer);
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.code() == Some(1) && ended.stdout == b"answer", "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("Is a directory"), "{ended:?}");
 }
 
 #[test]
