@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -18,7 +19,7 @@ use mote_client::agent::upgrade::upgrade;
 use mote_client::common::printable::complain;
 use mote_client::daemon::known;
 use mote_client::instance::{Flavour, Instance};
-use mote_client::net::slots::{AT_ONCE, Slots};
+use mote_client::net::slots::{AT_ONCE, Slots, raise_descriptor_limit};
 
 /// Arguments of `port-forward`.
 #[derive(Debug, Args)]
@@ -44,10 +45,14 @@ pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
     let listener = TcpListener::bind(listen).with_context(|| listen.clone())?;
     // For port 0, the chosen one.
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
+    raise_descriptor_limit();
     let slots = Slots::new(AT_ONCE);
     let (root, instance) = (root.to_owned(), Arc::new(instance));
     for stream in listener.incoming() {
-        let Ok(stream) = stream else { continue };
+        let Ok(stream) = stream else {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
         let (root, instance, address) = (root.clone(), instance.clone(), address.clone());
         slots.serve(move || {
             let carried = match instance.flavour {
