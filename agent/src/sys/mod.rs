@@ -251,14 +251,6 @@ pub(crate) fn keep_secrets() {
     }
 }
 
-/// Has the kernel kill this process when its parent ends.
-pub(crate) fn end_with_parent() {
-    // SAFETY: no pointers.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-    }
-}
-
 /// Moves this process into its own mount namespace. It must have a single thread.
 pub(crate) fn own_mounts() -> io::Result<()> {
     // SAFETY: no pointers.

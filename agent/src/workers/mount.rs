@@ -17,6 +17,7 @@ use mote_core::json::Value;
 use mote_core::report::proc::number;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::stdin;
 
 use crate::guest_path::{by_descriptor, enter, real_path};
@@ -24,7 +25,7 @@ use crate::options::Options;
 use crate::print;
 use crate::runtime::digest::sha256;
 use crate::runtime::small_files::{MAX_DOCUMENT, read_bounded, read_text, read_to_end};
-use crate::sys::{self, file};
+use crate::sys::file;
 use crate::system::modules;
 
 /// Longest mount table, bytes; a guest with containers has some hundred lines of 200.
@@ -36,7 +37,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, limit: Duration) -> u8 {
     // A hanging worker of a killed agent would mount later, on the share of the next agent.
-    sys::end_with_parent();
+    // It accepts any signal.
+    let _done = set_parent_process_death_signal(Some(Signal::KILL));
     let end = Instant::now() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {
         Ok(document) => act(options, &document, end),

@@ -11,14 +11,21 @@ use mote_tests::{Noise, Scratch, agent, output, put};
 
 const LENGTH: usize = 1 << 20;
 
+/// A listener at a unix socket, and the address of the socket for `connect`.
+fn unix_target() -> (Scratch, UnixListener, String) {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("sock");
+    let target = format!("unix:{}", path.display());
+    (scratch, UnixListener::bind(path).unwrap(), target)
+}
+
 #[test]
 fn each_side_may_end_first() {
-    let scratch = Scratch::new();
-    let (path, input) = (scratch.0.join("sock"), scratch.0.join("input"));
+    let (scratch, unix, local) = unix_target();
+    let input = scratch.0.join("input");
     let mut bytes = vec![0; LENGTH];
     Noise::default().fill(&mut bytes);
     put(&input, &bytes);
-    let unix = UnixListener::bind(&path).unwrap();
     let tcp = TcpListener::bind("[::1]:0").unwrap();
     let target = tcp.local_addr().unwrap().to_string();
     let from = |target: &str, input: Stdio| {
@@ -27,7 +34,6 @@ fn each_side_may_end_first() {
         mote_tests::bounded(command.stdout(Stdio::piped())).unwrap()
     };
     let run = |target: &str| from(target, File::open(&input).unwrap().into());
-    let local = format!("unix:{}", path.display());
     // The target ends its side before it reads anything: the output ends, too.
     let mut child = run(&local);
     let (mut peer, mut sent, mut said) = (unix.accept().unwrap().0, Vec::new(), String::new());
@@ -60,10 +66,7 @@ fn each_side_may_end_first() {
 
 #[test]
 fn input_reaches_a_target_that_has_ended_its_side() {
-    let scratch = Scratch::new();
-    let path = scratch.0.join("sock");
-    let unix = UnixListener::bind(&path).unwrap();
-    let target = format!("unix:{}", path.display());
+    let (_scratch, unix, target) = unix_target();
     let mut command = Command::new(agent());
     command.args(["connect", &target]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = mote_tests::bounded(&mut command).unwrap();
@@ -83,11 +86,9 @@ fn input_reaches_a_target_that_has_ended_its_side() {
 
 #[test]
 fn unreadable_input_ends_like_any_other() {
-    let scratch = Scratch::new();
-    let path = scratch.0.join("sock");
-    let unix = UnixListener::bind(&path).unwrap();
+    let (scratch, unix, target) = unix_target();
     let mut command = Command::new(agent());
-    command.arg("connect").arg(format!("unix:{}", path.display()));
+    command.args(["connect", &target]);
     command.stdin(File::open(&scratch.0).unwrap());
     let child = mote_tests::bounded(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
     let (mut peer, mut sent) = (unix.accept().unwrap().0, Vec::new());
