@@ -1,6 +1,6 @@
 //! One suite for all agents: mote, Debian's lxd-agent and Debian's incus-agent on the wire.
 
-use mote_tests::conform::{Check, Column, Miss, Seen, checks, table, world};
+use mote_tests::conform::{self, Check, Column, Miss, Seen, checks, table};
 use mote_tests::pages::file;
 
 /// `MOTE_WRITE_DOCS=1` writes the page. `MOTE_COLUMNS` (part of a title) and `MOTE_ONLY` (part of a
@@ -52,7 +52,7 @@ fn look_at_once(columns: &[Column], checks: &[Check]) -> Vec<(Column, Seen)> {
     std::thread::scope(|scope| {
         let looks: Vec<_> = columns
             .iter()
-            .map(|column| (*column, scope.spawn(|| world::look(*column, checks))))
+            .map(|column| (*column, scope.spawn(|| conform::look(*column, checks))))
             .collect();
         looks
             .into_iter()

@@ -16,11 +16,9 @@ use crate::host::Host;
 use crate::patient;
 use crate::vm::Vm;
 
-/// An agent in a VM.
 #[derive(Debug)]
 pub struct Agent {
     pub column: Column,
-    /// The host it is connected to.
     pub host: Mutex<Host>,
     client: Client,
     guest: Mutex<Guest>,
@@ -107,7 +105,6 @@ impl Agent {
         self.vm.lock().unwrap_or_else(PoisonError::into_inner).cut();
     }
 
-    /// Path of the host's log.
     pub fn host_log(&self) -> PathBuf {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).log_path()
     }

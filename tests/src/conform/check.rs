@@ -1,12 +1,77 @@
-//! Claims, their checks, and the run of all.
+//! Claims, their checks, and the run of all on an agent.
 
+use std::fmt::{Debug, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::agent::Agent;
-use super::claim::{Claim, Miss};
 use crate::column::Column;
+use crate::vm::{Spec, vsock};
+use crate::world::{self, BOOT, World};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// The feature is missing or ends in an error.
+    No(String),
+    Differs(String),
+}
+
+impl Miss {
+    /// Messages about something too slow; the last is that of `wait`'s panic.
+    const LATE: [&str; 8] = [
+        "in time",
+        "not within",
+        "no end within",
+        "took longer",
+        "takes longer",
+        "too long",
+        "timed out",
+        "on an idle machine",
+    ];
+
+    /// Returns whether a busy machine may be the reason.
+    pub fn is_late(&self) -> bool {
+        let (Self::No(why) | Self::Differs(why)) = self;
+        Self::LATE.iter().any(|late| why.contains(late))
+    }
+}
+
+impl From<String> for Miss {
+    fn from(text: String) -> Self {
+        Self::No(text)
+    }
+}
+
+impl From<&str> for Miss {
+    fn from(text: &str) -> Self {
+        Self::No(text.into())
+    }
+}
+
+pub type Claim = Result<(), Miss>;
+
+/// Requires equality.
+pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: U) -> Claim {
+    if seen == wanted {
+        Ok(())
+    } else {
+        Err(Miss::Differs(format!("{what} is `{seen}`, not `{wanted}`")))
+    }
+}
+
+/// Requires equality of values with several parts, which are shown as in code.
+pub fn equal<T: PartialEq<U> + Debug, U: Debug>(what: &str, seen: T, wanted: U) -> Claim {
+    let differs = || format!("{what} is {seen:?}, not {wanted:?}");
+    if seen == wanted { Ok(()) } else { Err(Miss::Differs(differs())) }
+}
+
+pub fn hold(what: impl Into<String>, holds: bool) -> Claim {
+    if holds { Ok(()) } else { Err(Miss::Differs(what.into())) }
+}
+
+/// Limit for effects that may take a moment.
+pub const SOON: Duration = Duration::from_secs(10);
 
 /// When a check runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,69 +85,93 @@ pub enum Pace {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Its heading on the page.
-    pub group: &'static str,
+    pub group: Group,
     pub claim: &'static str,
+    pub run: fn(&Agent) -> Claim,
+}
+
+/// A heading on the page, and what applies to the claims under it.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub heading: &'static str,
     /// The protocol's section.
     pub source: &'static str,
     pub pace: Pace,
     /// Limits it to Incus' agents (true) or LXD's (false).
     pub incus: Option<bool>,
-    pub run: fn(&Agent) -> Claim,
 }
 
-/// A heading, and the section of the protocol that says what stands under it.
-#[derive(Clone, Copy, Debug)]
-pub struct Group(pub &'static str, pub &'static str);
-
 impl Group {
-    /// A quick check for all servers.
-    pub const fn is(self, claim: &'static str, run: fn(&Agent) -> Claim) -> Check {
-        let Self(group, source) = self;
-        Check { group, claim, source, pace: Pace::Quick, incus: None, run }
+    /// Quick checks for all servers.
+    pub const fn new(heading: &'static str, source: &'static str) -> Self {
+        Self { heading, source, pace: Pace::Quick, incus: None }
     }
 
     /// The same heading for what another section says.
     pub const fn of(self, source: &'static str) -> Self {
-        Self(self.0, source)
+        Self { source, ..self }
+    }
+
+    pub const fn slow(self) -> Self {
+        Self { pace: Pace::Slow, ..self }
+    }
+
+    pub const fn alone(self) -> Self {
+        Self { pace: Pace::Alone, ..self }
+    }
+
+    pub const fn incus(self) -> Self {
+        Self { incus: Some(true), ..self }
+    }
+
+    pub const fn lxd(self) -> Self {
+        Self { incus: Some(false), ..self }
+    }
+
+    pub const fn is(self, claim: &'static str, run: fn(&Agent) -> Claim) -> Check {
+        Check { group: self, claim, run }
     }
 }
 
 impl Check {
-    pub const fn slow(mut self) -> Self {
-        self.pace = Pace::Slow;
-        self
-    }
-
-    /// Marks a check that must run alone.
-    pub const fn alone(mut self) -> Self {
-        self.pace = Pace::Alone;
-        self
-    }
-
-    pub const fn incus(mut self) -> Self {
-        self.incus = Some(true);
-        self
-    }
-
-    pub const fn lxd(mut self) -> Self {
-        self.incus = Some(false);
-        self
-    }
-
     pub fn applies(&self, column: Column) -> bool {
-        self.incus.is_none_or(|incus| incus == column.is_incus())
+        self.group.incus.is_none_or(|incus| incus == column.is_incus())
     }
 }
 
 /// Results in the checks' order; `None` if one does not apply.
 pub type Seen = Vec<Option<Claim>>;
 
+/// Boots the agent of a column and runs the checks on it.
+pub fn look(column: Column, checks: &[Check]) -> Seen {
+    let begun = Instant::now();
+    let odd = format!("user.odd={}", super::checks::ODD);
+    let config = [
+        "user.foo=bar",
+        "environment.FROM_HOST=yes",
+        &odd,
+        "cloud-init.user-data=#cloud-config\n",
+        "mote.bearer=secret",
+        "security.devlxd.images=true",
+        "security.devlxd.management.volumes=true",
+    ];
+    let spec = Spec { memory: 384, ..world::spec(column) };
+    let mut world = World::boot(column, &spec, &config);
+    world.connected(BOOT);
+    println!("{}: connected after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
+    // Drops the scratch directory last.
+    let World { scratch, host, vm, .. } = world;
+    let agent = Agent::new(column, vsock(&scratch.0), host, vm);
+    let seen = run(&agent, checks);
+    println!("{}: done after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
+    seen
+}
+
 /// Runs all checks on an agent; with `MOTE_ONLY` those whose claim or group contains it.
-pub fn run(agent: &Agent, checks: &[Check]) -> Seen {
+fn run(agent: &Agent, checks: &[Check]) -> Seen {
     let only = std::env::var("MOTE_ONLY").unwrap_or_default();
     let wanted = |check: &Check| {
-        check.applies(agent.column) && (check.claim.contains(&only) || check.group.contains(&only))
+        check.applies(agent.column) && (check.claim.contains(&only) || check.group.heading.contains(&only))
     };
     let mut seen: Seen = checks.iter().map(|_| None).collect();
     let look = |check: &Check| {
@@ -103,7 +192,7 @@ pub fn run(agent: &Agent, checks: &[Check]) -> Seen {
         claim
     };
     let pick = |pace: Pace| {
-        checks.iter().enumerate().filter(move |(_, check)| check.pace == pace && wanted(check))
+        checks.iter().enumerate().filter(move |(_, check)| check.group.pace == pace && wanted(check))
     };
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::channel();

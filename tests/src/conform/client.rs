@@ -79,7 +79,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with the certificates of this host.
     pub fn new(way: Way, host: &Host) -> Self {
         let pair = |name: &str| {
             let file = host.directory.join("instances").join(NAME).join(name);

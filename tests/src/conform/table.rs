@@ -1,10 +1,10 @@
 //! Writes the results of all agents side by side, as `docs/results/conformance.md`.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
-use mote_checks::{Table, Verdict};
+use mote_checks::{Reason, Table, Verdict, reasons};
 
-use super::reasons::REASONS;
 use super::{Check, Claim, Column, Miss, Seen};
 
 /// The generated page, and the gaps in the reasons.
@@ -17,6 +17,10 @@ pub struct Page {
     /// causes that, so it does not count against mote, and the result is unknown.
     pub unknown: Vec<String>,
 }
+
+/// Reasons for the differences between agents. Every cell that is not "yes" needs a reason, and
+/// every reason such a cell.
+static REASONS: LazyLock<Vec<Reason>> = LazyLock::new(|| reasons(include_str!("reasons.txt")));
 
 const HEAD: &str = "\
 # Conformance
@@ -36,13 +40,13 @@ pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Page
     let mut table = Table::new(&REASONS, &titles);
     let (mut body, mut group, mut unknown) = (String::new(), "", Vec::new());
     for (row, check) in checks.iter().enumerate() {
-        if check.group != group {
-            group = check.group;
+        if check.group.heading != group {
+            group = check.group.heading;
             let _fits = write!(body, "\n## {group}\n\n{}", table.head("behaviour | source"));
         }
-        let _fits = write!(body, "| {} | {} |", check.claim, check.source);
+        let _fits = write!(body, "| {} | {} |", check.claim, check.group.source);
         for (column, (agent, seen)) in columns.iter().enumerate() {
-            let name = (check.group, check.claim);
+            let name = (check.group.heading, check.claim);
             if let (Some(Err(miss)), false) =
                 (&seen[row], agent.is_mote() || table.explains(column, name))
                 && miss.is_late()
@@ -78,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_late_go_agent_is_unknown_and_a_late_mote_fails() {
-        let row = |claim| Group("Group", "P§1").is(claim, |_| Ok(()));
+        let row = |claim| Group::new("Group", "P§1").is(claim, |_| Ok(()));
         let checks =
             [row("nothing is late"), row("`boot_time_seconds` and `time_seconds` are there")];
         let miss = |why: &str| Some(Err(Miss::from(why)));

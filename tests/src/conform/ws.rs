@@ -18,9 +18,7 @@ pub enum Message {
     /// Text; an empty one is the barrier of exec.
     Text(Vec<u8>),
     Binary(Vec<u8>),
-    /// A ping with its payload.
     Ping(Vec<u8>),
-    /// A pong with its payload.
     Pong(Vec<u8>),
     /// A close frame with its code; 1005 if it has none.
     Close(u16),

@@ -12,35 +12,187 @@ use crate::conform::ws::{Message, Ws};
 use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::in_time;
 
-const GROUP: Group = Group("Events", "P§4.3");
+const GROUP: Group = Group::new("Events", "P§4.3");
 
 /// Time limit for an event. Shorter than the interval of pings, each of which would renew it.
 const HEARD: Duration = Duration::from_secs(8);
 
 pub(super) const ALL: &[Check] = &[
-    GROUP.is("a websocket is pinged at once", ping),
-    GROUP.is("and again within 10 s", ping_again).slow(),
-    GROUP.is("without an upgrade it is a stream of lines", stream),
-    GROUP.is(
-        "in this order: Running, Running with `return`, Success, five times of five",
-        exec_order,
-    ),
-    GROUP.is("an exec ends as Success with `return`, whatever that is", exec_success),
-    GROUP.is("a failed exec ends as Failure, with its text", exec_failure),
-    GROUP.is("operation events are the operation, and have RFC 3339 times", shape),
-    GROUP.is("`type` lets only those through", filter),
-    GROUP.is("without `type`, config and device are among them", default_types),
-    GROUP.is("what is posted goes to all, with a new time, otherwise as it was", post),
-    GROUP.is("posting is answered 200 with null", post_answer),
-    GROUP.is("what does not parse is 500 when posted, `{}` is not", post_garbage),
-    GROUP
-        .is(
-            "a disk that cannot be mounted is 500 with the reason (LXD) or 200 (Incus) within 3 s",
-            device,
-        )
-        .slow(),
-    GROUP.is("`project` and `all-projects` are ignored", project),
-    GROUP.is("a listener that reads nothing keeps nobody waiting", stalled),
+    GROUP.is("a websocket is pinged at once", |agent| {
+        let mut events = Ws::open(agent, "/1.0/events?type=none")?;
+        let first = events.within(Duration::from_secs(3)).any()?;
+        hold("something else comes first", matches!(first, Message::Ping(_)))
+    }),
+    GROUP.slow().is("and again within 10 s", |agent| {
+        let mut events = Ws::open(agent, "/1.0/events?type=none")?;
+        let begun = Instant::now();
+        let mut pings = Vec::new();
+        while pings.len() < 2 {
+            match events.within(Duration::from_secs(13)).any()? {
+                Message::Ping(payload) => events.frame(0x8a, &payload)?,
+                _ => return Err(Miss::Differs("something else comes".into())),
+            }
+            pings.push(begun.elapsed());
+        }
+        let gap = pings[1] - pings[0];
+        hold(
+            "it took longer",
+            in_time(gap.saturating_sub(Duration::from_secs(10)), Duration::from_secs(2)),
+        )?;
+        hold("it comes within 5 s", gap > Duration::from_secs(5))
+    }),
+    GROUP.is("without an upgrade it is a stream of lines", |agent| {
+        let (mut wire, head) = lines(agent, "?type=config")?;
+        hold("it does not begin with 200", head.starts_with("HTTP/1.1 200 OK"))?;
+        hold("it is not JSON", head.contains("Content-Type: application/json"))?;
+        // Go's agents send the head before they listen.
+        std::thread::sleep(Duration::from_millis(200));
+        post_event(agent, &config("user.stream"))?;
+        loop {
+            let line = wire.until(b"\n")?;
+            let event: Value = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
+            if event["metadata"]["key"] == json!("user.stream") {
+                return Ok(());
+            }
+        }
+    }),
+    GROUP.is("in this order: Running, Running with `return`, Success, five times of five", |agent| {
+        let mut events = listen(agent, "?type=operation")?;
+        for _ in 0..5 {
+            let running = Running::start(agent, &script("exit 3"))?;
+            let id = running.exec.made["id"].clone();
+            let _done = running.finish(agent)?;
+            let story = story(&mut events, &id)?;
+            let ends = story.iter().map(|op| format!("{} {}", op["status"], op["metadata"]["return"]));
+            let ends: Vec<_> = ends.filter(|end| !end.starts_with("\"Pending")).collect();
+            let tail = ends[ends.len().saturating_sub(3)..].join(", ");
+            same("the end", tail, "\"Running\" null, \"Running\" 3, \"Success\" 3")?;
+        }
+        Ok(())
+    }),
+    GROUP.is("an exec ends as Success with `return`, whatever that is", |agent| {
+        let mut events = listen(agent, "?type=operation")?;
+        let running = Running::start(agent, &script("exit 3"))?;
+        let id = running.exec.made["id"].clone();
+        let _done = running.finish(agent)?;
+        let story = story(&mut events, &id)?;
+        let last = story.last().cloned().unwrap_or_default();
+        same("status", &last["status"], &json!("Success"))?;
+        same("status_code", &last["status_code"], &json!(200))?;
+        same("metadata", &last["metadata"], &json!({"return": 3}))
+    }),
+    GROUP.is("a failed exec ends as Failure, with its text", |agent| {
+        let mut events = listen(agent, "?type=operation")?;
+        let running = Running::start(agent, &crate::conform::exec::plain(&["/no/such"]))?;
+        let story = story(&mut events, &running.exec.made["id"])?;
+        let last = story.last().cloned().unwrap_or_default();
+        same("status_code", &last["status_code"], &json!(400))?;
+        hold("err is empty", last["err"].as_str().is_some_and(|text| !text.is_empty()))?;
+        same("metadata", &last["metadata"], &json!({"return": 127}))
+    }),
+    GROUP.is("operation events are the operation, and have RFC 3339 times", |agent| {
+        let mut events = listen(agent, "?type=operation")?;
+        let exec = Exec::ask(agent, &script("true"))?;
+        loop {
+            let event = next(&mut events)?;
+            if event["metadata"]["id"] != exec.made["id"] {
+                continue;
+            }
+            let stamp = event["timestamp"].as_str().unwrap_or_default();
+            hold("the timestamp is none", is_rfc3339(stamp))?;
+            same("type", &event["type"], &json!("operation"))?;
+            return same("class", &event["metadata"]["class"], &json!("websocket"));
+        }
+    }),
+    GROUP.is("`type` lets only those through", |agent| {
+        let mut events = listen(agent, "?type=config,nothing")?;
+        let mut others = listen(agent, "?type=lifecycle")?;
+        let _operation = Exec::ask(agent, &script("true"))?;
+        post_event(agent, &config("user.filter"))?;
+        loop {
+            let event = next(&mut events)?;
+            same("type", &event["type"], &json!("config"))?;
+            if event["metadata"]["key"] == json!("user.filter") {
+                break;
+            }
+        }
+        let silent = others.within(Duration::from_millis(300)).message();
+        hold("something comes for lifecycle", silent.is_err())
+    }),
+    GROUP.is("without `type`, config and device are among them", |agent| {
+        let mut events = listen(agent, "")?;
+        post_event(agent, &config("user.default"))?;
+        let _event = about(&mut events, "user.default")?;
+        let device = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
+            {"key": "user.device", "action": "updated", "name": "x", "config": {"type": "none"}}});
+        post_event(agent, &device)?;
+        let _event = about(&mut events, "user.device").map_err(|error| format!("device: {error}"))?;
+        Ok(())
+    }),
+    GROUP.is("what is posted goes to all, with a new time, otherwise as it was", |agent| {
+        let mut all = [listen(agent, "?type=config")?, listen(agent, "")?];
+        let sent = config("user.post");
+        post_event(agent, &sent)?;
+        for events in &mut all {
+            let event = about(events, "user.post")?;
+            same("metadata", &event["metadata"], &sent["metadata"])?;
+            let stamp = event["timestamp"].as_str().unwrap_or_default();
+            hold("the time is none", is_rfc3339(stamp))?;
+            hold("the time is the old one", !stamp.starts_with("2001-"))?;
+        }
+        Ok(())
+    }),
+    GROUP.is("posting is answered 200 with null", |agent| {
+        let answer = agent.ask("POST", "/1.0/events", &config("user.answer").to_string())?;
+        same("status", answer.status, 200)?;
+        same("type", &answer.json()["type"], &json!("sync"))?;
+        hold("metadata is something", answer.metadata().is_null() || answer.metadata() == json!({}))
+    }),
+    GROUP.is("what does not parse is 500 when posted, `{}` is not", |agent| {
+        let answer = agent.ask("POST", "/1.0/events", "{\"type\":")?;
+        same("status", answer.status, 500)?;
+        same("type", &answer.json()["type"], &json!("error"))?;
+        same("`{}`", agent.ask("POST", "/1.0/events", "{}")?.short(), "200")
+    }),
+    GROUP.slow().is("a disk that cannot be mounted is 500 with the reason (LXD) or 200 (Incus) within 3 s", |agent| {
+        let event = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
+            {"action": "added", "name": "nothing", "config":
+            {"type": "disk", "path": "/tmp/nothing", "pool": "p", "source": "s"}}});
+        let begun = Instant::now();
+        let answer = agent.ask("POST", "/1.0/events", &event.to_string())?.short();
+        hold("it took longer", in_time(begun.elapsed(), Duration::from_secs(3)))?;
+        if agent.column.is_incus() {
+            return same("the answer to POST", answer, "200");
+        }
+        let reason = answer.strip_prefix("500 Failed hotpluging device \"lxd_nothing\": ");
+        hold(format!("it is {answer}"), reason.is_some_and(|reason| !reason.is_empty()))?;
+        let climbs = event.to_string().replace("/tmp/nothing", "/tmp/../nothing");
+        let said = "500 Invalid path \"/tmp/../nothing\": Path must not contain '..'";
+        same("a path with ..", agent.ask("POST", "/1.0/events", &climbs)?.short(), said)?;
+        let removed = climbs.replace("added", "removed");
+        same("what is removed", agent.ask("POST", "/1.0/events", &removed)?.short(), "200")
+    }),
+    GROUP.is("`project` and `all-projects` are ignored", |agent| {
+        let mut events = listen(agent, "?project=p&all-projects=true&type=config")?;
+        post_event(agent, &config("user.project"))?;
+        let _event = about(&mut events, "user.project")?;
+        Ok(())
+    }),
+    GROUP.is("a listener that reads nothing keeps nobody waiting", |agent| {
+        const COUNT: usize = 40;
+        let _stalled = listen(agent, "?type=config")?;
+        let mut reader = listen(agent, "?type=config")?;
+        let value = "x".repeat(30_000);
+        for number in 0..COUNT {
+            let event = json!({"type": "config", "timestamp": "2001-02-03T04:05:06Z",
+                "metadata": {"key": format!("user.stalled{number}"), "value": value}});
+            let begun = Instant::now();
+            post_event(agent, &event)?;
+            hold("a POST takes longer than 3 s", in_time(begun.elapsed(), Duration::from_secs(3)))?;
+            let _event = about(&mut reader, &format!("user.stalled{number}"))?;
+        }
+        Ok(())
+    }),
 ];
 
 /// Opens an event listener and waits for its first ping.
@@ -80,31 +232,6 @@ fn post_event(agent: &Agent, event: &Value) -> Claim {
     same("the answer to POST", answer.short(), "200")
 }
 
-fn ping(agent: &Agent) -> Claim {
-    let mut events = Ws::open(agent, "/1.0/events?type=none")?;
-    let first = events.within(Duration::from_secs(3)).any()?;
-    hold("something else comes first", matches!(first, Message::Ping(_)))
-}
-
-fn ping_again(agent: &Agent) -> Claim {
-    let mut events = Ws::open(agent, "/1.0/events?type=none")?;
-    let begun = Instant::now();
-    let mut pings = Vec::new();
-    while pings.len() < 2 {
-        match events.within(Duration::from_secs(13)).any()? {
-            Message::Ping(payload) => events.frame(0x8a, &payload)?,
-            _ => return Err(Miss::Differs("something else comes".into())),
-        }
-        pings.push(begun.elapsed());
-    }
-    let gap = pings[1] - pings[0];
-    hold(
-        "it took longer",
-        in_time(gap.saturating_sub(Duration::from_secs(10)), Duration::from_secs(2)),
-    )?;
-    hold("it comes within 5 s", gap > Duration::from_secs(5))
-}
-
 /// Opens an event stream of lines; returns its head too.
 fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
     let mut wire = agent.connect()?;
@@ -114,22 +241,6 @@ fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
         head.extend(wire.take(1)?);
     }
     Ok((wire, String::from_utf8_lossy(&head).into_owned()))
-}
-
-fn stream(agent: &Agent) -> Claim {
-    let (mut wire, head) = lines(agent, "?type=config")?;
-    hold("it does not begin with 200", head.starts_with("HTTP/1.1 200 OK"))?;
-    hold("it is not JSON", head.contains("Content-Type: application/json"))?;
-    // Go's agents send the head before they listen.
-    std::thread::sleep(Duration::from_millis(200));
-    post_event(agent, &config("user.stream"))?;
-    loop {
-        let line = wire.until(b"\n")?;
-        let event: Value = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
-        if event["metadata"]["key"] == json!("user.stream") {
-            return Ok(());
-        }
-    }
 }
 
 /// Status and metadata in each event about an operation, up to its end.
@@ -146,153 +257,4 @@ fn story(events: &mut Ws, id: &Value) -> Result<Vec<Value>, String> {
             }
         }
     }
-}
-
-fn exec_order(agent: &Agent) -> Claim {
-    let mut events = listen(agent, "?type=operation")?;
-    for _ in 0..5 {
-        let running = Running::start(agent, &script("exit 3"))?;
-        let id = running.exec.made["id"].clone();
-        let _done = running.finish(agent)?;
-        let story = story(&mut events, &id)?;
-        let ends = story.iter().map(|op| format!("{} {}", op["status"], op["metadata"]["return"]));
-        let ends: Vec<_> = ends.filter(|end| !end.starts_with("\"Pending")).collect();
-        let tail = ends[ends.len().saturating_sub(3)..].join(", ");
-        same("the end", tail, "\"Running\" null, \"Running\" 3, \"Success\" 3")?;
-    }
-    Ok(())
-}
-
-fn exec_success(agent: &Agent) -> Claim {
-    let mut events = listen(agent, "?type=operation")?;
-    let running = Running::start(agent, &script("exit 3"))?;
-    let id = running.exec.made["id"].clone();
-    let _done = running.finish(agent)?;
-    let story = story(&mut events, &id)?;
-    let last = story.last().cloned().unwrap_or_default();
-    same("status", &last["status"], &json!("Success"))?;
-    same("status_code", &last["status_code"], &json!(200))?;
-    same("metadata", &last["metadata"], &json!({"return": 3}))
-}
-
-fn exec_failure(agent: &Agent) -> Claim {
-    let mut events = listen(agent, "?type=operation")?;
-    let running = Running::start(agent, &crate::conform::exec::plain(&["/no/such"]))?;
-    let story = story(&mut events, &running.exec.made["id"])?;
-    let last = story.last().cloned().unwrap_or_default();
-    same("status_code", &last["status_code"], &json!(400))?;
-    hold("err is empty", last["err"].as_str().is_some_and(|text| !text.is_empty()))?;
-    same("metadata", &last["metadata"], &json!({"return": 127}))
-}
-
-fn shape(agent: &Agent) -> Claim {
-    let mut events = listen(agent, "?type=operation")?;
-    let exec = Exec::ask(agent, &script("true"))?;
-    loop {
-        let event = next(&mut events)?;
-        if event["metadata"]["id"] != exec.made["id"] {
-            continue;
-        }
-        let stamp = event["timestamp"].as_str().unwrap_or_default();
-        hold("the timestamp is none", is_rfc3339(stamp))?;
-        same("type", &event["type"], &json!("operation"))?;
-        return same("class", &event["metadata"]["class"], &json!("websocket"));
-    }
-}
-
-fn filter(agent: &Agent) -> Claim {
-    let mut events = listen(agent, "?type=config,nothing")?;
-    let mut others = listen(agent, "?type=lifecycle")?;
-    let _operation = Exec::ask(agent, &script("true"))?;
-    post_event(agent, &config("user.filter"))?;
-    loop {
-        let event = next(&mut events)?;
-        same("type", &event["type"], &json!("config"))?;
-        if event["metadata"]["key"] == json!("user.filter") {
-            break;
-        }
-    }
-    let silent = others.within(Duration::from_millis(300)).message();
-    hold("something comes for lifecycle", silent.is_err())
-}
-
-fn default_types(agent: &Agent) -> Claim {
-    let mut events = listen(agent, "")?;
-    post_event(agent, &config("user.default"))?;
-    let _event = about(&mut events, "user.default")?;
-    let device = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
-        {"key": "user.device", "action": "updated", "name": "x", "config": {"type": "none"}}});
-    post_event(agent, &device)?;
-    let _event = about(&mut events, "user.device").map_err(|error| format!("device: {error}"))?;
-    Ok(())
-}
-
-fn post(agent: &Agent) -> Claim {
-    let mut all = [listen(agent, "?type=config")?, listen(agent, "")?];
-    let sent = config("user.post");
-    post_event(agent, &sent)?;
-    for events in &mut all {
-        let event = about(events, "user.post")?;
-        same("metadata", &event["metadata"], &sent["metadata"])?;
-        let stamp = event["timestamp"].as_str().unwrap_or_default();
-        hold("the time is none", is_rfc3339(stamp))?;
-        hold("the time is the old one", !stamp.starts_with("2001-"))?;
-    }
-    Ok(())
-}
-
-fn post_answer(agent: &Agent) -> Claim {
-    let answer = agent.ask("POST", "/1.0/events", &config("user.answer").to_string())?;
-    same("status", answer.status, 200)?;
-    same("type", &answer.json()["type"], &json!("sync"))?;
-    hold("metadata is something", answer.metadata().is_null() || answer.metadata() == json!({}))
-}
-
-fn post_garbage(agent: &Agent) -> Claim {
-    let answer = agent.ask("POST", "/1.0/events", "{\"type\":")?;
-    same("status", answer.status, 500)?;
-    same("type", &answer.json()["type"], &json!("error"))?;
-    same("`{}`", agent.ask("POST", "/1.0/events", "{}")?.short(), "200")
-}
-
-fn device(agent: &Agent) -> Claim {
-    let event = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
-        {"action": "added", "name": "nothing", "config":
-        {"type": "disk", "path": "/tmp/nothing", "pool": "p", "source": "s"}}});
-    let begun = Instant::now();
-    let answer = agent.ask("POST", "/1.0/events", &event.to_string())?.short();
-    hold("it took longer", in_time(begun.elapsed(), Duration::from_secs(3)))?;
-    if agent.column.is_incus() {
-        return same("the answer to POST", answer, "200");
-    }
-    let reason = answer.strip_prefix("500 Failed hotpluging device \"lxd_nothing\": ");
-    hold(format!("it is {answer}"), reason.is_some_and(|reason| !reason.is_empty()))?;
-    let climbs = event.to_string().replace("/tmp/nothing", "/tmp/../nothing");
-    let said = "500 Invalid path \"/tmp/../nothing\": Path must not contain '..'";
-    same("a path with ..", agent.ask("POST", "/1.0/events", &climbs)?.short(), said)?;
-    let removed = climbs.replace("added", "removed");
-    same("what is removed", agent.ask("POST", "/1.0/events", &removed)?.short(), "200")
-}
-
-fn project(agent: &Agent) -> Claim {
-    let mut events = listen(agent, "?project=p&all-projects=true&type=config")?;
-    post_event(agent, &config("user.project"))?;
-    let _event = about(&mut events, "user.project")?;
-    Ok(())
-}
-
-fn stalled(agent: &Agent) -> Claim {
-    const COUNT: usize = 40;
-    let _stalled = listen(agent, "?type=config")?;
-    let mut reader = listen(agent, "?type=config")?;
-    let value = "x".repeat(30_000);
-    for number in 0..COUNT {
-        let event = json!({"type": "config", "timestamp": "2001-02-03T04:05:06Z",
-            "metadata": {"key": format!("user.stalled{number}"), "value": value}});
-        let begun = Instant::now();
-        post_event(agent, &event)?;
-        hold("a POST takes longer than 3 s", in_time(begun.elapsed(), Duration::from_secs(3)))?;
-        let _event = about(&mut reader, &format!("user.stalled{number}"))?;
-    }
-    Ok(())
 }

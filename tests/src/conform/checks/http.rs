@@ -10,35 +10,192 @@ use crate::conform::client::Caller;
 use crate::conform::wire::{Answer, TIMEOUT};
 use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
-const TLS: Group = Group("TLS", "P§3.1");
-const HTTP: Group = Group("HTTP", "P§3.4");
+const TLS: Group = Group::new("TLS", "P§3.1");
+const HTTP: Group = Group::new("HTTP", "P§3.4");
 
 pub(super) const ALL: &[Check] = &[
-    TLS.is("a client that knows no TLS 1.3 is turned away", tls12),
-    TLS.is("shows `agent.crt`, whatever the name asked for", shows_agent_crt),
-    TLS.is("a caller with another certificate gets nothing", other_certificate),
-    TLS.is("a caller without a certificate gets nothing", nobody),
-    TLS.is("refused callers are told 500 `Not authorized`", told_why),
-    TLS.is("`GET /` is answered without a certificate", index_for_nobody),
-    TLS.is("a connection without a head is closed after 3 s", no_head).slow(),
-    HTTP.of("P§4").is("`GET /` is `[\"/1.0\"]`", index),
-    HTTP.of("P§3.1").is("an unknown path is LXD's list, or Incus' 404", unknown_path),
-    HTTP.of("P§3.1").is("a method without a handler is 501 “not implemented”", no_handler),
-    HTTP.of("P§3.1").is("an unknown verb is 404 `Method \"…\" not found`", unknown_verb),
-    HTTP.of("P§4").is("success comes in the envelope with its seven members", envelope),
-    HTTP.of("P§4").is("an error comes in the envelope, its code the status", error_envelope),
-    HTTP.is("`GET /1.0` has an `ETag` of 64 hex digits", etag),
-    HTTP.of("P§3.2").is("a connection serves one request after the other", keep_alive),
-    HTTP.of("P§3.2").is("`Connection: close` is obeyed", connection_close),
-    HTTP.of("P§3.2").is("a head that comes byte by byte is a head", trickle),
-    HTTP.of("P§4").is("a chunked request body is read", chunked),
-    HTTP.of("P§3.2").is("thirty idle connections keep nobody out", idle_connections),
-    HTTP.is("`environment.server` is what makes it an agent", server),
-    HTTP.is("`environment` tells kernel, host name and pid of the guest", facts),
-    HTTP.is("`api_extensions` has `container_exec_user_group_cwd`", extensions),
-    HTTP.is("`api_extensions` has `metrics`", metrics_extension),
-    HTTP.of("P§3.2").is("HTTP/1.1 without a `Host` is 400", no_host),
-    HTTP.is("the caller is `trusted`, by `tls`, API `1.0`, `stable`", trusted),
+    TLS.is("a client that knows no TLS 1.3 is turned away", |agent| {
+        let mut socket = agent.dial()?;
+        let text = |error: std::io::Error| error.to_string();
+        socket.write_all(&hello12()).map_err(text)?;
+        let mut answer = Vec::new();
+        let _cut = socket.read_to_end(&mut answer);
+        // An alert or the end of the connection; a ServerHello would be of type 22.
+        hold("TLS 1.2 is spoken", answer.first() != Some(&22))
+    }),
+    TLS.is("shows `agent.crt`, whatever the name asked for", |agent| {
+        // The verifier of this suite accepts no other certificate.
+        agent.connect().map(drop).map_err(Into::into)
+    }),
+    TLS.is("a caller with another certificate gets nothing", |agent| {
+        refused(agent, Caller::Stranger)
+    }),
+    TLS.is("a caller without a certificate gets nothing", |agent| {
+        refused(agent, Caller::Nobody)
+    }),
+    TLS.is("refused callers are told 500 `Not authorized`", |agent| {
+        for caller in [Caller::Stranger, Caller::Nobody] {
+            let answer = as_caller(agent, caller, "/1.0");
+            let answer = answer.map_err(|_| Miss::Differs("the handshake fails".into()))?;
+            same("the answer", answer.short(), "500 Not authorized")?;
+        }
+        Ok(())
+    }),
+    TLS.is("`GET /` is answered without a certificate", |agent| {
+        let answer = as_caller(agent, Caller::Nobody, "/");
+        let answer = answer.map_err(|_| Miss::Differs("the handshake fails".into()))?;
+        same("the answer", answer.metadata(), json!(["/1.0"]))
+    }),
+    TLS.slow().is("a connection without a head is closed after 3 s", |agent| {
+        let mut wire = agent.connect()?;
+        wire.send(b"GET /1.0 HTTP/1.1\r\n")?;
+        let ended = wire.within(Duration::from_secs(8)).rest();
+        ended.map(drop).map_err(|_| Miss::No("it is still open after 8 s".into()))
+    }),
+    HTTP.of("P§4").is("`GET /` is `[\"/1.0\"]`", |agent| {
+        same("metadata", agent.get("/")?, json!(["/1.0"]))
+    }),
+    HTTP.of("P§3.1").is("an unknown path is LXD's list, or Incus' 404", |agent| {
+        for path in ["/1.0/files", "/1.0/", "/foo"] {
+            let answer = agent.ask("GET", path, "")?;
+            if agent.column.is_incus() {
+                same(&format!("`{path}`"), answer.short(), "404 404 page not found")?;
+            } else {
+                same(&format!("`{path}`"), answer.status, 200)?;
+                same(&format!("`{path}`"), answer.metadata(), json!(["/1.0"]))?;
+            }
+        }
+        Ok(())
+    }),
+    HTTP.of("P§3.1").is("a method without a handler is 501 “not implemented”", |agent| {
+        for (method, path) in [
+            ("DELETE", "/1.0"),
+            ("PUT", "/1.0/exec"),
+            ("POST", "/1.0/operations"),
+            ("PUT", "/1.0/events"),
+        ] {
+            let answer = agent.ask(method, path, "")?;
+            let seen = answer.short().to_lowercase();
+            same(&format!("`{method} {path}`"), seen, "501 not implemented")?;
+        }
+        Ok(())
+    }),
+    HTTP.of("P§3.1").is("an unknown verb is 404 `Method \"…\" not found`", |agent| {
+        let answer = agent.ask("OPTIONS", "/1.0", "")?;
+        same("the answer", answer.short(), "404 Method \"OPTIONS\" not found")
+    }),
+    HTTP.of("P§4").is("success comes in the envelope with its seven members", |agent| {
+        let answer = agent.ask("GET", "/1.0", "")?;
+        let json = answer.json();
+        same("the list of members", members(&json), ENVELOPE)?;
+        same("Content-Type", answer.field("content-type"), "application/json")?;
+        for (member, wanted) in [
+            ("type", json!("sync")),
+            ("status", json!("Success")),
+            ("status_code", json!(200)),
+            ("operation", json!("")),
+            ("error_code", json!(0)),
+            ("error", json!("")),
+        ] {
+            same(member, &json[member], &wanted)?;
+        }
+        hold("no newline ends it", answer.body.ends_with(b"}\n"))
+    }),
+    HTTP.of("P§4").is("an error comes in the envelope, its code the status", |agent| {
+        let answer = agent.ask("DELETE", "/1.0", "")?;
+        let json = answer.json();
+        same("the list of members", members(&json), ENVELOPE)?;
+        same("Content-Type", answer.field("content-type"), "application/json")?;
+        same("X-Content-Type-Options", answer.field("x-content-type-options"), "nosniff")?;
+        same("type", &json["type"], &json!("error"))?;
+        same("metadata", &json["metadata"], &Value::Null)?;
+        same("error_code", &json["error_code"], &json!(answer.status))
+    }),
+    HTTP.is("`GET /1.0` has an `ETag` of 64 hex digits", |agent| {
+        let answer = agent.ask("GET", "/1.0", "")?;
+        let tag = answer.field("etag").trim_matches('"');
+        hold("there is none", !tag.is_empty())?;
+        hold(
+            format!("it has {} characters", tag.len()),
+            tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        )
+    }),
+    HTTP.of("P§3.2").is("a connection serves one request after the other", |agent| {
+        let mut wire = agent.connect()?;
+        for path in ["/1.0", "/1.0/operations", "/"] {
+            same(path, wire.ask("GET", path, "", b"")?.status, 200)?;
+        }
+        Ok(())
+    }),
+    HTTP.of("P§3.2").is("`Connection: close` is obeyed", |agent| {
+        let mut wire = agent.connect()?;
+        let answer = wire.ask("GET", "/1.0", "Connection: close\r\n", b"")?;
+        same("status", answer.status, 200)?;
+        same("more", wire.rest()?.len(), 0)
+    }),
+    HTTP.of("P§3.2").is("a head that comes byte by byte is a head", |agent| {
+        let mut wire = agent.connect()?;
+        for byte in b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" {
+            wire.send(&[*byte])?;
+        }
+        same("status", wire.answer()?.status, 200)
+    }),
+    HTTP.of("P§4").is("a chunked request body is read", |agent| {
+        let mut wire = agent.connect()?;
+        wire.send(
+            b"POST /1.0/events HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+              1a\r\n{\"type\":\"config\",\"metadata\r\n4\r\n\":{}\r\n1\r\n}\r\n0\r\n\r\n",
+        )?;
+        same("status", wire.answer()?.status, 200)
+    }),
+    HTTP.of("P§3.2").is("thirty idle connections keep nobody out", |agent| {
+        let idle: Result<Vec<_>, _> = (0..30).map(|_| agent.dial()).collect();
+        let idle = idle?;
+        let mut wire = agent.connect()?;
+        let answer = wire.within(TIMEOUT).ask("GET", "/1.0", "", b"")?;
+        drop(idle);
+        same("status", answer.status, 200)
+    }),
+    HTTP.is("`environment.server` is what makes it an agent", |agent| {
+        let info = agent.get("/1.0")?;
+        let wanted = agent.column.pick("lxd-agent", "incus-agent");
+        same("it", &info["environment"]["server"], &json!(wanted))
+    }),
+    HTTP.is("`environment` tells kernel, host name and pid of the guest", |agent| {
+        let environment = agent.get("/1.0")?["environment"].clone();
+        let text = |name: &str| environment[name].as_str().unwrap_or_default().to_owned();
+        same("kernel", text("kernel"), agent.guest("uname -s")?)?;
+        same("kernel_version", text("kernel_version"), agent.guest("uname -r")?)?;
+        same("kernel_architecture", text("kernel_architecture"), agent.guest("uname -m")?)?;
+        same("server_name", text("server_name"), agent.guest("uname -n")?)?;
+        hold("server_version is empty", !text("server_version").is_empty())?;
+        let pid = agent.guest("cat /run/agent.pid")?;
+        hold("server_pid is not the agent's", environment["server_pid"].as_u64() == pid.parse().ok())
+    }),
+    HTTP.is("`api_extensions` has `container_exec_user_group_cwd`", |agent| {
+        has_extension(agent, "container_exec_user_group_cwd")
+    }),
+    HTTP.is("`api_extensions` has `metrics`", |agent| {
+        has_extension(agent, "metrics")
+    }),
+    HTTP.of("P§3.2").is("HTTP/1.1 without a `Host` is 400", |agent| {
+        let mut wire = agent.connect()?;
+        wire.send(b"GET /1.0 HTTP/1.1\r\n\r\n")?;
+        same("status", wire.answer()?.status, 400)
+    }),
+    HTTP.is("the caller is `trusted`, by `tls`, API `1.0`, `stable`", |agent| {
+        let info = agent.get("/1.0")?;
+        for (member, wanted) in [
+            ("auth", json!("trusted")),
+            ("auth_methods", json!(["tls"])),
+            ("api_version", json!("1.0")),
+            ("api_status", json!("stable")),
+            ("public", json!(false)),
+        ] {
+            same(member, &info[member], &wanted)?;
+        }
+        Ok(())
+    }),
 ];
 
 /// A ClientHello of TLS 1.2 with P-256, P-384 and ECDSA, as OpenSSL 1.0 would send it.
@@ -62,21 +219,6 @@ fn hello12() -> Vec<u8> {
     record
 }
 
-fn tls12(agent: &Agent) -> Claim {
-    let mut socket = agent.dial()?;
-    let text = |error: std::io::Error| error.to_string();
-    socket.write_all(&hello12()).map_err(text)?;
-    let mut answer = Vec::new();
-    let _cut = socket.read_to_end(&mut answer);
-    // An alert or the end of the connection; a ServerHello would be of type 22.
-    hold("TLS 1.2 is spoken", answer.first() != Some(&22))
-}
-
-fn shows_agent_crt(agent: &Agent) -> Claim {
-    // The verifier of this suite accepts no other certificate.
-    agent.connect().map(drop).map_err(Into::into)
-}
-
 /// A caller's answer to `GET path`; a refusal may also come in the handshake, as an error.
 fn as_caller(agent: &Agent, caller: Caller, path: &str) -> Result<Answer, String> {
     let mut wire = agent.connect_as(caller)?;
@@ -93,72 +235,6 @@ fn refused(agent: &Agent, caller: Caller) -> Claim {
     }
 }
 
-fn other_certificate(agent: &Agent) -> Claim {
-    refused(agent, Caller::Stranger)
-}
-
-fn nobody(agent: &Agent) -> Claim {
-    refused(agent, Caller::Nobody)
-}
-
-fn told_why(agent: &Agent) -> Claim {
-    for caller in [Caller::Stranger, Caller::Nobody] {
-        let answer = as_caller(agent, caller, "/1.0");
-        let answer = answer.map_err(|_| Miss::Differs("the handshake fails".into()))?;
-        same("the answer", answer.short(), "500 Not authorized")?;
-    }
-    Ok(())
-}
-
-fn index_for_nobody(agent: &Agent) -> Claim {
-    let answer = as_caller(agent, Caller::Nobody, "/");
-    let answer = answer.map_err(|_| Miss::Differs("the handshake fails".into()))?;
-    same("the answer", answer.metadata(), json!(["/1.0"]))
-}
-
-fn no_head(agent: &Agent) -> Claim {
-    let mut wire = agent.connect()?;
-    wire.send(b"GET /1.0 HTTP/1.1\r\n")?;
-    let ended = wire.within(Duration::from_secs(8)).rest();
-    ended.map(drop).map_err(|_| Miss::No("it is still open after 8 s".into()))
-}
-
-fn index(agent: &Agent) -> Claim {
-    same("metadata", agent.get("/")?, json!(["/1.0"]))
-}
-
-fn unknown_path(agent: &Agent) -> Claim {
-    for path in ["/1.0/files", "/1.0/", "/foo"] {
-        let answer = agent.ask("GET", path, "")?;
-        if agent.column.is_incus() {
-            same(&format!("`{path}`"), answer.short(), "404 404 page not found")?;
-        } else {
-            same(&format!("`{path}`"), answer.status, 200)?;
-            same(&format!("`{path}`"), answer.metadata(), json!(["/1.0"]))?;
-        }
-    }
-    Ok(())
-}
-
-fn no_handler(agent: &Agent) -> Claim {
-    for (method, path) in [
-        ("DELETE", "/1.0"),
-        ("PUT", "/1.0/exec"),
-        ("POST", "/1.0/operations"),
-        ("PUT", "/1.0/events"),
-    ] {
-        let answer = agent.ask(method, path, "")?;
-        let seen = answer.short().to_lowercase();
-        same(&format!("`{method} {path}`"), seen, "501 not implemented")?;
-    }
-    Ok(())
-}
-
-fn unknown_verb(agent: &Agent) -> Claim {
-    let answer = agent.ask("OPTIONS", "/1.0", "")?;
-    same("the answer", answer.short(), "404 Method \"OPTIONS\" not found")
-}
-
 fn members(value: &Value) -> String {
     let mut names: Vec<_> =
         value.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
@@ -168,134 +244,8 @@ fn members(value: &Value) -> String {
 
 const ENVELOPE: &str = "error error_code metadata operation status status_code type";
 
-fn envelope(agent: &Agent) -> Claim {
-    let answer = agent.ask("GET", "/1.0", "")?;
-    let json = answer.json();
-    same("the list of members", members(&json), ENVELOPE)?;
-    same("Content-Type", answer.field("content-type"), "application/json")?;
-    for (member, wanted) in [
-        ("type", json!("sync")),
-        ("status", json!("Success")),
-        ("status_code", json!(200)),
-        ("operation", json!("")),
-        ("error_code", json!(0)),
-        ("error", json!("")),
-    ] {
-        same(member, &json[member], &wanted)?;
-    }
-    hold("no newline ends it", answer.body.ends_with(b"}\n"))
-}
-
-fn error_envelope(agent: &Agent) -> Claim {
-    let answer = agent.ask("DELETE", "/1.0", "")?;
-    let json = answer.json();
-    same("the list of members", members(&json), ENVELOPE)?;
-    same("Content-Type", answer.field("content-type"), "application/json")?;
-    same("X-Content-Type-Options", answer.field("x-content-type-options"), "nosniff")?;
-    same("type", &json["type"], &json!("error"))?;
-    same("metadata", &json["metadata"], &Value::Null)?;
-    same("error_code", &json["error_code"], &json!(answer.status))
-}
-
-fn etag(agent: &Agent) -> Claim {
-    let answer = agent.ask("GET", "/1.0", "")?;
-    let tag = answer.field("etag").trim_matches('"');
-    hold("there is none", !tag.is_empty())?;
-    hold(
-        format!("it has {} characters", tag.len()),
-        tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()),
-    )
-}
-
-fn keep_alive(agent: &Agent) -> Claim {
-    let mut wire = agent.connect()?;
-    for path in ["/1.0", "/1.0/operations", "/"] {
-        same(path, wire.ask("GET", path, "", b"")?.status, 200)?;
-    }
-    Ok(())
-}
-
-fn connection_close(agent: &Agent) -> Claim {
-    let mut wire = agent.connect()?;
-    let answer = wire.ask("GET", "/1.0", "Connection: close\r\n", b"")?;
-    same("status", answer.status, 200)?;
-    same("more", wire.rest()?.len(), 0)
-}
-
-fn trickle(agent: &Agent) -> Claim {
-    let mut wire = agent.connect()?;
-    for byte in b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" {
-        wire.send(&[*byte])?;
-    }
-    same("status", wire.answer()?.status, 200)
-}
-
-fn chunked(agent: &Agent) -> Claim {
-    let mut wire = agent.connect()?;
-    wire.send(
-        b"POST /1.0/events HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
-          1a\r\n{\"type\":\"config\",\"metadata\r\n4\r\n\":{}\r\n1\r\n}\r\n0\r\n\r\n",
-    )?;
-    same("status", wire.answer()?.status, 200)
-}
-
-fn idle_connections(agent: &Agent) -> Claim {
-    let idle: Result<Vec<_>, _> = (0..30).map(|_| agent.dial()).collect();
-    let idle = idle?;
-    let mut wire = agent.connect()?;
-    let answer = wire.within(TIMEOUT).ask("GET", "/1.0", "", b"")?;
-    drop(idle);
-    same("status", answer.status, 200)
-}
-
-fn server(agent: &Agent) -> Claim {
-    let info = agent.get("/1.0")?;
-    let wanted = agent.column.pick("lxd-agent", "incus-agent");
-    same("it", &info["environment"]["server"], &json!(wanted))
-}
-
-fn facts(agent: &Agent) -> Claim {
-    let environment = agent.get("/1.0")?["environment"].clone();
-    let text = |name: &str| environment[name].as_str().unwrap_or_default().to_owned();
-    same("kernel", text("kernel"), agent.guest("uname -s")?)?;
-    same("kernel_version", text("kernel_version"), agent.guest("uname -r")?)?;
-    same("kernel_architecture", text("kernel_architecture"), agent.guest("uname -m")?)?;
-    same("server_name", text("server_name"), agent.guest("uname -n")?)?;
-    hold("server_version is empty", !text("server_version").is_empty())?;
-    let pid = agent.guest("cat /run/agent.pid")?;
-    hold("server_pid is not the agent's", environment["server_pid"].as_u64() == pid.parse().ok())
-}
-
 fn has_extension(agent: &Agent, name: &str) -> Claim {
     let info = agent.get("/1.0")?;
     let all = info["api_extensions"].as_array().ok_or("no api_extensions")?.clone();
     hold("it is not there", all.contains(&json!(name)))
-}
-
-fn extensions(agent: &Agent) -> Claim {
-    has_extension(agent, "container_exec_user_group_cwd")
-}
-
-fn metrics_extension(agent: &Agent) -> Claim {
-    has_extension(agent, "metrics")
-}
-
-fn no_host(agent: &Agent) -> Claim {
-    let mut wire = agent.connect()?;
-    wire.send(b"GET /1.0 HTTP/1.1\r\n\r\n")?;
-    same("status", wire.answer()?.status, 400)
-}
-
-fn trusted(agent: &Agent) -> Claim {
-    let info = agent.get("/1.0")?;
-    for (member, wanted) in [
-        ("auth", json!("trusted")),
-        ("auth_methods", json!(["tls"])),
-        ("api_version", json!("1.0")),
-        ("api_status", json!("stable")),
-        ("public", json!(false)),
-    ] {
-        same(member, &info[member], &wanted)?;
-    }
-    Ok(())
 }

@@ -28,9 +28,11 @@ pub fn all() -> Vec<Check> {
         sftp::ALL,
         state::ALL,
         devlxd::ALL,
-        &by_host::all(),
+        by_host::commands::ALL,
+        by_host::files::ALL,
+        by_host::reports::ALL,
         life::ALL,
-        by_host::POWER,
+        by_host::commands::POWER,
     ]
     .concat()
 }

@@ -10,30 +10,173 @@ use crate::conform::wire::{Answer, TIMEOUT};
 use crate::conform::ws::Ws;
 use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
-const GROUP: Group = Group("Operations", "P§4.2");
+const GROUP: Group = Group::new("Operations", "P§4.2");
 
 pub(super) const ALL: &[Check] = &[
-    GROUP.of("P§4").is("exec answers 202, `Location`, and the operation's envelope", accepted),
-    GROUP.is("an operation has class, description, status and an id", object),
-    GROUP.is("`created_at` and `updated_at` are RFC 3339", timestamps),
-    GROUP.is("`may_cancel` and `resources` are as this server has them", details),
-    GROUP.is("a running operation is listed under `running`", listed),
-    GROUP.is("`recursion=1` lists objects", recursion),
-    GROUP.is("an unknown one is 500, in the server's words", unknown),
-    GROUP.is("waiting for an unknown one is 404", wait_unknown),
-    GROUP.is("waiting too long is 500 `context deadline exceeded`", wait_too_long),
-    GROUP.is("waiting gives the operation when it has ended", wait_ends),
-    GROUP.is(
-        "waiting for a failed one gives the operation (LXD), or is an error reply (Incus)",
-        wait_failed,
-    ),
-    GROUP.is("an ended one can be asked for during some 5 s", retention).slow(),
-    GROUP.is("DELETE waits for the end (LXD), or is 400 (Incus)", delete),
-    GROUP.is("DELETE of an ended one is 400", delete_ended),
-    GROUP.of("P§4.1").is("a socket with a wrong secret is 500 `permission denied`", wrong_secret),
-    GROUP.of("P§4.1").is("a socket without a secret is 500 `missing secret`", no_secret),
-    GROUP.of("P§4.1").is("a secret opens one socket, not two", used_secret),
-    GROUP.of("P§4.1").is("the socket of an unknown one is 500", unknown_socket),
+    GROUP.of("P§4").is("exec answers 202, `Location`, and the operation's envelope", |agent| {
+        let answer = agent.ask("POST", "/1.0/exec", &plain(&["true"]).to_string())?;
+        same("status", answer.status, 202)?;
+        let json = answer.json();
+        let target = format!("/1.0/operations/{}", json["metadata"]["id"].as_str().unwrap_or_default());
+        same("type", &json["type"], &json!("async"))?;
+        same("status", &json["status"], &json!("Operation created"))?;
+        same("status_code", &json["status_code"], &json!(100))?;
+        hold("`operation` is not the target", json["operation"] == json!(target))?;
+        hold("`Location` is not the target", answer.field("location") == target)
+    }),
+    GROUP.is("an operation has class, description, status and an id", |agent| {
+        let made = Exec::ask(agent, &plain(&["true"]))?.made;
+        same("class", &made["class"], &json!("websocket"))?;
+        same("description", &made["description"], &json!("Executing command"))?;
+        same("err", &made["err"], &json!(""))?;
+        let id = made["id"].as_str().unwrap_or_default();
+        let uuid = |(at, byte): (usize, u8)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        };
+        hold("the id is not a UUID", id.len() == 36 && id.bytes().enumerate().all(uuid))?;
+        let pair = (made["status"].as_str().unwrap_or_default(), made["status_code"].as_u64());
+        let is_known = [("Running", Some(103)), ("Pending", Some(105))].contains(&pair);
+        hold(format!("its status is {} {}", pair.0, made["status_code"]), is_known)
+    }),
+    GROUP.is("`created_at` and `updated_at` are RFC 3339", |agent| {
+        let made = Exec::ask(agent, &plain(&["true"]))?.made;
+        for member in ["created_at", "updated_at"] {
+            let text = made[member].as_str().unwrap_or_default();
+            hold(format!("{member} is not"), is_rfc3339(text))?;
+        }
+        Ok(())
+    }),
+    GROUP.is("`may_cancel` and `resources` are as this server has them", |agent| {
+        let made = Exec::ask(agent, &plain(&["true"]))?.made;
+        let (may_cancel, resources) =
+            agent.column.pick((json!(true), json!(null)), (json!(false), json!({})));
+        same("may_cancel", &made["may_cancel"], &may_cancel)?;
+        same("resources", &made["resources"], &resources)?;
+        for member in ["err_code", "child_count"] {
+            let wanted = agent.column.pick(json!(0), json!(null));
+            same(member, &made[member], &wanted)?;
+        }
+        Ok(())
+    }),
+    GROUP.is("a running operation is listed under `running`", |agent| {
+        let cat = cat(agent)?;
+        let list = agent.get("/1.0/operations")?;
+        let has =
+            list["running"].as_array().is_some_and(|all| all.contains(&json!(cat.exec.operation)));
+        over(agent, cat, hold("it is not there", has))
+    }),
+    GROUP.is("`recursion=1` lists objects", |agent| {
+        let cat = cat(agent)?;
+        let list = agent.get("/1.0/operations?recursion=1")?;
+        let is_it = |value: &serde_json::Value| value["id"] == cat.exec.made["id"];
+        let has = list["running"].as_array().is_some_and(|all| all.iter().any(is_it));
+        over(agent, cat, hold("it is not there", has))
+    }),
+    GROUP.is("an unknown one is 500, in the server's words", |agent| {
+        let answer = agent.ask("GET", NOBODY, "")?;
+        let id = NOBODY.rsplit('/').next().unwrap_or_default();
+        let lxd = format!("500 Operation \"{id}\" does not exist");
+        let incus = format!("500 Operation '{id}' doesn't exist");
+        same("it", answer.short().replace(id, "…"), agent.column.pick(lxd, incus).replace(id, "…"))
+    }),
+    GROUP.is("waiting for an unknown one is 404", |agent| {
+        same("status", agent.ask("GET", &format!("{NOBODY}/wait?timeout=1"), "")?.status, 404)
+    }),
+    GROUP.is("waiting too long is 500 `context deadline exceeded`", |agent| {
+        let cat = cat(agent)?;
+        let begun = Instant::now();
+        let answer = wait(agent, &cat.exec.operation, 1)?;
+        let took = begun.elapsed();
+        let claim = same("it", answer.short(), "500 context deadline exceeded");
+        let claim = claim.and(hold("it did not wait for 1 s", took > Duration::from_millis(800)));
+        over(agent, cat, claim)
+    }),
+    GROUP.is("waiting gives the operation when it has ended", |agent| {
+        let mut sleep = Running::start(agent, &script("sleep 0.5; exit 4"))?;
+        let answer = wait(agent, &sleep.exec.operation, -1)?;
+        same("status", answer.status, 200)?;
+        let operation = answer.metadata();
+        same("status", &operation["status"], &json!("Success"))?;
+        same("status_code", &operation["status_code"], &json!(200))?;
+        same("metadata", &operation["metadata"], &json!({"return": 4}))?;
+        sleep.out.as_mut().map_or(Ok(Vec::new()), Ws::output).map(drop).map_err(Into::into)
+    }),
+    GROUP.is("waiting for a failed one gives the operation (LXD), or is an error reply (Incus)", |agent| {
+        let running = Running::start(agent, &plain(&["/nothing/here"]))?;
+        let operation = running.exec.ended(agent, TIMEOUT)?;
+        same("status", &operation["status"], &json!("Failure"))?;
+        let answer = wait(agent, &running.exec.operation, 5)?;
+        if !agent.column.is_incus() {
+            same("the answer", answer.short(), "200")?;
+            let (waited, err) = (answer.metadata(), &operation["err"]);
+            same("status_code", &waited["status_code"], &json!(400))?;
+            same("err_code", &waited["err_code"], &json!(500))?;
+            return same("err", &waited["err"], err);
+        }
+        hold(format!("it is {}", answer.status), answer.status >= 400)?;
+        same("type", &answer.json()["type"], &json!("error"))
+    }),
+    GROUP.slow().is("an ended one can be asked for during some 5 s", |agent| {
+        let exec = Exec::ask(agent, &plain(&["true"]))?;
+        let operation = exec.operation.clone();
+        let _done = exec.connect(agent)?.finish(agent)?;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(9) {
+            if agent.ask("GET", &operation, "")?.status != 200 {
+                // The agent may notice the end late, but never early.
+                return hold("it is gone before 3 s", begun.elapsed() > Duration::from_secs(3));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Err(Miss::Differs("it is still there after 9 s".into()))
+    }),
+    GROUP.is("DELETE waits for the end (LXD), or is 400 (Incus)", |agent| {
+        if agent.column.is_incus() {
+            let cat = cat(agent)?;
+            let answer = agent.ask("DELETE", &cat.exec.operation, "")?;
+            let claim = same("it", answer.short(), "400 This operation can't be cancelled");
+            return over(agent, cat, claim);
+        }
+        let sleep = Running::start(agent, &script("sleep 1"))?;
+        let begun = Instant::now();
+        let answer = agent.ask("DELETE", &sleep.exec.operation, "")?;
+        let took = begun.elapsed();
+        let claim = same("it", answer.short(), "200");
+        let claim = claim.and(hold("it did not wait for the end", took > Duration::from_millis(600)));
+        over(agent, sleep, claim)
+    }),
+    GROUP.is("DELETE of an ended one is 400", |agent| {
+        let exec = Exec::ask(agent, &plain(&["true"]))?;
+        let operation = exec.operation.clone();
+        let _done = exec.connect(agent)?.finish(agent)?;
+        same("status", agent.ask("DELETE", &operation, "")?.status, 400)
+    }),
+    GROUP.of("P§4.1").is("a socket with a wrong secret is 500 `permission denied`", |agent| {
+        let exec = Exec::ask(agent, &plain(&["true"]))?;
+        let target = format!("{}/websocket?secret={}", exec.operation, "0".repeat(64));
+        same("it", refusal(agent, &target)?, "500 permission denied")
+    }),
+    GROUP.of("P§4.1").is("a socket without a secret is 500 `missing secret`", |agent| {
+        let exec = Exec::ask(agent, &plain(&["true"]))?;
+        same("it", refusal(agent, &format!("{}/websocket", exec.operation))?, "500 missing secret")
+    }),
+    GROUP.of("P§4.1").is("a secret opens one socket, not two", |agent| {
+        let exec = Exec::ask(agent, &plain(&["true"]))?;
+        let _first = exec.socket(agent, "1")?;
+        if let Ok(mut second) = Ws::try_open(agent, &exec.target("1"))? {
+            // The upgrade may have been accepted, but the socket must be closed then.
+            let end = second.within(Duration::from_secs(2)).any();
+            hold("a second socket is let in", !matches!(end, Err(text) if text.contains("in time")))?;
+        }
+        // Other commands still work.
+        let done = run(agent, &plain(&["true"]), b"")?;
+        same("exit code", done.code, 0)
+    }),
+    GROUP.of("P§4.1").is("the socket of an unknown one is 500", |agent| {
+        let answer = agent.ask("GET", &format!("{NOBODY}/websocket?secret=x"), "")?;
+        same("status", answer.status, 500)
+    }),
 ];
 
 /// Starts a command that runs until its input ends.
@@ -45,34 +188,6 @@ fn cat(agent: &Agent) -> Result<Running, String> {
 fn over(agent: &Agent, cat: Running, claim: Claim) -> Claim {
     let _done = cat.finish(agent)?;
     claim
-}
-
-fn accepted(agent: &Agent) -> Claim {
-    let answer = agent.ask("POST", "/1.0/exec", &plain(&["true"]).to_string())?;
-    same("status", answer.status, 202)?;
-    let json = answer.json();
-    let target = format!("/1.0/operations/{}", json["metadata"]["id"].as_str().unwrap_or_default());
-    same("type", &json["type"], &json!("async"))?;
-    same("status", &json["status"], &json!("Operation created"))?;
-    same("status_code", &json["status_code"], &json!(100))?;
-    hold("`operation` is not the target", json["operation"] == json!(target))?;
-    hold("`Location` is not the target", answer.field("location") == target)
-}
-
-fn object(agent: &Agent) -> Claim {
-    let made = Exec::ask(agent, &plain(&["true"]))?.made;
-    same("class", &made["class"], &json!("websocket"))?;
-    same("description", &made["description"], &json!("Executing command"))?;
-    same("err", &made["err"], &json!(""))?;
-    let id = made["id"].as_str().unwrap_or_default();
-    let uuid = |(at, byte): (usize, u8)| match at {
-        8 | 13 | 18 | 23 => byte == b'-',
-        _ => byte.is_ascii_hexdigit(),
-    };
-    hold("the id is not a UUID", id.len() == 36 && id.bytes().enumerate().all(uuid))?;
-    let pair = (made["status"].as_str().unwrap_or_default(), made["status_code"].as_u64());
-    let is_known = [("Running", Some(103)), ("Pending", Some(105))].contains(&pair);
-    hold(format!("its status is {} {}", pair.0, made["status_code"]), is_known)
 }
 
 /// True for `2026-01-02T03:04:05[.6]Z`, or with an offset.
@@ -94,135 +209,10 @@ pub(super) fn is_rfc3339(text: &str) -> bool {
         && (zone == "Z" || offset(zone))
 }
 
-fn timestamps(agent: &Agent) -> Claim {
-    let made = Exec::ask(agent, &plain(&["true"]))?.made;
-    for member in ["created_at", "updated_at"] {
-        let text = made[member].as_str().unwrap_or_default();
-        hold(format!("{member} is not"), is_rfc3339(text))?;
-    }
-    Ok(())
-}
-
-fn details(agent: &Agent) -> Claim {
-    let made = Exec::ask(agent, &plain(&["true"]))?.made;
-    let (may_cancel, resources) =
-        agent.column.pick((json!(true), json!(null)), (json!(false), json!({})));
-    same("may_cancel", &made["may_cancel"], &may_cancel)?;
-    same("resources", &made["resources"], &resources)?;
-    for member in ["err_code", "child_count"] {
-        let wanted = agent.column.pick(json!(0), json!(null));
-        same(member, &made[member], &wanted)?;
-    }
-    Ok(())
-}
-
-fn listed(agent: &Agent) -> Claim {
-    let cat = cat(agent)?;
-    let list = agent.get("/1.0/operations")?;
-    let has =
-        list["running"].as_array().is_some_and(|all| all.contains(&json!(cat.exec.operation)));
-    over(agent, cat, hold("it is not there", has))
-}
-
-fn recursion(agent: &Agent) -> Claim {
-    let cat = cat(agent)?;
-    let list = agent.get("/1.0/operations?recursion=1")?;
-    let is_it = |value: &serde_json::Value| value["id"] == cat.exec.made["id"];
-    let has = list["running"].as_array().is_some_and(|all| all.iter().any(is_it));
-    over(agent, cat, hold("it is not there", has))
-}
-
 const NOBODY: &str = "/1.0/operations/12345678-1234-4234-8234-123456789abc";
-
-fn unknown(agent: &Agent) -> Claim {
-    let answer = agent.ask("GET", NOBODY, "")?;
-    let id = NOBODY.rsplit('/').next().unwrap_or_default();
-    let lxd = format!("500 Operation \"{id}\" does not exist");
-    let incus = format!("500 Operation '{id}' doesn't exist");
-    same("it", answer.short().replace(id, "…"), agent.column.pick(lxd, incus).replace(id, "…"))
-}
-
-fn wait_unknown(agent: &Agent) -> Claim {
-    same("status", agent.ask("GET", &format!("{NOBODY}/wait?timeout=1"), "")?.status, 404)
-}
 
 fn wait(agent: &Agent, operation: &str, timeout: i32) -> Result<Answer, String> {
     agent.ask("GET", &format!("{operation}/wait?timeout={timeout}"), "")
-}
-
-fn wait_too_long(agent: &Agent) -> Claim {
-    let cat = cat(agent)?;
-    let begun = Instant::now();
-    let answer = wait(agent, &cat.exec.operation, 1)?;
-    let took = begun.elapsed();
-    let claim = same("it", answer.short(), "500 context deadline exceeded");
-    let claim = claim.and(hold("it did not wait for 1 s", took > Duration::from_millis(800)));
-    over(agent, cat, claim)
-}
-
-fn wait_ends(agent: &Agent) -> Claim {
-    let mut sleep = Running::start(agent, &script("sleep 0.5; exit 4"))?;
-    let answer = wait(agent, &sleep.exec.operation, -1)?;
-    same("status", answer.status, 200)?;
-    let operation = answer.metadata();
-    same("status", &operation["status"], &json!("Success"))?;
-    same("status_code", &operation["status_code"], &json!(200))?;
-    same("metadata", &operation["metadata"], &json!({"return": 4}))?;
-    sleep.out.as_mut().map_or(Ok(Vec::new()), Ws::output).map(drop).map_err(Into::into)
-}
-
-fn wait_failed(agent: &Agent) -> Claim {
-    let running = Running::start(agent, &plain(&["/nothing/here"]))?;
-    let operation = running.exec.ended(agent, TIMEOUT)?;
-    same("status", &operation["status"], &json!("Failure"))?;
-    let answer = wait(agent, &running.exec.operation, 5)?;
-    if !agent.column.is_incus() {
-        same("the answer", answer.short(), "200")?;
-        let (waited, err) = (answer.metadata(), &operation["err"]);
-        same("status_code", &waited["status_code"], &json!(400))?;
-        same("err_code", &waited["err_code"], &json!(500))?;
-        return same("err", &waited["err"], err);
-    }
-    hold(format!("it is {}", answer.status), answer.status >= 400)?;
-    same("type", &answer.json()["type"], &json!("error"))
-}
-
-fn retention(agent: &Agent) -> Claim {
-    let exec = Exec::ask(agent, &plain(&["true"]))?;
-    let operation = exec.operation.clone();
-    let _done = exec.connect(agent)?.finish(agent)?;
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(9) {
-        if agent.ask("GET", &operation, "")?.status != 200 {
-            // The agent may notice the end late, but never early.
-            return hold("it is gone before 3 s", begun.elapsed() > Duration::from_secs(3));
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    Err(Miss::Differs("it is still there after 9 s".into()))
-}
-
-fn delete(agent: &Agent) -> Claim {
-    if agent.column.is_incus() {
-        let cat = cat(agent)?;
-        let answer = agent.ask("DELETE", &cat.exec.operation, "")?;
-        let claim = same("it", answer.short(), "400 This operation can't be cancelled");
-        return over(agent, cat, claim);
-    }
-    let sleep = Running::start(agent, &script("sleep 1"))?;
-    let begun = Instant::now();
-    let answer = agent.ask("DELETE", &sleep.exec.operation, "")?;
-    let took = begun.elapsed();
-    let claim = same("it", answer.short(), "200");
-    let claim = claim.and(hold("it did not wait for the end", took > Duration::from_millis(600)));
-    over(agent, sleep, claim)
-}
-
-fn delete_ended(agent: &Agent) -> Claim {
-    let exec = Exec::ask(agent, &plain(&["true"]))?;
-    let operation = exec.operation.clone();
-    let _done = exec.connect(agent)?.finish(agent)?;
-    same("status", agent.ask("DELETE", &operation, "")?.status, 400)
 }
 
 fn refusal(agent: &Agent, target: &str) -> Result<String, Miss> {
@@ -230,33 +220,4 @@ fn refusal(agent: &Agent, target: &str) -> Result<String, Miss> {
         Ok(_) => Err(Miss::Differs("it is let in".into())),
         Err(answer) => Ok(answer.short()),
     }
-}
-
-fn wrong_secret(agent: &Agent) -> Claim {
-    let exec = Exec::ask(agent, &plain(&["true"]))?;
-    let target = format!("{}/websocket?secret={}", exec.operation, "0".repeat(64));
-    same("it", refusal(agent, &target)?, "500 permission denied")
-}
-
-fn no_secret(agent: &Agent) -> Claim {
-    let exec = Exec::ask(agent, &plain(&["true"]))?;
-    same("it", refusal(agent, &format!("{}/websocket", exec.operation))?, "500 missing secret")
-}
-
-fn unknown_socket(agent: &Agent) -> Claim {
-    let answer = agent.ask("GET", &format!("{NOBODY}/websocket?secret=x"), "")?;
-    same("status", answer.status, 500)
-}
-
-fn used_secret(agent: &Agent) -> Claim {
-    let exec = Exec::ask(agent, &plain(&["true"]))?;
-    let _first = exec.socket(agent, "1")?;
-    if let Ok(mut second) = Ws::try_open(agent, &exec.target("1"))? {
-        // The upgrade may have been accepted, but the socket must be closed then.
-        let end = second.within(Duration::from_secs(2)).any();
-        hold("a second socket is let in", !matches!(end, Err(text) if text.contains("in time")))?;
-    }
-    // Other commands still work.
-    let done = run(agent, &plain(&["true"]), b"")?;
-    same("exit code", done.code, 0)
 }

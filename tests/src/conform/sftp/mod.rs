@@ -159,7 +159,6 @@ impl<L: Line> Sftp<L> {
         }
     }
 
-    /// Writes at offset `at`.
     pub fn write(&mut self, handle: &[u8], at: u64, bytes: &[u8]) -> Result<(), String> {
         self.ok("write", kind::WRITE, &of(handle).u64(at).bytes(bytes))
     }

@@ -1,20 +1,113 @@
 //! `mote-host` as a user of the server runs it. The Go agents prove that the host is correct, and
 //! mote must give the same results.
 
-mod cli;
-mod commands;
-mod files;
-mod power;
-mod reports;
-mod terminals;
+pub(super) mod commands;
+pub(super) mod files;
+pub(super) mod reports;
 
-pub(super) use power::ALL as POWER;
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdout, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use super::Check;
+use rustix::process::{Pid, Signal, kill_process};
 
-/// All except the one that ends the VM.
-pub(super) fn all() -> Vec<Check> {
-    let all = [commands::ALL, terminals::ALL, files::ALL, reports::ALL].concat();
-    // They inspect operations and processes, and transfer as much as possible.
-    all.into_iter().map(Check::alone).collect()
+use crate::conform::Group;
+use crate::conform::agent::Agent;
+use crate::host::NAME;
+use crate::{bounded, patient};
+
+// Alone: they inspect operations and processes, and transfer as much as possible.
+const COMMANDS: Group = Group::new("By mote-host: commands", "P§4.1").alone();
+const FILES: Group = Group::new("By mote-host: files", "P§4.4").alone();
+const REPORTS: Group =
+    Group::new("By mote-host: state, metrics, operations, events", "P§4.5").alone();
+
+/// Limit for commands that transfer little.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Returns the exit code for SIGKILL: -1 with Go agents up to LXD 5.0 and Incus 6.0.
+fn killed(agent: &Agent) -> i32 {
+    if agent.column.is_mote() { 137 } else { 255 }
+}
+
+/// Returns the size of large transfers, bytes.
+fn much(agent: &Agent) -> usize {
+    agent.column.pick(64 << 20, 8 << 20)
+}
+
+fn host(agent: &Agent, args: &[&str], input: &[u8]) -> Result<Output, String> {
+    let mut command = agent.command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;
+    let stdin = child.stdin.take();
+    std::thread::scope(|threads| {
+        // The command may end without reading its input.
+        threads.spawn(move || stdin.map(|mut stdin| stdin.write_all(input).ok()));
+        child.wait_with_output().map_err(|error| error.to_string())
+    })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs `exec` with pipes. Returns exit code, stdout and stderr.
+fn exec(
+    agent: &Agent,
+    args: &[&str],
+    input: &str,
+) -> Result<(i32, String, String), String> {
+    let output = host(agent, &[&["exec", "-T"], args].concat(), input.as_bytes())?;
+    Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
+}
+
+fn sh(agent: &Agent, script: &str) -> Result<(i32, String, String), String> {
+    exec(agent, &[NAME, "--", "sh", "-c", script], "")
+}
+
+/// Runs a subcommand that must fail. Returns its message.
+fn fails(agent: &Agent, args: &[&str]) -> Result<String, String> {
+    let output = host(agent, args, b"")?;
+    if output.status.success() {
+        Err(format!("{args:?} succeeds"))
+    } else {
+        Ok(text(&output.stderr))
+    }
+}
+
+/// Starts a command in the guest with pipes and without input, and waits for this output.
+fn started(
+    agent: &Agent,
+    args: &[&str],
+    word: &str,
+) -> Result<(Child, ChildStdout), String> {
+    let mut command = agent.command(&[&["exec", "-T", "-n"], args].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;
+    let mut output = child.stdout.take().ok_or("no pipe")?;
+    let mut said = vec![0; word.len()];
+    output.read_exact(&mut said).map_err(|error| format!("no {word:?}: {error}"))?;
+    if said == word.as_bytes() {
+        Ok((child, output))
+    } else {
+        Err(format!("it says {:?}", text(&said)))
+    }
+}
+
+fn ended(child: &mut Child, what: &str) -> Result<Option<i32>, String> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return Ok(status.code());
+        }
+        if begun.elapsed() > patient(SOON) {
+            let _killed = child.kill().and_then(|()| child.wait());
+            return Err(format!("{what}: no end within {} s", SOON.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(child: &Child, signal: Signal) -> Result<(), String> {
+    kill_process(Pid::from_child(child), signal).map_err(|error| format!("{signal:?}: {error}"))
 }
