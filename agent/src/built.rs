@@ -57,7 +57,6 @@ pub(crate) const STATE: bool = cfg!(feature = "state");
 /// Limits of the policy within a capability.
 pub(crate) const LIMITS: bool = EXEC || FILES || PORT_FORWARD || RESOURCES;
 
-/// The capabilities that this build has.
 pub(crate) const CAPABILITIES: Features = Features::of(&[
     (EXEC, Capability::Exec),
     (FILES, Capability::Files),

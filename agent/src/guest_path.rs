@@ -28,9 +28,8 @@ pub(crate) struct Place {
 
 /// Resolves a path up to its last name, which need not exist. With `make`, creates missing
 /// directories.
-///
-/// # Errors
-/// A symbolic link that users other than root can modify; any error of open(2) and mkdir(2).
+/// Errors: a symbolic link that users other than root can modify; any error of open(2) and
+/// mkdir(2).
 #[inline(never)] // its size
 pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Place> {
     let top = || file::open(root, directory()).map(OwnedFd::from);
@@ -87,9 +86,7 @@ pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Pl
 }
 
 /// Opens the directory at a path. With `make`, creates it and its missing parents.
-///
-/// # Errors
-/// As [`find`]; `InvalidInput` for the root or a path with `..`.
+/// Errors: as [`find`]; `InvalidInput` for the root or a path with `..`.
 #[inline(never)] // its size
 pub(crate) fn enter(root: &Path, target: &str, make: bool) -> io::Result<OwnedFd> {
     let target = Target::parse(target).ok_or(io::ErrorKind::InvalidInput)?;
@@ -138,9 +135,7 @@ fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8
 }
 
 /// Returns the current path of an open file.
-///
-/// # Errors
-/// `/proc` is not mounted.
+/// Errors: `/proc` is not mounted.
 pub(crate) fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
     Ok(file::readlink(&by_descriptor(open))?)
 }

@@ -56,9 +56,7 @@ fn log_startup_state(options: &Options) {
 
 /// Starts everything in order, then lets `go` run the agent. Returns early if a signal asks the
 /// agent to end.
-///
-/// # Errors
-/// What prevents the start; any error of `go`.
+/// Errors: what prevents the start; any error of `go`.
 pub(crate) fn run(
     options: Options,
     signals: SignalSource,

@@ -23,7 +23,6 @@ pub(crate) const INITRAMFS: &str = "--initramfs";
 /// Option that an agent from an initramfs passes to itself in the real root.
 pub(crate) const LEFT: &str = "--left-initramfs";
 
-/// An option that has a value.
 #[derive(Clone, Copy)]
 enum Valued {
     Allow,
@@ -129,9 +128,7 @@ impl Options {
     /// the agent may start workers. A host that may run this program chooses its arguments, which
     /// must not give it more rights: no agent with another root or policy, and no work that the
     /// policy denies.
-    ///
-    /// # Errors
-    /// The starter may not run it.
+    /// Errors: the starter may not run it.
     ///
     /// [`STARTED_BY`]: mote_core::hostapi::exec::STARTED_BY
     pub(crate) fn check_starter(&self, by: Option<&OsStr>) -> Result<(), BadOption> {
@@ -167,9 +164,6 @@ pub(crate) enum Initramfs {
 }
 
 /// Parses the command line, including `argv[0]`.
-///
-/// # Errors
-/// [`BadOption`].
 pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, BadOption> {
     let name = args.next().unwrap_or_default();
     let called = Path::new(&name).file_name();

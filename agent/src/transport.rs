@@ -137,9 +137,8 @@ impl Transport {
     }
 
     /// Connects to the host once; the caller sets the deadline.
-    ///
-    /// # Errors
-    /// Any error of connect(2); `ConnectionReset` or `ConnectionRefused` if nothing listens.
+    /// Errors: any error of connect(2); `ConnectionReset` or `ConnectionRefused` if nothing
+    /// listens.
     pub(crate) async fn dial(&self, address: HostAddress) -> io::Result<Socket> {
         let (fd, started) = match self {
             Self::Vsock => {
@@ -166,9 +165,7 @@ impl Transport {
 }
 
 impl Listener {
-    ///
-    /// # Errors
-    /// As [`Async::new_nonblocking`].
+    /// Errors: as [`Async::new_nonblocking`].
     pub(crate) fn watched(self) -> io::Result<Watched> {
         let socket = Async::new_nonblocking(self.socket)?;
         Ok(Watched { transport: self.transport, socket })
@@ -252,9 +249,7 @@ pub(crate) fn unnamed(path: &Path) -> PathBuf {
     suffixed(path, ".new")
 }
 
-///
-/// # Errors
-/// Any error of accept(2) but `EAGAIN`.
+/// Errors: any error of accept(2) but `EAGAIN`.
 pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = listener.read_with(|fd| Ok(accept_with(fd, flags)?)).await?;

@@ -20,7 +20,6 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both with an agent.conf.
     pub fn start(flavour: &str, config: &[&str]) -> Self {
         Self::start_by(&[], flavour, config)
     }

@@ -20,7 +20,6 @@ impl Column {
     /// The Go agents that the bench measures.
     pub const GO: [Self; 3] = [Self::LxdAgent, Self::IncusAgent, Self::IncusAgent7];
 
-    /// All agents of the bench.
     pub const BENCHED: [Self; 6] = [
         Self::MoteLxd,
         Self::LxdAgent,
@@ -41,7 +40,6 @@ impl Column {
         }
     }
 
-    /// Returns the column's title.
     pub fn title(self) -> &'static str {
         match self {
             Self::MoteLxd => "mote/lxd",

@@ -113,7 +113,6 @@ impl Host {
         self.exec(&["sh", "-c", script])
     }
 
-    /// Returns a command line of `exec` with these options.
     pub fn exec_with(&self, options: &[&str], command: &[&str]) -> Command {
         self.command(&[&["exec"], options, &[NAME, "--"], command].concat())
     }

@@ -4,12 +4,10 @@ use crate::source;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mutant {
-    /// Its name on the list.
     pub name: String,
     pub file: String,
     /// The lines to replace, without indentation.
     pub was: Vec<String>,
-    /// Their replacement.
     pub now: Vec<String>,
     /// A target of cargo's and a filter: the tests that must notice it.
     pub noticed_by: String,

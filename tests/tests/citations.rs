@@ -53,7 +53,6 @@ fn headings(sources: &Sources) -> (BTreeSet<String>, Vec<String>) {
     (known, twice)
 }
 
-/// Returns the citations of a text with their lines.
 fn citations(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {

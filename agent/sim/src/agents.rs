@@ -9,9 +9,7 @@ use crate::machine::kernel::{AgentProcess, Stage};
 
 #[derive(Default)]
 pub(crate) struct AgentTracker {
-    /// The agent started last.
     pub(crate) last: RefCell<Option<Rc<AgentProcess>>>,
-    /// The agent that serves.
     pub(crate) running: RefCell<Option<Running>>,
     /// When the last agent was started, until it serves.
     pub(crate) starting: Cell<Option<Micros>>,

@@ -50,7 +50,6 @@ pub(crate) struct Oracle {
     waits: RefCell<BTreeMap<u64, (&'static str, Micros)>>,
     /// Number of events that excuse a missing answer: an agent that died, a clock that jumped.
     excuses: Cell<u64>,
-    /// The same for guests only.
     guests_excuses: Cell<u64>,
     /// Number of agents that were asked to end or to hand over, and the last time.
     ends: Cell<u64>,

@@ -18,7 +18,6 @@ use crate::plan::Plan;
 use crate::signalled::{Ended, Signalled};
 use crate::sys::fd::{self, BorrowedFd, OwnedFd};
 
-/// Name of a missing program.
 pub(crate) const MISSING: &str = "missing";
 pub(crate) const SELF: &CStr = c"/proc/self/exe";
 /// Error for a missing program.
@@ -30,7 +29,6 @@ const GRACE: Micros = 7_200 * MILLI;
 /// It kills a mount worker after 10 s.
 const MOUNT: Micros = 10_200 * MILLI;
 
-/// How a process was started.
 struct Started {
     here: Rc<Here>,
     words: Vec<String>,

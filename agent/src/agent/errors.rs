@@ -39,7 +39,6 @@ impl Errors {
         self.0.iter().flatten().next().map(String::as_str)
     }
 
-    /// Returns whether there is an error of the port or the host.
     pub(crate) fn is_of_host(&self) -> bool {
         let [errors @ .., _] = &self.0;
         errors.iter().any(Option::is_some)

@@ -80,7 +80,6 @@ impl Sockets {
         if index == CONTROL { Some(&self.control) } else { self.data.get(index) }
     }
 
-    /// Returns name and secret of each socket.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.all().map(|socket| (socket.name, socket.secret.as_str()))
     }
@@ -110,14 +109,12 @@ impl Sockets {
         }
     }
 
-    /// Closes the socket of that index.
     pub(crate) fn finish(&self, index: usize) {
         if let Some(socket) = self.expected(index) {
             socket.finish();
         }
     }
 
-    /// Closes all sockets.
     pub(crate) fn finish_all(&self) {
         self.all().for_each(Expected::finish);
     }

@@ -48,9 +48,7 @@ impl Agent {
 
     /// Returns a link to that host: the last one, or a new one with its TLS state if the certificate
     /// is the same.
-    ///
-    /// # Errors
-    /// As of [`Identity::client`](crate::net::tls::Identity::client).
+    /// Errors: as of [`Identity::client`](crate::net::tls::Identity::client).
     fn link_to(&self, host: Host) -> io::Result<Rc<Link>> {
         let tls = match &*self.link.borrow() {
             Some(last) if last.host == host => return Ok(last.clone()),
@@ -74,9 +72,7 @@ impl Agent {
 
     /// Verifies a host by a call and reports the result to the status machine. Returns the state of
     /// this instance to repeat Ready by; `None` if a newer verification has begun.
-    ///
-    /// # Errors
-    /// [`CallError`], logged already, after any status but 200 and 403, or no answer within
+    /// Errors: [`CallError`], logged already, after any status but 200 and 403, or no answer within
     /// [`VERIFY`].
     pub(crate) async fn verify(
         &self,
@@ -149,9 +145,7 @@ impl Agent {
     }
 
     /// Makes a call to the host and reports its result to the status machine.
-    ///
-    /// # Errors
-    /// Like [`call`], or the host's address is unknown.
+    /// Errors: like [`call`], or the host's address is unknown.
     pub(crate) async fn ask(
         &self,
         request: &Call<'_>,
@@ -164,9 +158,7 @@ impl Agent {
     }
 
     /// The link to the host.
-    ///
-    /// # Errors
-    /// [`CallError`] while the host's address is unknown.
+    /// Errors: [`CallError`] while the host's address is unknown.
     pub(crate) fn known_link(&self) -> Result<Rc<Link>, CallError> {
         let host = self.status.borrow().host();
         let link = self.link_to(host.ok_or("the host has not told its address yet")?)?;
@@ -250,9 +242,7 @@ impl Agent {
 }
 
 /// Reads host info: the host, and whether it has devlxd on.
-///
-/// # Errors
-/// Why the host info or its certificate is unusable.
+/// Errors: why the host info or its certificate is unusable.
 pub(crate) fn told(host_info: &[u8]) -> Result<(Host, bool), String> {
     let info = HostInfo::parse(host_info).map_err(|why| why.to_string())?;
     let mut pem = Vec::new();

@@ -83,7 +83,6 @@ pub(crate) struct Agent {
     pub(crate) clock_set: Cell<bool>,
     /// Earliest time of the next comparison of the wall clock with the RTC.
     pub(crate) next_look: Cell<Uptime>,
-    /// Whether `resume` looks for resumes.
     pub(crate) watches_resume: Cell<bool>,
     /// Raised by `resume` after each look, and after what a resume requires.
     pub(crate) resume_handled: Signal,
@@ -93,7 +92,6 @@ pub(crate) struct Agent {
     pub(crate) devlxd: Cell<bool>,
     /// devlxd's socket, if it was created before the sandbox, which forbids that.
     pub(crate) guests: Option<OwnedFd>,
-    /// Raised when `devlxd` changed.
     pub(crate) devlxd_changed: Signal,
     /// One permit, because device events are handled one after another.
     pub(crate) device_event_lock: Rc<Semaphore>,
@@ -126,7 +124,6 @@ pub(crate) struct Agent {
     pub(crate) host_requests: Rc<Semaphore>,
     /// Permits of SFTP sessions.
     pub(crate) sessions: Rc<Semaphore>,
-    /// Child processes.
     pub(crate) children: Children,
     /// Runs the tasks. Some of them hold the agent, which holds this; both live until the process
     /// ends.
@@ -201,7 +198,6 @@ impl Agent {
         self.boxed_task(Box::pin(task))
     }
 
-    /// The same for a boxed future.
     pub(crate) fn boxed_task(&self, task: BoxFuture<'static>) -> Task<()> {
         self.executor.spawn(task)
     }
@@ -213,7 +209,6 @@ impl Agent {
         result
     }
 
-    /// State of the status machine.
     pub(crate) fn state(&self) -> State {
         self.status.borrow().state()
     }

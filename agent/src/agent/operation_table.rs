@@ -27,7 +27,6 @@ const MAX_OPERATIONS: usize = 4096;
 /// Longest JSON of an operation without its metadata and error, bytes.
 const FIELDS: usize = 1024;
 
-/// The table of operations.
 pub(crate) struct Operations {
     flavour: Flavour,
     events: Rc<Events>,
@@ -85,9 +84,7 @@ impl Operations {
     }
 
     /// Adds a running operation and publishes it.
-    ///
-    /// # Errors
-    /// The 503 answer, if there are too many operations or too much metadata.
+    /// Errors: the 503 answer, if there are too many operations or too much metadata.
     pub(crate) fn begin(
         &self,
         metadata: Document,
@@ -160,7 +157,6 @@ impl Operations {
         }
     }
 
-    /// Removes an operation from the table.
     pub(crate) fn forget(&self, operation: &Rc<Operation>) {
         let mut all = self.all.borrow_mut();
         all.retain(|other| !Rc::ptr_eq(other, operation));
@@ -220,7 +216,6 @@ impl Operation {
         self.state.get() == State::Running
     }
 
-    /// Waits for its end.
     pub(crate) async fn ended(&self) {
         self.changed.until(|| self.state.get().is_final().then_some(())).await;
     }

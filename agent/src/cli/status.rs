@@ -73,7 +73,6 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Returns the view as text.
 fn lines(view: &View<'_>) -> String {
     let pid = view.pid.map(|pid| pid.to_string());
     let lasts = view.since_uptime_ms.map(|since| {

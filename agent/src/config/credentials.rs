@@ -13,15 +13,12 @@ const TABLE: &str = "sys/firmware/dmi/tables/DMI";
 const MOST: u64 = 1024 * 1024;
 
 /// Returns the credential's value.
-///
-/// # Errors
-/// `NotFound` if there is none, `FileTooLarge`, or why it is malformed.
+/// Errors: `NotFound` if there is none, `FileTooLarge`, or why it is malformed.
 pub(crate) fn read(root: &Path, name: &str) -> io::Result<Vec<u8>> {
     find(&table(root)?, name).ok_or(ErrorKind::NotFound)?.map_err(io::Error::other)
 }
 
-/// # Errors
-/// `NotFound` if systemd runs, without such firmware, and for users other than root;
+/// Errors: `NotFound` if systemd runs, without such firmware, and for users other than root;
 /// `FileTooLarge`.
 fn table(root: &Path) -> io::Result<Vec<u8>> {
     if is_there(root, "run/systemd/system") {

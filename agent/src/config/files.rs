@@ -41,9 +41,7 @@ const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
 /// Tries each source in turn, or only the directory given by option. Calls `visit` with the
 /// directory while it is mounted, because large templates are copied straight from it. If `visit`
 /// fails, tries the next source.
-///
-/// # Errors
-/// The problem of each existing source, or why there is none, and what to do.
+/// Errors: the problem of each existing source, or why there is none, and what to do.
 pub(crate) fn find(
     options: &Options,
     visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), Unfit>,

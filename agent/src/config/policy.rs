@@ -58,7 +58,6 @@ pub(crate) fn read(options: &Options) -> Judged {
     Judged { policy, text, grade }
 }
 
-/// The policy in force.
 pub(crate) struct InForce {
     policy: RefCell<Policy>,
     /// The policy's description for the status file.

@@ -97,9 +97,7 @@ impl Source {
     }
 
     /// Mounts it.
-    ///
-    /// # Errors
-    /// [`SourceError`], by the mount's error, the device's stage and the modules' errors.
+    /// Errors: [`SourceError`], by the mount's error, the device's stage and the modules' errors.
     pub(super) fn mounted(self, options: &Options) -> Result<Mounted, SourceError> {
         let root = options.root.as_path();
         let (modules, kind) = self.modules();

@@ -29,7 +29,6 @@ pub(crate) struct Guests {
     given_back: Signal,
 }
 
-/// A connected client.
 struct Client {
     connected: Cell<Connected>,
     /// What it holds, a bit for each [`Quota`].
@@ -96,9 +95,7 @@ impl Guests {
 
     /// Closes the eviction candidate once it has been idle for `grace`: of all clients, or of those
     /// that hold a quota that this client may take.
-    ///
-    /// # Errors
-    /// How long to wait before the next attempt.
+    /// Errors: how long to wait before the next attempt.
     fn evict(
         &self,
         quota: Option<(Quota, &Client)>,
@@ -164,7 +161,6 @@ impl Entry {
         true
     }
 
-    /// Returns whether it holds one of a quota.
     pub(crate) fn holds(&self, quota: Quota) -> bool {
         self.client.holds(quota)
     }
@@ -216,7 +212,6 @@ impl Entry {
         }
     }
 
-    /// Returns its shares of these quotas.
     fn give_back(&self, quotas: &[Quota]) {
         for quota in quotas {
             if self.guests.give_back(&self.client, *quota) {

@@ -40,7 +40,6 @@ pub(crate) fn plugged(options: &Options, first: u32) -> u8 {
     0
 }
 
-/// Applies the files.
 pub(super) fn apply(root: &Path, files: &[NamedFile]) {
     bring(root, &wanted(files), 0);
 }
@@ -102,9 +101,7 @@ fn log_change(nic: &Nic) {
 }
 
 /// Performs all steps or none: after an error, reverts the completed steps in reverse order.
-///
-/// # Errors
-/// Interface index and action of the step that failed, and the kernel's reason.
+/// Errors: interface index and action of the step that failed, and the kernel's reason.
 fn walk(netlink: &mut Netlink, steps: &[Step]) -> Result<(), (u32, Act, Errno)> {
     for (at, step) in steps.iter().enumerate() {
         let Err(error) = netlink.change(step.index, step.act.change()) else { continue };

@@ -15,9 +15,7 @@ use crate::sys::file;
 
 /// Finds a template's target and creates missing directories. Checks each directory on the way: one
 /// instead of a policy file would make that unreadable.
-///
-/// # Errors
-/// It is a policy file; any error of [`find`] and mkdir(2).
+/// Errors: it is a policy file; any error of [`find`] and mkdir(2).
 pub(super) fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
     let path = target.below_root();
     for (end, _) in path.match_indices('/') {
@@ -34,8 +32,7 @@ pub(super) fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
     Ok(place)
 }
 
-/// # Errors
-/// The policy has, or would have, a file here.
+/// Errors: the policy has, or would have, a file here.
 fn check_place(root: &Path, place: &Place) -> io::Result<()> {
     for own in policy::FILES {
         let own = Target::parse(own).and_then(|own| find(root, own, false).ok());
@@ -54,8 +51,7 @@ fn is_same(one: &impl AsFd, other: &impl AsFd) -> bool {
     identity(one).is_ok_and(|one| identity(other) == Ok(one))
 }
 
-/// # Errors
-/// The open file is one of the policy's, under another name.
+/// Errors: the open file is one of the policy's, under another name.
 pub(super) fn check(root: &Path, about: &Stat) -> io::Result<()> {
     let is_own = |own: &&str| {
         let own = file::stat(&root.join(own));

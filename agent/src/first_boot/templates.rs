@@ -41,7 +41,6 @@ const COPY_BUFFER: usize = 4 * 1024;
 pub(crate) enum BadMetadata {
     /// It cannot be read.
     File(io::Error),
-    /// It is malformed.
     Yaml(YamlError),
 }
 
@@ -117,9 +116,7 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
 }
 
 /// Passes each entry of `files/metadata.yaml`, if it exists, to `give`.
-///
-/// # Errors
-/// The file cannot be read or parsed.
+/// Errors: the file cannot be read or parsed.
 fn each(
     share: &Path,
     give: &mut dyn FnMut(Result<Template, BadMetadata>),

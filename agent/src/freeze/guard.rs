@@ -34,9 +34,7 @@ const DONE: u8 = b'+';
 const NO_GROUP: [&str; 2] = ["sys/fs/cgroup/cgroup.procs", "sys/fs/cgroup/systemd/cgroup.procs"];
 
 /// Starts the guard; returns its answer once all is frozen.
-///
-/// # Errors
-/// Nothing is frozen: the reason.
+/// Errors: nothing is frozen: the reason.
 pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
     if State::look(root).guard.is_some() {
         return Err(State::taken());

@@ -71,9 +71,7 @@ type Note = fn(&mut String, &str);
 
 /// Runs all hooks with `freeze`, until this time since boot. If one fails, runs it and those before
 /// it with `thaw`.
-///
-/// # Errors
-/// The hook that failed, and why.
+/// Errors: the hook that failed, and why.
 pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Result<()> {
     for (at, hook) in hooks.iter().enumerate() {
         let limit = until.saturating_sub(sys::since_boot());
@@ -100,9 +98,7 @@ pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
 }
 
 /// Runs a hook to its end, without output: a process that it leaves behind would keep a pipe open.
-///
-/// # Errors
-/// The hook and why it failed.
+/// Errors: the hook and why it failed.
 #[inline(never)] // its size
 fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), Failed> {
     let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();

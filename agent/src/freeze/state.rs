@@ -72,10 +72,8 @@ pub(super) struct State(File);
 
 impl State {
     /// Takes the lock.
-    ///
-    /// # Errors
-    /// Another guard has the lock; any error of open(2), flock(2) and pwrite(2): a freeze must be
-    /// on record.
+    /// Errors: another guard has the lock; any error of open(2), flock(2) and pwrite(2): a freeze
+    /// must be on record.
     pub(super) fn take(root: &Path) -> io::Result<Self> {
         make_directory(&root.join(run_dir::DIRECTORY))?;
         let file = file::open(&root.join(run_dir::FREEZE), OFlags::RDWR | OFlags::CREATE)?;

@@ -67,9 +67,7 @@ impl Lock {
 /// Takes the lock; creates `/run/mote` if missing. If `/run` is read-only, the agent continues
 /// without a lock. An initramfs' agent hands its listener to one that `takes_over`, and serves the
 /// host until `prepare` has returned.
-///
-/// # Errors
-/// Another agent runs; the directory or file cannot be created or locked.
+/// Errors: another agent runs; the directory or file cannot be created or locked.
 pub(crate) fn acquire(
     root: &Path,
     takes_over: Option<&Transport>,

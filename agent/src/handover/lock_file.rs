@@ -61,9 +61,7 @@ impl LockFile {
 }
 
 /// Takes the lock; `None` if another process has it.
-///
-/// # Errors
-/// [`LockError::Refused`] if something cannot be created, opened or locked.
+/// Errors: [`LockError::Refused`] if something cannot be created, opened or locked.
 #[inline(never)] // its size
 pub(super) fn take(root: &Path) -> Result<Option<LockFile>, LockError> {
     let path = root.join(run_dir::LOCK);

@@ -51,9 +51,7 @@ const ADMIT_WAIT: Duration = Duration::from_secs(3);
 const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 
 /// Accepts connections on all listeners.
-///
-/// # Errors
-/// Any permanent error of accept(2), or rustls's for an unusable identity.
+/// Errors: any permanent error of accept(2), or rustls's for an unusable identity.
 pub(crate) async fn listen(agent: Rc<Agent>, listeners: Vec<Listener>) -> io::Result<Infallible> {
     let config = agent.identity.server()?;
     let permits = Rc::new(Semaphore::new(CALLERS));

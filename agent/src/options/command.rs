@@ -39,7 +39,6 @@ pub(crate) enum Command {
     Leave(Goal),
     Version,
     Help,
-    /// Report Ready.
     Ready,
     /// Withdraw Ready.
     Started,
@@ -56,7 +55,6 @@ pub(crate) enum Command {
     SftpServer(Sftp),
 }
 
-/// Who may start a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starter {
     /// Only the agent: it is a worker.

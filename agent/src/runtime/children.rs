@@ -28,9 +28,7 @@ pub(crate) struct Child {
 
 impl Children {
     /// Starts a child.
-    ///
-    /// # Errors
-    /// Any error of pipe(2) or fork(2); later failures are returned by [`Child::started`].
+    /// Errors: any error of pipe(2) or fork(2); later failures are returned by [`Child::started`].
     pub(crate) fn start(&self, plan: &Plan<'_>) -> io::Result<Rc<Child>> {
         let (pid, failure) = sys::spawn(plan)?;
         let failure = RefCell::new(Some(failure));
@@ -59,9 +57,7 @@ impl Children {
 
 impl Child {
     /// Waits until the child has executed its program.
-    ///
-    /// # Errors
-    /// The errno of chdir(2), setuid(2) or execve(2) in the child; any error of read(2).
+    /// Errors: the errno of chdir(2), setuid(2) or execve(2) in the child; any error of read(2).
     pub(crate) async fn started(&self) -> io::Result<()> {
         let Some(failure) = self.failure.borrow_mut().take() else { return Ok(()) };
         let mut errno = [0; 4];

@@ -14,7 +14,6 @@ use smol::future::pending;
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long to use the short interval: at boot, devices appear one after the other.
 const BOOT: Duration = Duration::from_secs(10);
-/// Interval between looks during [`BOOT`].
 const BOOT_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between looks after [`BOOT`].
 pub(crate) const LATER_LOOK_INTERVAL: Duration = Duration::from_secs(1);

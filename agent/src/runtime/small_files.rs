@@ -16,9 +16,7 @@ const PAGE: usize = 4096;
 pub(crate) const MAX_DOCUMENT: u64 = 64 * 1024;
 
 /// Reads a whole file of at most `most` bytes.
-///
-/// # Errors
-/// `FileTooLarge` if it is longer; any error of open(2) and read(2).
+/// Errors: `FileTooLarge` if it is longer; any error of open(2) and read(2).
 pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_to_end(file::open(path, OFlags::RDONLY)?.as_fd(), most)
 }
@@ -29,9 +27,7 @@ const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 /// Reads a whole regular file of at most `most` bytes; `None` if the name does not exist. A
 /// dangling symbolic link exists, also as a directory, because its target may be on a disk that is
 /// not mounted yet.
-///
-/// # Errors
-/// `FileTooLarge`; it exists and is not a regular file; any error of open(2) and read(2).
+/// Errors: `FileTooLarge`; it exists and is not a regular file; any error of open(2) and read(2).
 pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match file::open(path, NOW) {
         Ok(file) => file,
@@ -53,9 +49,7 @@ fn is_absent(path: &Path) -> bool {
 }
 
 /// Reads a whole file of any length, such as one of the kernel's or the agent's own.
-///
-/// # Errors
-/// `InvalidData` if it is not UTF-8; any error of open(2) and read(2).
+/// Errors: `InvalidData` if it is not UTF-8; any error of open(2) and read(2).
 #[inline(never)] // its size
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let text = read_bounded(path, u64::MAX)?;
@@ -74,9 +68,7 @@ pub(crate) fn is_there(directory: &Path, path: &str) -> bool {
 }
 
 /// Reads the rest of an open file, at most `most` bytes.
-///
-/// # Errors
-/// `FileTooLarge` if it is longer; any error of read(2).
+/// Errors: `FileTooLarge` if it is longer; any error of read(2).
 #[inline(never)] // its size
 pub(crate) fn read_to_end(file: BorrowedFd<'_>, most: u64) -> io::Result<Vec<u8>> {
     let (mut out, mut piece) = (Vec::new(), [0; PAGE]);
@@ -109,10 +101,8 @@ pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
 /// Writes a small file atomically, through a new file that is renamed. If the file system is full
 /// or the sandbox forbids new files, overwrites the existing file, padded with spaces. A reader may
 /// then see a mixture and must read again.
-///
-/// # Errors
-/// Any error of open(2), write(2) and rename(2); `StorageFull` if the text exceeds a page or
-/// there is no file to overwrite.
+/// Errors: any error of open(2), write(2) and rename(2); `StorageFull` if the text exceeds a page
+/// or there is no file to overwrite.
 pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, false)
 }

@@ -36,9 +36,7 @@ pub(crate) enum ListenError {
 }
 
 /// Listens as soon as possible; returns `None` if a signal ends the agent first.
-///
-/// # Errors
-/// What is missing, under `--no-wait`; any error of [`Wait::until`].
+/// Errors: what is missing, under `--no-wait`; any error of [`Wait::until`].
 pub(crate) fn begin(
     wait: &mut Wait<'_>,
     options: &Options,
@@ -67,9 +65,6 @@ pub(crate) fn begin(
 
 /// Loads the vsock modules, and listens. Under LXD a node without a device suffices, as for its own
 /// agent (P§1.3); then returns and logs that the host cannot call.
-///
-/// # Errors
-/// [`ListenError`].
 pub(crate) fn listen(
     options: &Options,
     flavour: Flavour,

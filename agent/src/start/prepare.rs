@@ -34,9 +34,7 @@ pub(crate) struct Prepared {
 
 /// Finds port and files, and applies the allowed templates while the share is mounted. Logs the
 /// port if it is not the `known` one.
-///
-/// # Errors
-/// What is missing, and what to do about it.
+/// Errors: what is missing, and what to do about it.
 pub(crate) fn prepare(
     options: &Options,
     policy: &Policy,

@@ -61,9 +61,8 @@ impl<'a> Wait<'a> {
 
     /// Calls `attempt` until it succeeds or a signal asks the agent to end. `what` names the
     /// missing thing, in log and status.
-    ///
-    /// # Errors
-    /// The first attempt's error under `--no-wait`; any error of poll(2) or of reading the signals.
+    /// Errors: the first attempt's error under `--no-wait`; any error of poll(2) or of reading the
+    /// signals.
     pub(crate) fn until(
         &mut self,
         what: &str,

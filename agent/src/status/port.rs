@@ -130,9 +130,7 @@ fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
 }
 
 /// Returns the port of `--port`, or else the one found by its name, if it can be opened.
-///
-/// # Errors
-/// A message with the reason and advice.
+/// Errors: a message with the reason and advice.
 pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
     if let Some(path) = &options.port {
         usable(path, "--port names no device; without it the port is found by its name")?;
@@ -203,9 +201,7 @@ pub(crate) fn flavour(options: &Options, found: &Result<Found, Missing>) -> Opti
 }
 
 /// Like [`find`], but waits up to [`NAMED`] for the ports' names if the driver runs.
-///
-/// # Errors
-/// As [`find`].
+/// Errors: as [`find`].
 pub(crate) fn find_early(options: &Options) -> Result<Found, Missing> {
     match find(options) {
         Err(_) if devices::find(&options.root, &CONSOLE) == Device::Driven => {
@@ -257,10 +253,8 @@ impl AsFd for Port {
 
 impl Port {
     /// Opens a port.
-    ///
-    /// # Errors
-    /// `ResourceBusy` if another process has it open; `InvalidInput` if it is a regular file; any
-    /// error of open(2).
+    /// Errors: `ResourceBusy` if another process has it open; `InvalidInput` if it is a regular
+    /// file; any error of open(2).
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = file::open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         if FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
@@ -271,10 +265,8 @@ impl Port {
     }
 
     /// Writes a line. QEMU raises an event only when the port is closed afterwards.
-    ///
-    /// # Errors
-    /// `WouldBlock` if the host does not read; `WriteZero` after a partial write; any error of
-    /// write(2).
+    /// Errors: `WouldBlock` if the host does not read; `WriteZero` after a partial write; any error
+    /// of write(2).
     pub(crate) fn write(&self, line: &[u8]) -> io::Result<()> {
         // The kernel never splits a short line.
         match (&self.0).write(line)? {
@@ -284,18 +276,14 @@ impl Port {
     }
 
     /// Reads bytes of the host; returns their number, 0 if no host is connected.
-    ///
-    /// # Errors
-    /// `WouldBlock` if there is nothing to read; any error of read(2).
+    /// Errors: `WouldBlock` if there is nothing to read; any error of read(2).
     pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         (&self.0).read(out)
     }
 }
 
 /// Registers it with the reactor.
-///
-/// # Errors
-/// Any error of epoll_ctl(2).
+/// Errors: any error of epoll_ctl(2).
 pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
     Async::new_nonblocking(port).and_then(Async::watched).map_err(|error| {
         // epoll_ctl(2) refuses files such as /dev/zero.

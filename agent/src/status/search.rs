@@ -31,7 +31,6 @@ pub(crate) fn log_change(found: Option<Found>, known: &mut Option<Found>) {
     *known = Some(found);
 }
 
-/// The search for the port.
 #[derive(Default)]
 pub(crate) struct Search {
     /// The last message; empty after a loss.

@@ -259,9 +259,7 @@ pub(crate) fn own_mounts() -> io::Result<()> {
 }
 
 /// Closes a descriptor and returns the error, which `drop` would discard.
-///
-/// # Errors
-/// Any error of close(2); the descriptor is closed all the same.
+/// Errors: any error of close(2); the descriptor is closed all the same.
 pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is taken from its owner, so nothing uses or closes it again.
     let result = unsafe { libc::close(fd.into_raw_fd()) };

@@ -20,7 +20,6 @@ pub(crate) const DIRECTORIES: &str = match PATH.to_str() {
 pub(crate) struct Plan<'p> {
     /// The program's name and search path; the first executable file is used.
     pub(crate) program: Program<'p>,
-    /// `argv`.
     pub(crate) arguments: &'p [&'p CStr],
     /// The whole environment, as `NAME=value`.
     pub(crate) environment: &'p [&'p CStr],

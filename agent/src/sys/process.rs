@@ -17,7 +17,6 @@ pub(crate) fn reap() -> Option<(Pid, Ended)> {
     None
 }
 
-/// Kills the process group that this child leads.
 pub(crate) fn kill_group(child: Pid) {
     // Right after fork(2) the child has no group of its own yet.
     if kill_process_group(child, Signal::KILL).is_err() {

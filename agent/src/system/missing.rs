@@ -13,7 +13,6 @@ pub(crate) enum Missing {
 }
 
 impl Missing {
-    /// Returns the message.
     pub(crate) fn why(&self) -> &str {
         match self {
             Self::Unmounted(why) => why,

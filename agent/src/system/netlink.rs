@@ -13,9 +13,7 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    ///
-    /// # Errors
-    /// Any error of socket(2), such as a kernel without netlink.
+    /// Errors: any error of socket(2), such as a kernel without netlink.
     pub(crate) fn open() -> Result<Self, Errno> {
         // NETLINK_ROUTE is 0.
         let route = None;
@@ -25,9 +23,7 @@ impl Netlink {
     }
 
     /// Passes each entry of a table to `show`.
-    ///
-    /// # Errors
-    /// Any error of send(2) or recv(2), or the kernel's; entries passed before are valid.
+    /// Errors: any error of send(2) or recv(2), or the kernel's; entries passed before are valid.
     pub(crate) fn dump(
         &mut self,
         table: Table,

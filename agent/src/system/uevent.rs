@@ -45,9 +45,7 @@ pub(crate) fn listen() -> io::Result<Events> {
 }
 
 /// Returns the beginning of the next event, or nothing if the kernel did not send it.
-///
-/// # Errors
-/// `WouldBlock` if there is none; `ENOBUFS` if some were lost; any error of recvfrom(2).
+/// Errors: `WouldBlock` if there is none; `ENOBUFS` if some were lost; any error of recvfrom(2).
 pub(crate) fn next(socket: impl AsFd, buffer: &mut [u8; EVENT]) -> io::Result<&[u8]> {
     let flags = RecvFlags::DONTWAIT;
     let (length, _, sender) = recvfrom(socket, &mut buffer[..], flags)?;

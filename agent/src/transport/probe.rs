@@ -41,9 +41,6 @@ fn failed(what: &'static str, error: io::Error) -> NoVsock {
     NoVsock::System(SystemError::of(what, error))
 }
 
-///
-/// # Errors
-/// [`NoVsock`].
 fn local_cid(root: &Path) -> Result<u32, NoVsock> {
     let device = file::open(&root.join("dev/vsock"), OFlags::RDONLY).map_err(io::Error::from);
     let cid = device.and_then(|device| sys::vsock_local_cid(&device));

@@ -94,7 +94,6 @@ fn words(text: &str) -> Result<Words> {
     Ok(Words(shell_words::split(text)?))
 }
 
-/// An architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Arch {
     /// A PC
@@ -140,7 +139,6 @@ impl Arch {
     }
 }
 
-/// A kind of machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum MachineKind {
     /// With PCI: q35, or virt for ARM and RISC-V
@@ -150,7 +148,6 @@ pub enum MachineKind {
     Microvm,
 }
 
-/// A network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Network {
     /// No NIC
@@ -160,7 +157,6 @@ pub enum Network {
     User,
 }
 
-/// Arguments of `run`.
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct RunArgs {

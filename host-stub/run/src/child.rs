@@ -175,7 +175,6 @@ fn as_child_of(parent: &str, lock: &Path, program: &Path) -> Command {
 pub(crate) struct Helper {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// Its socket for QEMU.
     pub(crate) socket: PathBuf,
     /// The file that it locks if it outlives this process; empty for none.
     pub(crate) lock: PathBuf,

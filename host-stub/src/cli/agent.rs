@@ -24,7 +24,6 @@ const REQUEST: Duration = Duration::from_secs(20);
 /// A real host's limit for state and metrics, including the greeting (P§3.2).
 const HOSTS: Duration = Duration::from_secs(3);
 
-/// Arguments of `operations`.
 #[derive(Debug, Args)]
 pub(crate) struct OperationsArgs {
     /// The instance
@@ -43,7 +42,6 @@ pub(crate) struct OperationsArgs {
     json: bool,
 }
 
-/// Actions on operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Action {
     /// List all

@@ -16,7 +16,6 @@ use mote_run::args::VmArgs;
 use mote_run::boot;
 use mote_stub::daemon::fault::{self, Fault};
 
-/// Arguments of `set`.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The instance
@@ -26,7 +25,6 @@ pub(crate) struct SetArgs {
     pairs: Vec<(String, String)>,
 }
 
-/// Arguments of `unset`.
 #[derive(Debug, Args)]
 pub(crate) struct UnsetArgs {
     /// The instance
@@ -56,7 +54,6 @@ pub(crate) struct DeviceRemoveArgs {
     device: String,
 }
 
-/// Arguments of `fault`.
 #[derive(Debug, Args)]
 pub(crate) struct FaultArgs {
     /// The instance
@@ -68,7 +65,6 @@ pub(crate) struct FaultArgs {
     number: Option<u64>,
 }
 
-/// Arguments of `boot`.
 #[derive(Debug, Args)]
 pub(crate) struct BootArgs {
     /// The new instance: letters, digits and dashes
@@ -80,14 +76,12 @@ pub(crate) struct BootArgs {
     boot_timeout: f64,
 }
 
-/// Arguments of `start`.
 #[derive(Debug, Args)]
 pub(crate) struct StartArgs {
     /// The instance
     name: String,
 }
 
-/// Arguments of `stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// The instance
@@ -103,7 +97,6 @@ pub(crate) struct StopArgs {
 /// Interval of the checks of a VM that is to end.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Arguments of `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// The instance

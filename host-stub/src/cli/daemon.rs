@@ -16,7 +16,6 @@ use mote_stub::control::host::Host;
 use mote_stub::control::server;
 use mote_stub::daemon::Daemon;
 
-/// Arguments of `daemon`.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
     /// The vsock port to listen on [default: random, as real hosts choose one at each start]

@@ -19,7 +19,6 @@ use mote_client::instance::store;
 use mote_client::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
 use mote_vm::recipe::{Recipe, YOURS};
 
-/// Arguments of `init`.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// The new instance: letters, digits and dashes

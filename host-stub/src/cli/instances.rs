@@ -16,7 +16,6 @@ use mote_client::daemon::client::ask;
 /// The agent's port (P§3.2).
 const AGENT_PORT: u32 = 8443;
 
-/// Arguments of `list`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub(crate) struct ListArgs {

@@ -16,7 +16,6 @@ use mote_client::daemon::client::{ask, print_events};
 use mote_client::daemon::known::{self, Known};
 use mote_client::net::stream::Limit;
 
-/// Arguments of `get`.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// The instance
@@ -25,7 +24,6 @@ pub(crate) struct GetArgs {
     key: String,
 }
 
-/// Arguments of `events`.
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
     /// Only this instance

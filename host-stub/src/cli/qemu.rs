@@ -9,7 +9,6 @@ use clap::Args;
 use mote_client::instance::store;
 use mote_vm::recipe::{MEMORY, Recipe, root_disk};
 
-/// Arguments of `qemu`.
 #[derive(Debug, Args)]
 pub(crate) struct QemuArgs {
     /// The instance

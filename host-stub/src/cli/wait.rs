@@ -19,7 +19,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long to wait for a daemon to start or restart.
 const DAEMON: Duration = Duration::from_secs(5);
 
-/// Arguments of `wait`.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     /// The instance
@@ -32,7 +31,6 @@ pub(crate) struct WaitArgs {
     timeout: Option<f64>,
 }
 
-/// States to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Awaited {
     /// The agent has reported itself

@@ -78,7 +78,6 @@ impl Node {
         Ok(Self { name, mode: about.mode(), content, at: 0 })
     }
 
-    /// Returns the size in bytes.
     fn length(&self) -> usize {
         match &self.content {
             Content::File(bytes) => bytes.len(),

@@ -30,7 +30,6 @@ pub fn line(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 
-/// Returns the same as a sentence.
 pub fn sentence(text: &str) -> String {
     let line = line(text);
     let mut letters = line.chars();

@@ -35,7 +35,6 @@ pub fn reasons(text: &'static str) -> Vec<Reason> {
 }
 
 impl Reason {
-    /// Returns whether it applies to this check in this column.
     pub fn fits(&self, group: &str, check: &str, column: &str) -> bool {
         let begin = self.check.strip_suffix('*');
         (self.groups.is_empty() || self.groups.contains(&group))

@@ -42,7 +42,6 @@ pub struct Around {
 }
 
 impl Around {
-    /// Creates the surroundings in this directory.
     pub fn new(root: &Path, way: Way, directory: &Path) -> io::Result<Self> {
         let open = directory.join("open");
         fs::create_dir_all(&open)?;

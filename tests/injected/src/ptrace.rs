@@ -11,7 +11,6 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// The instruction `syscall`.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Bytes for arguments.
 const SPACE: u64 = 1 << 16;

@@ -2,7 +2,6 @@
 
 use nix::errno::Errno;
 
-/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Refused,

@@ -25,9 +25,7 @@ pub fn skipped(needs: &str) {
 /// A private resource of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Private {
-    /// Mounts.
     Mounts,
-    /// Network interfaces.
     Network,
     /// Only its own processes, in its own `/proc`.
     Processes,

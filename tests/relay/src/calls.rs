@@ -22,7 +22,6 @@ struct Job {
     calls: usize,
 }
 
-/// Results of the calls.
 #[derive(Default)]
 struct Seen {
     /// Durations of the calls that were answered with 200.

@@ -42,7 +42,6 @@ impl Line {
     }
 }
 
-/// How lines are sent.
 pub type Say<'a> = &'a mut dyn FnMut(Line) -> Result<(), String>;
 
 /// Returns a step that begins or ends now.

@@ -60,7 +60,6 @@ pub struct Spec {
     pub more: Vec<String>,
 }
 
-/// How a boot ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// It ended by itself; with a reason if it did not do everything.

@@ -87,7 +87,6 @@ impl Server {
     }
 }
 
-/// The agent in the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     Mote,

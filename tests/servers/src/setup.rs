@@ -7,7 +7,6 @@ use crate::world::{BRIDGE, World};
 const UPLINK: &str = "uplink0";
 /// A directory that takes LXD's first boot index.
 const FIRST: &str = "/srv/first-of-all";
-/// Its path in the guest.
 pub const FIRST_IN_GUEST: &str = "/mnt/first-of-all";
 
 /// Restarts of a server that did not detect QEMU.

@@ -12,7 +12,6 @@ use crate::column::Column;
 pub const COMMIT: &str = "commit of mote";
 /// The older commit that was measured too.
 pub const BEFORE: &str = "older commit of mote";
-/// The CPU of the VM.
 pub const CPU: &str = "CPU of the VM";
 
 /// Measurements of one agent: for each row a value, or the reason why there is none.
@@ -127,7 +126,6 @@ impl Book {
         lines
     }
 
-    /// The book as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let sample = |((row, column), values): (&(&str, Column), &Vec<f64>)| {
@@ -170,7 +168,6 @@ impl Book {
     }
 }
 
-/// The rows of which the book has samples.
 #[must_use]
 pub fn rows_of(book: &Book) -> Vec<&'static Row> {
     let has = |row: &&Row| Column::ALL.iter().any(|column| book.summary(row.id, *column).is_some());

@@ -27,14 +27,12 @@ use crate::column::Column;
 use crate::vm::{self, Spec};
 use crate::world;
 
-/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of times that each agent is booted and measured.
     pub rounds: u32,
     /// Names of the rows to measure; all if empty.
     pub only: Vec<String>,
-    /// What is measured.
     pub columns: &'static [Column],
 }
 

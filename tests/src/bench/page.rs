@@ -234,10 +234,8 @@ fn named(row: &Row) -> String {
     }
 }
 
-/// Rows of the page.
 const PAGE: [&str; 10] =
     ["bytes", "pss", "pss300", "answered", "told", "config", "root", "exec", "put", "get"];
-/// Rows of the page that are counted.
 const COUNTED: [&str; 10] = [
     "i-start",
     "i-root",

@@ -36,7 +36,6 @@ impl Results {
         self.0.insert(book.said(CPU).to_owned(), book);
     }
 
-    /// The book of this CPU.
     #[must_use]
     pub fn of(&self, cpu: &str) -> Option<&Book> {
         self.0.get(cpu)

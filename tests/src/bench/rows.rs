@@ -11,29 +11,22 @@ pub enum Better {
     Higher,
 }
 
-/// Goal for mote.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// Better than each Go agent by this ratio.
     Times(f64),
     /// At most the figure of this other row, plus 5 %.
     As(&'static str),
-    /// No goal.
     None,
 }
 
-/// A row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// Short name, as for `--only`.
     pub id: &'static str,
-    /// Title in the tables.
     pub title: &'static str,
-    /// Unit of the figure.
     pub unit: &'static str,
-    /// Direction in which it is better.
     pub better: Better,
-    /// Goal for mote.
     pub goal: Goal,
     /// True if the tests' sample book has it.
     pub short: bool,
@@ -55,7 +48,6 @@ impl Row {
         self
     }
 
-    /// Ratio by which `ours` is better.
     #[must_use]
     pub fn ratio(&self, ours: f64, theirs: f64) -> f64 {
         match self.better {

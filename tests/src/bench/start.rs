@@ -20,7 +20,6 @@ const START: &str = "echo begin; [ ! -e /run/agent.setup ] || sh /run/agent.setu
 /// have, the first request takes a second, which every agent's start would include.
 const RANDOM: &str = "head -c 1 /dev/random >/dev/null";
 
-/// Starts the agent.
 pub(super) fn start(visit: &mut Visit) -> Found {
     let _none = visit.guest.ok(RANDOM);
     visit.guest.send(START);

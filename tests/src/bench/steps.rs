@@ -39,7 +39,6 @@ const STEPS: [Step; 7] = [
     Step { rows: &[SINK], run: from_host::sink },
 ];
 
-/// Returns whether any of these rows is wanted.
 pub(super) fn is_wanted(wanted: &dyn Fn(&str) -> bool) -> bool {
     STEPS.iter().flat_map(|step| step.rows).any(|row| wanted(row))
 }

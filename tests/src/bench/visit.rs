@@ -13,7 +13,6 @@ pub(super) const MEMORY: u32 = 384;
 pub(super) struct Visit {
     /// The agent's column.
     pub(super) column: Column,
-    /// Shell in the guest.
     pub(super) guest: Guest,
     /// VM and host.
     pub(super) world: World,

@@ -6,7 +6,6 @@ use super::{Played, Subject};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Heading of its cases.
     pub heading: &'static str,
     /// Description and origin, shown under the heading.
     pub about: &'static str,

@@ -15,7 +15,6 @@ pub const NAME: &str = "results/clients.md";
 /// The generated page, and the gaps in the reasons.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// Text of the page.
     pub text: String,
     /// Cells without a listed reason, and reasons without a cell.
     pub unexplained: Vec<String>,
@@ -33,7 +32,6 @@ CPUs; a Go agent in an emulated VM takes four to ten times as long.
 **sometimes**: not always. **-**: does not apply to this server, or covered by the column of a newer LXD.
 ";
 
-/// Renders the page from the results of its columns.
 pub fn render(columns: &[(Subject, Seen)]) -> Page {
     let cells = cells(columns);
     let titles: Vec<_> = columns.iter().map(|(subject, _)| subject.title()).collect();

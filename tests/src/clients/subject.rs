@@ -49,7 +49,6 @@ impl Subject {
         }
     }
 
-    /// Returns its name in messages.
     pub fn name(self) -> String {
         match self {
             Self::Sockets(_) => format!("{} on sockets", self.title()),

@@ -38,7 +38,6 @@ const OF_THE_USER: [&str; 7] = [
     "CURL_CA_BUNDLE",
     "NODE_OPTIONS",
 ];
-/// Port of the agent.
 const AGENT: u32 = 8443;
 /// Port on which the bridge in a VM forwards to devlxd.
 const DEVLXD: u32 = 9000;

@@ -15,7 +15,6 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter with its pipes in this directory.
     pub fn new(pipes: Scratch) -> Self {
         let prefix = format!("--vgdb-prefix={}", pipes.0.join("vgdb").display());
         let words = ["valgrind", "--quiet", "--tool=callgrind", "--callgrind-out-file=/dev/null"];

@@ -15,7 +15,6 @@ pub const STEPS: [usize; 4] = [1, 10, 100, 1000];
 /// Cost of one thing, by the number of them.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Name of the thing.
     pub name: &'static str,
     /// Note in the page: what is counted, or why there cannot be 1,000 of it.
     pub note: &'static str,

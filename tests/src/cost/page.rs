@@ -6,14 +6,11 @@ use std::fmt::Write;
 use super::Row;
 use crate::pages::text::grouped;
 
-/// A table of the page.
 #[derive(Debug)]
 pub struct Table<'a> {
-    /// Text above the table.
     pub text: &'a str,
     /// Title of the first column.
     pub what: &'a str,
-    /// Rows of the table.
     pub rows: &'a [Row],
 }
 

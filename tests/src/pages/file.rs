@@ -68,7 +68,6 @@ impl Rows {
         }
     }
 
-    /// Returns the page with the stored rows.
     pub(super) fn shown(&self) -> String {
         let kept = |(name, title): &(&str, &str)| {
             let kept = std::fs::read_to_string(self.path(name));

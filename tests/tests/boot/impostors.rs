@@ -71,7 +71,6 @@ fn keeper(boot: &Boot) -> String {
     format!("{} --exact {KEEPER}", place.display())
 }
 
-/// Passes the lock and the program to a [`keeper`].
 fn keeps<'a>(command: &'a mut Command, lock: &Path, program: &str) -> &'a mut Command {
     command.env("MOTE_LOCK", lock).env("MOTE_PROGRAM", program).stdout(Stdio::null())
 }

@@ -16,7 +16,6 @@ use crate::world::{Boot, LIMIT, connected, fifo, terminate};
 /// With these denied, the host can request nothing privileged.
 const DENIED: [&str; 2] = ["--deny", "exec,files,mounts"];
 
-/// Returns a field of each thread of the process.
 fn fields(process: u32, name: &str) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let statuses = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("status")));
@@ -91,7 +90,6 @@ fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
 /// The unit's drop-in for guests that limit what their host may do.
 const HARDENED: &str = include_str!("../../../image/services/mote-agent-hardened.conf");
 
-/// Returns the words of one of its settings.
 fn setting(name: &str) -> impl Iterator<Item = &'static str> {
     let lines = HARDENED.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix('='));
     lines.flat_map(str::split_whitespace)

@@ -12,7 +12,6 @@ const STRICT: &str = "features: {guestapi: true, templates: true}\n";
 /// The content that a malicious host would want.
 const EVIL: &str = "features: {exec: true}\n";
 
-/// Has the host render a template for each of these targets.
 fn render(boot: &Boot, targets: &[&str]) {
     let listed: Vec<_> =
         targets.iter().map(|target| format!("  {target}: {{template: t}}\n")).collect();

@@ -90,7 +90,6 @@ impl Root {
         fs::symlink_metadata(self.0.0.join(path.trim_start_matches('/'))).is_ok()
     }
 
-    /// Returns the processes of this machine that have this root.
     pub(crate) fn processes(&self) -> Vec<String> {
         let entries = fs::read_dir("/proc").expect("/proc").flatten();
         let here =

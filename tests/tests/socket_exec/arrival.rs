@@ -15,7 +15,6 @@ const EACH: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(9);
 const NO_LONGER: &str = "500 Only running operations can be connected";
 
-/// Returns the reason for which the agent refuses a socket.
 fn refusal(agent: &Client, target: &str) -> String {
     Ws::try_open(agent, target).unwrap().expect_err("a refusal").short()
 }

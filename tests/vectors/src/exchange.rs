@@ -19,7 +19,6 @@ use crate::tally::{Answer, Tally};
 /// signatures: under emulation, both take as long as the vectors.
 const SHARE: usize = 8;
 
-/// A NIST curve.
 pub(crate) struct Curve {
     algorithm: &'static agreement::Algorithm,
     set: ecdh::TestName,

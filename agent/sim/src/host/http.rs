@@ -5,7 +5,6 @@ use crate::machine::net::{Broken, Stream};
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) first: String,
-    /// Other lines of the head.
     head: String,
     pub(crate) body: Vec<u8>,
 }

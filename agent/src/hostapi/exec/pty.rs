@@ -13,9 +13,7 @@ use crate::runtime::small_files::make_directory;
 use crate::sys::fd::give;
 
 /// Opens a pseudoterminal; returns its master, and the command's side, owned by `user` and `group`.
-///
-/// # Errors
-/// Any error of opening `/dev/ptmx`, mount(2), fchown(2) or tcsetattr(3).
+/// Errors: any error of opening `/dev/ptmx`, mount(2), fchown(2) or tcsetattr(3).
 pub(super) fn open(size: Size, user: u32, group: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = match openpt(flags) {

@@ -82,7 +82,6 @@ pub enum Fault {
     Twice(String),
 }
 
-/// Arguments of `exec`.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
     /// The instance
@@ -115,7 +114,6 @@ pub struct ExecArgs {
     faults: Vec<Fault>,
 }
 
-/// Arguments of `shell`.
 #[derive(Debug, Args)]
 pub struct ShellArgs {
     /// The instance

@@ -54,7 +54,6 @@ pub enum FileCommand {
     Df(WhereArgs),
 }
 
-/// Arguments of `sftp`.
 #[derive(Debug, Args)]
 pub struct SftpArgs {
     /// The instance

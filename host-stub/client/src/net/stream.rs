@@ -39,7 +39,6 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Returns a limit from now on.
     pub fn within(duration: Duration) -> Self {
         Self::Until(Instant::now() + patient(duration))
     }

@@ -91,7 +91,6 @@ pub struct AgentState {
 }
 
 impl Default for AgentState {
-    /// Returns the state of an unknown agent.
     fn default() -> Self {
         Self {
             word: Word::Unknown,

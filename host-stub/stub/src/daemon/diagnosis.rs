@@ -30,7 +30,6 @@ impl Diagnosis {
 /// Bytes of the config disk below which it was not mounted: Linux 6.1 reads 4 KiB to look for
 /// partitions, an agent reads 28 KiB. udev may read more, which then proves nothing.
 const NOT_MOUNTED: u64 = 16 * 1024;
-/// How to learn more.
 const IN_THE_GUEST: &str = "(in the guest, mote-agent --check shows more)";
 
 /// Returns why an instance's agent is not CONNECTED. `failure` is the cause of a call that just
@@ -101,7 +100,6 @@ fn of_the_vm(live: &Live) -> Option<Diagnosis> {
     }
 }
 
-/// Returns how a VM has ended.
 fn ended(end: &End) -> Diagnosis {
     const CONSOLE: &str = "the last lines of its console show why";
     let before = if end.heard { "" } else { " before its agent reported itself" };

@@ -11,7 +11,6 @@ use mote_client::instance::Instance;
 
 /// An instance and the daemon's knowledge of it.
 pub struct Live {
-    /// The instance as on disk.
     pub instance: Instance,
     pub agent: AgentState,
     pub fault: Fault,

@@ -27,7 +27,6 @@ use mote_client::net::certs::Pair;
 
 pub struct Daemon {
     pub root: PathBuf,
-    /// The port for guests.
     pub port: u32,
     pub pair: Pair,
     pub events: Events,

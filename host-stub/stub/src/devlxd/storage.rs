@@ -19,7 +19,6 @@ use mote_client::net::http::Message;
 pub const GATE: &str = "security.devlxd.management.volumes";
 /// The id of every operation.
 const OPERATION: &str = "5c0ffee0-0000-4000-8000-000000000001";
-/// Longest wait for an operation.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
 pub fn answer(

@@ -11,7 +11,6 @@ use super::host::{SOON, wait};
 use super::liar::{self, Preamble, Stream, whole};
 use super::wire::Message;
 
-/// Behaviour of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     /// Answers 200.
@@ -22,7 +21,6 @@ pub(crate) enum Mood {
     Drips,
 }
 
-/// One call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) message: Message,

@@ -61,7 +61,6 @@ fn after(preamble: Preamble, mut stream: UnixStream) -> std::io::Result<UnixStre
     Ok(stream)
 }
 
-/// Returns the configuration for the certificates of a share.
 fn tls(share: &Path) -> Arc<ServerConfig> {
     let config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])

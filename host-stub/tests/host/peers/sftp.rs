@@ -17,7 +17,6 @@ pub(crate) const READLINK: u8 = 19;
 const STATUS: u8 = 101;
 const END_OF_FILE: u32 = 1;
 
-/// A request.
 pub(crate) struct Asked {
     pub(crate) kind: u8,
     /// The path, or the handle, which is the path.
@@ -26,7 +25,6 @@ pub(crate) struct Asked {
     pub(crate) nth: usize,
 }
 
-/// An answer.
 pub(crate) enum Said {
     File,
     Directory,

@@ -13,7 +13,6 @@ use super::host::SOON;
 use super::liar::{self, Preamble, Stream, whole};
 use super::wire::{Message, accept_websocket};
 
-/// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// An event reports it.
@@ -36,7 +35,6 @@ struct Seen {
     ended: bool,
 }
 
-/// The agent.
 #[derive(Clone)]
 pub(crate) struct Shell {
     seen: Arc<(Mutex<Seen>, Condvar)>,

@@ -11,7 +11,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub(crate) struct Message {
     /// The head, up to and including the empty line.
     pub(crate) head: String,
-    /// The body.
     pub(crate) body: Vec<u8>,
 }
 

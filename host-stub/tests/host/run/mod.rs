@@ -57,7 +57,6 @@ impl World {
         self.0.join(name).display().to_string()
     }
 
-    /// Returns a run of this kernel.
     fn command(&self, options: &[&str]) -> Command {
         let (program, kernel) = (self.path("qemu"), self.path("kernel"));
         let ours = ["--qemu", &program, "--kernel", &kernel];
@@ -379,7 +378,6 @@ fn a_guest_cannot_reach_the_runs_files_or_create_devices() {
     let (_, said) = world.run(&["--accel", "tcg", "--share", &format!("{share}:/m:ro")]);
     assert!(said.contains("QEMU ended"), "{said}");
     if rustix::process::geteuid().is_root() {
-        /// CAP_MKNOD.
         const MKNOD: u64 = 1 << 27;
         let caps = fs::read_to_string(world.path("qemu.caps")).unwrap();
         let caps = caps.trim_start_matches("CapEff:").trim();

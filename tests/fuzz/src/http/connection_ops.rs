@@ -19,7 +19,6 @@ struct Run {
     over: bool,
 }
 
-/// What a poll waits for.
 #[derive(PartialEq)]
 enum Wait {
     Data,

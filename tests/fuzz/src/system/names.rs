@@ -39,7 +39,6 @@ fn address(text: &str, cid: u32, port: u32) {
     assert_eq!(HostAddress::parse(&shown).ok(), HostAddress::new(cid, port));
 }
 
-/// Returns the edit distance.
 fn distance(one: &[u8], other: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (at, byte) in one.iter().enumerate() {

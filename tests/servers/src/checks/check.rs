@@ -6,7 +6,6 @@ use crate::world::{Seen, World};
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     pub group: &'static str,
-    /// Its name within the group.
     pub name: &'static str,
     /// Conditions that the server meets.
     pub servers: &'static [fn(Server) -> bool],

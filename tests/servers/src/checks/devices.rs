@@ -26,7 +26,6 @@ pub(super) fn plug(world: &World, name: &str, path: &str, more: &[&str]) -> Resu
     world.ok(&[&words, more].concat()).map(drop)
 }
 
-/// Unplugs a device.
 pub(super) fn unplug(world: &World, name: &str) -> Result<(), String> {
     world.ok(&["config", "device", "remove", VM, name]).map(drop)
 }

@@ -19,7 +19,6 @@ pub struct Row {
     pub took: f64,
     /// Number of runs.
     pub tries: usize,
-    /// The run that the result is from.
     pub run: String,
 }
 

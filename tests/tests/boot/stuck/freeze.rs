@@ -48,7 +48,6 @@ fn told(boot: &Boot, mut command: Command) -> (Option<i32>, String) {
     (status.code(), fs::read_to_string(said).expect("it works"))
 }
 
-/// Returns whether this test has the privileges that it needs.
 fn can(test: &str, needs: &str) -> bool {
     if !is_root() || !Path::new(needs).exists() {
         skipped(&format!("root and {needs}"));

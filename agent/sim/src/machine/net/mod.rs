@@ -44,7 +44,6 @@ pub(crate) struct Net {
     listeners: RefCell<BTreeMap<Place, Weak<Queue>>>,
     /// One wait in this many has a fault between host and guest; 0 for none.
     pub(crate) mishaps: Cell<u64>,
-    /// The same inside the guest.
     pub(crate) mishaps_inside: Cell<u64>,
 }
 

@@ -85,7 +85,6 @@ impl std::error::Error for Refused {}
 /// Attributes; `None` if the packet does not contain them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
-    /// Size in bytes.
     pub size: Option<u64>,
     pub owner: Option<(u32, u32)>,
     /// Type and permissions.
@@ -202,7 +201,6 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.take(8)?.try_into()?))
     }
 
-    /// Reads bytes with their length.
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let count = usize::try_from(self.u32()?)?;
         self.take(count)
