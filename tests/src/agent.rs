@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::conform::client::{Client, Way};
-use crate::host::Host;
-use crate::{Process, Scratch, agent, patient, proc, wait};
+use crate::{Client, Host, Process, Scratch, agent, patient, proc, wait};
+use crate::conform::client::Way;
 
 /// A host and an agent that are connected by sockets.
 #[derive(Debug)]

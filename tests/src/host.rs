@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::vm::{self, Spec};
-use crate::{Process, output, tool, wait};
+use crate::{Process, Spec, output, tool, vm, wait};
 
 pub const NAME: &str = "vm1";
 

@@ -31,11 +31,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+pub use agent::Pair;
+pub use column::Column;
+pub use conform::client::Client;
+pub use guest::Guest;
+pub use host::{Host, NAME};
 pub use mote_checks::{Noise, noise};
 pub use mote_machine::{
     Private, bounded, in_private, in_time, output, patient, private, skipped, slowdown, wait,
 };
+pub use outage::Outage;
 use rustix::process::{Pid, Signal, kill_process};
+pub use terminal::Terminal;
+pub use vm::{Late, Share, Spec, Vm};
+pub use world::{BACK, BOOT, MOTE_BOOT, World};
 
 /// Returns a file that the environment names, or else the one of a plain `cargo build`.
 pub fn tool(variable: &str, otherwise: &str) -> PathBuf {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::conform::client::Client;
+use crate::Client;
 
 /// Calls the agent repeatedly, each time on a new connection: an existing one would stay with the
 /// old agent.

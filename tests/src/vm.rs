@@ -14,9 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::guest::Guest;
+use crate::{Guest, Process, tool, wait};
 use crate::proc::ticks;
-use crate::{Process, tool, wait};
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "two switches that have nothing in common")]

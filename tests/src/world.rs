@@ -2,11 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::column::Column;
-use crate::guest::Guest;
-use crate::host::Host;
-use crate::vm::{Spec, Vm};
-use crate::{Scratch, patient, slowdown, tool};
+use crate::{Column, Guest, Host, Scratch, Spec, Vm, patient, slowdown, tool};
 
 /// Limit from power-on to CONNECTED, with software emulation on a busy machine.
 pub const BOOT: Duration = Duration::from_secs(90);

@@ -3,8 +3,8 @@
 //! (`1/3`: every third client) select some. `MOTE_WRITE_DOCS=1` writes `docs/results/clients.md`.
 //! It takes results that this run lacks from earlier runs.
 
+use mote_tests::Column;
 use mote_tests::clients::{CLIENTS, Client, Subject, kept, page, run_all};
-use mote_tests::column::Column;
 use mote_tests::pages::file;
 
 #[test]

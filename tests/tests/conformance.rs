@@ -1,6 +1,7 @@
 //! One suite for all agents: mote, Debian's lxd-agent and Debian's incus-agent on the wire.
 
-use mote_tests::conform::{self, Check, Column, Miss, Seen, checks, table};
+use mote_tests::Column;
+use mote_tests::conform::{self, Check, Miss, Seen, checks, table};
 use mote_tests::pages::file;
 
 /// `MOTE_WRITE_DOCS=1` writes the page. `MOTE_COLUMNS` (part of a title) and `MOTE_ONLY` (part of a

@@ -5,9 +5,7 @@ use std::io::{Read, Write};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use mote_tests::agent::Pair;
-use mote_tests::host::NAME;
-use mote_tests::{kill, patient};
+use mote_tests::{NAME, Pair, kill, patient};
 use rustix::process::Signal;
 
 /// Sends requests by as many guests at once. Returns the number of full handshakes.

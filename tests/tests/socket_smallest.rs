@@ -3,9 +3,7 @@
 
 use std::process::Command;
 
-use mote_tests::agent;
-use mote_tests::agent::Pair;
-use mote_tests::host::NAME;
+use mote_tests::{NAME, Pair, agent};
 
 #[test]
 fn serves_devlxd_and_reports_missing_capabilities() {

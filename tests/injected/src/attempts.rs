@@ -8,7 +8,7 @@ use nix::libc::{self, c_int, c_long};
 
 use crate::around::Around;
 use crate::ptrace::{Injected, word};
-use crate::report::{Outcome, Report};
+use crate::{Outcome, Report};
 
 /// An argument of a system call.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use crate::around::{Around, Way, has_scopes, ipv4, unix, vsock};
 use crate::attempts::Argument::{Bytes, Number};
 use crate::attempts::{close, make, number, open, path};
 use crate::ptrace::Injected;
-use crate::report::{Outcome, Report};
+use crate::{Outcome, Report};
 
 /// A port of the host's without a listener.
 const PORT: u32 = 2;

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use nix::libc::{self, c_long};
 
 use crate::ptrace::Injected;
-use crate::report::{Outcome, Report};
+use crate::{Outcome, Report};
 
 macro_rules! named {
     ($($call:ident)*) => { &[$((stringify!($call), libc::$call)),*] };

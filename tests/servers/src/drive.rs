@@ -11,8 +11,8 @@ use mote_checks::Verdict;
 use crate::line::Line;
 use crate::options::{self, Options};
 use crate::outer::{End, Machine, Outer, Spec};
-use crate::page::seen::{Column, Run};
-use crate::page::{reasons, seen, table};
+use crate::page;
+use crate::seen::{self, Column, Run};
 use crate::server::{Agent, Server};
 use crate::warm;
 
@@ -27,7 +27,7 @@ pub fn drive(words: &[String]) -> Result<ExitCode, String> {
     for &agent in &options.agents {
         columns.push(column(&options, agent, &wanted)?);
     }
-    println!("\n{}", table::rows(options.server, &columns, false));
+    println!("\n{}", page::rows(options.server, &columns, false));
     Ok(ExitCode::from(verdict(options.server, &columns)))
 }
 
@@ -40,7 +40,7 @@ fn record(options: &Options, column: &Column) -> Result<(), String> {
     let known = record.iter_mut().filter(|known| known.agent == column.agent);
     known.for_each(|known| known.take_over(column));
     seen::store(options.server, &mut record)?;
-    table::write(options.server, &record)
+    page::write(options.server, &record)
 }
 
 /// Prints failures and returns the exit code. A check has failed if it failed twice.
@@ -48,7 +48,7 @@ fn verdict(server: Server, columns: &[Column]) -> u8 {
     let (mut fails, mut unknown) = (0, 0);
     for (column, row) in columns.iter().flat_map(|c| c.rows.iter().map(move |row| (c, row))) {
         let who = format!("{} {}", column.agent.name(), row.check);
-        match (&row.verdict, reasons::find(server, column.agent, &row.check)) {
+        match (&row.verdict, page::find(server, column.agent, &row.check)) {
             (Verdict::Holds(_), _) => {}
             (Verdict::Differs(_) | Verdict::Fails(_), Some(reason)) => {
                 println!("no, known: {who}: {}", reason.why)

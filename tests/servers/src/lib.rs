@@ -17,6 +17,7 @@ pub mod outer;
 pub mod page;
 pub mod report;
 pub mod run;
+pub mod seen;
 pub mod server;
 pub mod setup;
 pub mod terminal;

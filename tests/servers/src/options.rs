@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::checks;
 use crate::outer::{Machine, Spec};
-use crate::page::{seen, table};
+use crate::page;
+use crate::seen;
 use crate::server::{Agent, Server};
 
 const HELP: &str = "\
@@ -97,7 +98,7 @@ pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
                 return Ok(None);
             }
             "--page" => {
-                table::write(server, &seen::load(server)?)?;
+                page::write(server, &seen::load(server)?)?;
                 return Ok(None);
             }
             "--help" => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::agent::Pair;
+use crate::Pair;
 
 const LIMIT: u64 = 8 * 1024 * 1024;
 /// Limit until the kernel has removed its last process.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rows::{Goal, ROWS, Row, find};
 use super::stats::{Summary, times};
-use crate::column::Column;
+use crate::Column;
 
 /// In a book's description: the commit that was measured.
 pub const COMMIT: &str = "commit of mote";
@@ -28,13 +28,11 @@ pub struct Book {
 
 impl Book {
     /// An empty book for this machine.
-    #[must_use]
     pub fn on(machine: Vec<(String, String)>) -> Self {
         Self { machine, ..Self::default() }
     }
 
     /// Returns a value of the description; empty if it is missing.
-    #[must_use]
     pub fn said(&self, name: &str) -> &str {
         let found = self.machine.iter().find(|(key, _)| key == name);
         found.map_or("", |(_, value)| value)
@@ -53,7 +51,6 @@ impl Book {
     }
 
     /// Summary of an agent's samples of a row.
-    #[must_use]
     pub fn summary(&self, row: &str, column: Column) -> Option<Summary> {
         let found = self.samples.iter().find(|((id, of), _)| *id == row && *of == column);
         found.and_then(|(_, samples)| Summary::of(samples))
@@ -69,7 +66,6 @@ impl Book {
     }
 
     /// Ratio by which mote is better than a Go agent of the same server, or than its older build.
-    #[must_use]
     pub fn ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
         let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
         let ratio = row.ratio(self.median(row.id, ours)?, self.median(row.id, theirs)?);
@@ -77,7 +73,6 @@ impl Book {
     }
 
     /// True if mote reaches the row's goal under each server; `None` without goal or samples.
-    #[must_use]
     pub fn reached(&self, row: &Row) -> Option<bool> {
         let ours = |id: &str| -> Vec<Option<f64>> {
             [Column::MoteLxd, Column::MoteIncus].map(|column| self.median(id, column)).into()
@@ -109,7 +104,6 @@ impl Book {
     }
 
     /// Returns a line for each ratio that is below this share of the smallest recorded one.
-    #[must_use]
     pub fn below(&self, share: f64, recorded: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         for row in rows_of(self) {
@@ -126,7 +120,6 @@ impl Book {
         lines
     }
 
-    #[must_use]
     pub fn to_json(&self) -> Value {
         let sample = |((row, column), values): (&(&str, Column), &Vec<f64>)| {
             // A double with all its digits may read back differently.
@@ -142,7 +135,6 @@ impl Book {
     }
 
     /// Reads a book from JSON; ignores rows and agents that no longer exist.
-    #[must_use]
     pub fn from_json(json: &Value) -> Self {
         let mut book = Self::default();
         let each = |name: &str| json[name].as_array().cloned().unwrap_or_default();
@@ -168,7 +160,6 @@ impl Book {
     }
 }
 
-#[must_use]
 pub fn rows_of(book: &Book) -> Vec<&'static Row> {
     let has = |row: &&Row| Column::ALL.iter().any(|column| book.summary(row.id, *column).is_some());
     ROWS.iter().filter(has).collect()

@@ -4,14 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::attempt::attempt;
 use super::book::Found;
-use super::visit::{MEMORY, Visit};
+use super::visit::{MEMORY, Visit, attempt};
 use super::{calls, start};
-use crate::column::Column;
-use crate::host::NAME;
-use crate::vm::Spec;
-use crate::{noise, world};
+use crate::{Column, NAME, Spec, noise, world};
 
 /// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like the CPUs of today's
 /// hosts.
@@ -61,7 +57,6 @@ pub(super) fn found(column: Column) -> Found {
 }
 
 /// Measures all rows. Returns the guest's kernel too, such as `6.1`, which causes most of the cost.
-#[must_use]
 pub fn all(column: Column) -> (String, Vec<Row>) {
     let mut visit = Visit::boot(column, &counting(column));
     let release = visit.guest.ok("uname -r");

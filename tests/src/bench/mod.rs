@@ -1,12 +1,10 @@
 //! `scripts/bench`: the same measurements of mote and of Debian's Go agents in turn, with the same
-//! VM, host and clients. `rows` lists them; `steps`, `counted`, `native` and `fixed` measure;
-//! `page` shows the results.
+//! VM, host and clients. `rows` lists them; `steps`, `counted` and `native` measure; `page`
+//! shows the results.
 
-mod attempt;
 pub mod book;
 mod calls;
 pub mod counted;
-mod fixed;
 mod from_host;
 mod native;
 pub mod page;
@@ -20,12 +18,10 @@ mod visit;
 use std::process::Command;
 use std::time::Instant;
 
-use attempt::attempt;
 use book::Book;
+use visit::attempt;
 
-use crate::column::Column;
-use crate::vm::{self, Spec};
-use crate::world;
+use crate::{Column, Spec, vm, world};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -43,7 +39,6 @@ impl Options {
 }
 
 /// Measures all rows that are wanted; failures are in the book too.
-#[must_use]
 pub fn run(options: &Options) -> Book {
     // A failing row prints one line, and the run continues.
     std::panic::set_hook(Box::new(|failure| eprintln!("{failure}")));
@@ -67,7 +62,7 @@ pub fn run(options: &Options) -> Book {
     }
     for column in options.columns.iter().copied() {
         if wants("bytes") {
-            book.add(column, fixed::bytes(column));
+            book.add(column, native::bytes(column));
         }
         if wants_unit(rows::MILLIONS) {
             say(&format!("instructions: {}", column.title()));

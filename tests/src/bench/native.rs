@@ -1,11 +1,12 @@
 //! CPU time of mote without a VM, over unix sockets: what its own code costs on this machine's CPU.
-//! Workers and commands that it waited for are included.
+//! Workers and commands that it waited for are included. Also the row that is the same in each
+//! round: the size of the program.
 
-use super::attempt::attempt;
+use std::path::PathBuf;
+
 use super::book::Found;
-use crate::agent::Pair;
-use crate::host::NAME;
-use crate::{noise, proc};
+use super::visit::attempt;
+use crate::{Column, NAME, Pair, agent, noise, proc, tool};
 
 /// Size of a file or an output, MiB: long enough for a clock of 10 ms.
 const MIB: u32 = 128;
@@ -41,4 +42,23 @@ pub(super) fn found() -> Found {
         cost("n-get", 1, MIB, &|| host(&["file", "pull", NAME, &there, &back])),
         cost("n-metrics", 60, 60, &|| host(&["metrics", NAME])),
     ]
+}
+
+/// Path of the agent's program.
+fn binary(column: Column) -> PathBuf {
+    match column.program() {
+        None if column == Column::Before => tool("MOTE_AGENT_BEFORE", "target/mote-agent-before"),
+        None => agent(),
+        Some("lxd-agent") => tool("MOTE_LXD_AGENT", "target/lxd-agent"),
+        Some(_) if column == Column::IncusAgent7 => {
+            tool("MOTE_INCUS_AGENT_7", "target/incus-agent-7")
+        }
+        Some(_) => tool("MOTE_INCUS_AGENT", "target/incus-agent"),
+    }
+}
+
+pub(super) fn bytes(column: Column) -> Found {
+    let file = std::fs::metadata(binary(column)).map_err(|error| error.to_string());
+    let bytes = |length| u32::try_from(length).map(f64::from).map_err(|_| "too large".to_owned());
+    vec![("bytes", file.and_then(|file| bytes(file.len())))]
 }

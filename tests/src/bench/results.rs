@@ -19,7 +19,6 @@ pub struct Results(BTreeMap<String, Book>);
 
 impl Results {
     /// Reads `docs/results/bench.json`; empty if it does not exist.
-    #[must_use]
     pub fn load() -> Self {
         let text = std::fs::read_to_string(path("docs/results/bench.json")).unwrap_or_default();
         Self::parse(&text)
@@ -36,7 +35,6 @@ impl Results {
         self.0.insert(book.said(CPU).to_owned(), book);
     }
 
-    #[must_use]
     pub fn of(&self, cpu: &str) -> Option<&Book> {
         self.0.get(cpu)
     }

@@ -48,7 +48,6 @@ impl Row {
         self
     }
 
-    #[must_use]
     pub fn ratio(&self, ours: f64, theirs: f64) -> f64 {
         match self.better {
             Lower => theirs / ours,
@@ -112,7 +111,6 @@ pub const ROWS: [Row; 38] = [
 ];
 
 /// The row with this short name.
-#[must_use]
 pub fn find(id: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.id == id)
 }

@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use super::book::Found;
 use super::visit::Visit;
-use crate::wait;
-use crate::world::BOOT;
+use crate::{BOOT, wait};
 
 /// Interval of polling the host. Long, as polling slows the guest; the stamps do not depend on it.
 const LOOK: Duration = Duration::from_millis(200);
@@ -64,7 +63,6 @@ fn moment(value: &Value) -> Result<SystemTime, String> {
 }
 
 /// Milliseconds from one moment to another.
-#[must_use]
 fn millis(from: SystemTime, to: SystemTime) -> f64 {
     match to.duration_since(from) {
         Ok(time) => time.as_secs_f64() * 1e3,

@@ -15,7 +15,6 @@ pub struct Summary {
 
 impl Summary {
     /// The summary of these samples; `None` if there are none.
-    #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -31,7 +30,6 @@ impl Summary {
 }
 
 /// Formats a number with at least three significant digits, and commas.
-#[must_use]
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         // A whole number has no decimals.
@@ -50,7 +48,6 @@ pub fn number(value: f64) -> String {
 }
 
 /// Formats a ratio with at least three digits.
-#[must_use]
 pub fn times(ratio: f64) -> String {
     let digits = usize::from(ratio < 99.95) + usize::from(ratio < 9.995);
     format!("{ratio:.digits$}×")

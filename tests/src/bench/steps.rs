@@ -3,15 +3,11 @@
 
 use std::time::Duration;
 
-use super::attempt::attempt;
 use super::book::Found;
 use super::rows::{FLOOR, SINK};
-use super::visit::{MEMORY, Visit};
+use super::visit::{MEMORY, Visit, attempt};
 use super::{calls, from_host, start};
-use crate::column::Column;
-use crate::proc;
-use crate::vm::Spec;
-use crate::world;
+use crate::{Column, Spec, proc, world};
 
 /// After CONNECTED, until an agent counts as idle.
 const SETTLED: Duration = Duration::from_secs(2);

@@ -5,8 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::{CLIENTS, Client, Place, Seen, Subject};
-use crate::column::Column;
-use crate::{put, tool};
+use crate::{Column, put, tool};
 
 /// Replaces the results of these clients.
 pub fn keep(subject: Subject, seen: &Seen, clients: &[&'static Client]) {

@@ -1,13 +1,13 @@
 //! Renders `docs/results/clients.md`, and parses it, so that a run of a few agents can be compared
 //! with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::sync::LazyLock;
 
-use mote_checks::{Table, Verdict, find, line};
+use mote_checks::{Reason, Table, Verdict, find, line, reasons};
 
-use super::reasons::{NOT_RUN, REASONS};
-use super::{CLIENTS, Cells, Client, NOT_HERE, Seen, Subject, cells};
+use super::{CLIENTS, Client, Subject};
 
 /// File name of the page in `docs/`.
 pub const NAME: &str = "results/clients.md";
@@ -167,6 +167,36 @@ pub fn differences(page: &str, columns: &[(Subject, Seen)], clients: &[&Client])
         }));
     }
     found
+}
+
+/// True if there is a reason for a case in a column.
+pub fn explained(heading: &str, case: &str, title: &str) -> bool {
+    find(&REASONS, heading, case, title).is_some()
+}
+
+pub static REASONS: LazyLock<Vec<Reason>> = LazyLock::new(|| reasons(include_str!("reasons.txt")));
+
+/// Clients that could not be run, and the reason.
+pub const NOT_RUN: &str = include_str!("not_run.md");
+
+/// Results by heading and case, in the order of the output: `ok` or something else.
+pub type Seen = Vec<((&'static str, String), String)>;
+
+/// Prefix of a case that this machine cannot run; the reason follows.
+pub const NOT_HERE: &str = "not here: ";
+
+pub type Cells = BTreeMap<(String, String, &'static str), String>;
+
+pub fn cells(columns: &[(Subject, Seen)]) -> Cells {
+    let mut cells = Cells::new();
+    for (subject, seen) in columns {
+        for ((heading, case), what) in seen {
+            let cell = ((*heading).into(), case.clone(), subject.title());
+            let before = cells.insert(cell, what.clone());
+            assert!(before.is_none(), "two cases {heading}: {case}");
+        }
+    }
+    cells
 }
 
 #[cfg(test)]

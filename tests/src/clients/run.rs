@@ -4,11 +4,8 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
-use super::list::{Client, Place};
-use super::reasons;
-use super::seen::{NOT_HERE, Seen};
-use super::subject::Subject;
 use super::world::{self, World};
+use super::{Client, NOT_HERE, Place, Seen, Subject, page};
 
 pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
     let begun = Instant::now();
@@ -26,7 +23,7 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
         let unexplained = lines.iter().filter(|(case, seen)| {
             seen != "ok"
                 && !seen.starts_with(NOT_HERE)
-                && !reasons::explained(client.heading, case, subject.title())
+                && !page::explained(client.heading, case, subject.title())
         });
         let unexplained: Vec<_> = unexplained.collect();
         // A busy machine may exceed a deadline, so a failure counts only if it repeats.

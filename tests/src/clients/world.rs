@@ -10,14 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Client, Place, Subject, bridge};
-use crate::agent::Pair;
-use crate::column::Column;
+use crate::{BOOT, Column, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, vm, world};
 use crate::conform::client::Way;
-use crate::guest::Guest;
-use crate::host::{Host, NAME};
-use crate::vm::{self, Spec};
-use crate::world::{self, BOOT};
-use crate::{agent, patient, put, tool};
 
 /// Configuration keys of every instance in these tests.
 pub const CONFIG: &[&str] = &[

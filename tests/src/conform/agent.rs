@@ -11,10 +11,7 @@ use serde_json::Value;
 use super::client::{Client, Way};
 use super::wire::Answer;
 use super::{Column, Miss};
-use crate::guest::Guest;
-use crate::host::Host;
-use crate::patient;
-use crate::vm::Vm;
+use crate::{Guest, Host, Vm, patient};
 
 #[derive(Debug)]
 pub struct Agent {

@@ -6,9 +6,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::agent::Agent;
-use crate::column::Column;
-use crate::vm::{Spec, vsock};
-use crate::world::{self, BOOT, World};
+use crate::{BOOT, Column, Spec, World, world};
+use crate::vm::vsock;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {

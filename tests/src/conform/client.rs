@@ -5,16 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mote_client::net::certs::provider;
-use mote_client::net::tls::Exactly;
+use mote_client::net::{Exactly, provider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection};
 use serde_json::Value;
 
 use super::wire::{Answer, TIMEOUT, Wire};
-use crate::host::{Host, NAME};
-use crate::patient;
+use crate::{Host, NAME, patient};
 
 /// Port on which agents listen.
 const PORT: u32 = 8443;

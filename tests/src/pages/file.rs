@@ -11,13 +11,11 @@ pub fn write(name: &str, page: &str) {
 }
 
 /// Returns a page of `docs/`.
-#[must_use]
 pub fn committed(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_default()
 }
 
 /// Replaces the text between the two marks of a page.
-#[must_use]
 pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
     let (before, rest) = page.split_once(begin).expect("the begin's mark");
     let (_, after) = rest.split_once(end).expect("the end's mark");

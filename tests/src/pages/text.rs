@@ -1,7 +1,6 @@
 //! Numbers as the pages in `docs/` write them.
 
 /// With a comma every three digits: `12,640,936`.
-#[must_use]
 pub fn grouped(number: u64) -> String {
     match number / 1_000 {
         0 => number.to_string(),

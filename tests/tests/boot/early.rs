@@ -6,8 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mote_tests::host::NAME;
-use mote_tests::{Process, proc, put, wait};
+use mote_tests::{NAME, Process, proc, put, wait};
 
 use crate::world::{Boot, LIMIT, fifo, in_private_mounts, mount, terminate, whole};
 

@@ -5,9 +5,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use mote_tests::host::{Host, NAME};
-use mote_tests::terminal::Terminal;
-use mote_tests::{Scratch, wait};
+use mote_tests::{Host, NAME, Scratch, Terminal, wait};
 use serde_json::Value;
 
 use crate::world::{Boot, LIMIT, whole};

@@ -6,8 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::host::NAME;
-use mote_tests::{Process, agent, proc, wait};
+use mote_tests::{NAME, Process, agent, proc, wait};
 
 use super::world::{Boot, LIMIT, in_private_mounts, mount, terminate, whole};
 
@@ -145,8 +144,7 @@ fn reports_an_endless_port_at_little_cost() {
 fn systemd_never_gives_up() {
     let unit = include_str!("../../../image/services/mote-agent.service");
     let has = |line: &str| unit.lines().any(|other| other == line);
-    // systemd restarts it after any number of failures; both settings are in the
-    // section for it.
+    // systemd restarts it after any number of failures; both settings are in the section for it.
     assert!(has("Restart=on-failure") && has("StartLimitIntervalSec=0"), "{unit}");
     let (general, _) = unit.split_once("[Service]").unwrap();
     assert!(general.contains("StartLimitIntervalSec=0"));

@@ -6,8 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 use mote_core::hostapi::policy::loopholes::COMBINATIONS;
-use mote_tests::host::NAME;
-use mote_tests::{Process, agent, report, wait};
+use mote_tests::{NAME, Process, agent, report, wait};
 use rustix::fs::OFlags;
 
 use crate::world::{Boot, LIMIT, whole};

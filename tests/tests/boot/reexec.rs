@@ -7,10 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::host::NAME;
-use mote_tests::outage::Outage;
-use mote_tests::terminal::Terminal;
-use mote_tests::{Private, Process, agent, by_root, copy_program, in_private, kill, put, wait};
+use mote_tests::{NAME, Outage, Private, Process, Terminal, agent, by_root, copy_program, in_private, kill, put, wait};
 use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, connected, mount, terminate};

@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mote_tests::host::NAME;
-use mote_tests::{Process, wait};
+use mote_tests::{NAME, Process, wait};
 use serde_json::json;
 
 use crate::world::{Boot, LIMIT, fifo};

@@ -11,8 +11,7 @@ mod others;
 mod sftp;
 mod steps;
 
-use mote_tests::cost::page::{Table, render};
-use mote_tests::cost::{Row, budget};
+use mote_tests::cost::{Row, Table, budget, render};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use steps::set;
 

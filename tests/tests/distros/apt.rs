@@ -2,7 +2,7 @@
 //! release` creates the repository. `MOTE_DEB` is its package, and `image/debian` finds the
 //! repository next to it.
 
-use mote_tests::host::NAME;
+use mote_tests::NAME;
 
 use crate::world::{Plan, World, image};
 

@@ -1,7 +1,6 @@
 //! cloud-init in the guest with its LXD data source, which identifies LXD by the SMBIOS board name.
 
-use mote_tests::host::NAME;
-use mote_tests::wait;
+use mote_tests::{NAME, wait};
 
 use crate::measured::measured;
 use crate::systems::seconds;

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use mote_tests::host::NAME;
-use mote_tests::wait;
+use mote_tests::{NAME, wait};
 
 use crate::measured::measured;
 use crate::systems::{System, noted, seconds, serves, whole_life};

@@ -5,13 +5,10 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use mote_tests::column::Column;
+use mote_tests::{BOOT, Column, Spec, wait, world};
 use mote_tests::pages::file::{between, committed, write};
 use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
-use mote_tests::vm::Spec;
-use mote_tests::world::BOOT;
-use mote_tests::{wait, world};
 
 use crate::world::{World, image};
 

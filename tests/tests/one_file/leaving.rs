@@ -1,7 +1,6 @@
 //! Shutdown of a one-file VM, and attempts that must not shut it down.
 
-use mote_tests::wait;
-use mote_tests::world::BOOT;
+use mote_tests::{BOOT, wait};
 
 use crate::world::{END, World};
 

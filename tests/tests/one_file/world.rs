@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mote_tests::column::Column;
-use mote_tests::vm::Spec;
-use mote_tests::world::BOOT;
-use mote_tests::{tool, wait, world};
+use mote_tests::{BOOT, Column, Spec, tool, wait, world};
 
 /// Limit from the shutdown request to QEMU's end: programs have 5 s, killed ones 2 s.
 pub(crate) const END: Duration = Duration::from_secs(40);

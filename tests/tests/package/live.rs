@@ -4,8 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use mote_tests::host::Host;
-use mote_tests::{Process, wait};
+use mote_tests::{Host, Process, wait};
 
 use crate::built::{deb, newer};
 use crate::root::Root;

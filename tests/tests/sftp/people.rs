@@ -5,8 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use mote_tests::agent::Pair;
-use mote_tests::host::NAME;
+use mote_tests::{NAME, Pair};
 
 fn start() -> (Pair, String) {
     let pair = Pair::start("lxd", &[]);

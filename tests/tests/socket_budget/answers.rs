@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use mote_tests::host::NAME;
+use mote_tests::NAME;
 
 use super::{LIMIT, Victim, at_once};
 

@@ -4,8 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 
-use mote_tests::agent::Pair;
-use mote_tests::conform::client::Client;
+use mote_tests::{Client, Pair};
 use mote_tests::conform::wire::Wire;
 use mote_tests::conform::ws::{Message, Ws};
 

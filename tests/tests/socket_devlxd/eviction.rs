@@ -6,10 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mote_tests::agent::{Pair, split};
+use mote_tests::{NAME, Pair, wait};
+use mote_tests::agent::split;
 use mote_tests::attack::more_descriptors;
-use mote_tests::host::NAME;
-use mote_tests::wait;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::answered;

@@ -12,8 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use mote_tests::agent::{self, Pair};
-use mote_tests::host::NAME;
+use mote_tests::{NAME, Pair, agent};
 
 fn lxd() -> Pair {
     Pair::start(

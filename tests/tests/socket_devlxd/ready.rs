@@ -4,9 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
-use mote_tests::agent::{Pair, command};
-use mote_tests::host::NAME;
-use mote_tests::{Process, wait};
+use mote_tests::{NAME, Pair, Process, wait};
+use mote_tests::agent::command;
 
 use super::lxd;
 

@@ -10,10 +10,9 @@ use std::sync::mpsc::channel;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-use mote_tests::agent::{Pair, command};
+use mote_tests::{Pair, Process, Terminal, wait};
+use mote_tests::agent::command;
 use mote_tests::clients::bridge::carry;
-use mote_tests::terminal::Terminal;
-use mote_tests::{Process, wait};
 
 use super::lxd;
 

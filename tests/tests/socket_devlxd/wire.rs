@@ -3,7 +3,7 @@
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use mote_tests::agent::Pair;
+use mote_tests::Pair;
 
 use super::{answered, lxd};
 

@@ -3,10 +3,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use mote_tests::conform::client::Client;
 use mote_tests::conform::exec::{Exec, Running, plain, run};
 use mote_tests::conform::ws::Ws;
-use mote_tests::kill;
+use mote_tests::{Client, kill};
 use rustix::process::Signal;
 
 use super::start;

@@ -5,11 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
-use mote_tests::agent::Pair;
-use mote_tests::conform::client::{Client, Way};
+use mote_tests::{Client, NAME, Pair, Process, agent, wait};
+use mote_tests::conform::client::Way;
 use mote_tests::conform::exec::{Exec, plain};
-use mote_tests::host::NAME;
-use mote_tests::{Process, agent, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use mote_tests::agent::Pair;
+use mote_tests::Pair;
 use mote_tests::conform::exec::{Exec, Running, plain, with};
 use mote_tests::conform::wire::{Answer, Wire};
 use serde_json::{Value, json};

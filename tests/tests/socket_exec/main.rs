@@ -12,8 +12,7 @@ use std::io::{BufReader, Read, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-use mote_tests::agent::Pair;
-use mote_tests::{Noise, Private, Process, private, skipped, wait};
+use mote_tests::{Noise, Pair, Private, Process, private, skipped, wait};
 
 fn start() -> Pair {
     tried(Pair::start("lxd", &[]))

@@ -3,11 +3,7 @@
 
 use std::time::Duration;
 
-use mote_tests::guest::Guest;
-use mote_tests::host::NAME;
-use mote_tests::vm::{Late, Spec};
-use mote_tests::wait;
-use mote_tests::world::{MOTE_BOOT, World};
+use mote_tests::{Guest, Late, MOTE_BOOT, NAME, Spec, World, wait};
 
 const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
 

@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mote_tests::guest::Guest;
-use mote_tests::vm::{Late, Spec};
-use mote_tests::world::{BACK, MOTE_BOOT, World};
-use mote_tests::{patient, slowdown, wait};
+use mote_tests::{BACK, Guest, Late, MOTE_BOOT, Spec, World, patient, slowdown, wait};
 
 /// Limit from plugging a device to its effect: mostly the guest's PCI hot-plug, with software
 /// emulation on a busy machine.

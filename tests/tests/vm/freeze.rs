@@ -5,11 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::guest::Guest;
-use mote_tests::host::NAME;
-use mote_tests::vm::Spec;
-use mote_tests::world::{MOTE_BOOT, World};
-use mote_tests::{Scratch, patient, wait};
+use mote_tests::{Guest, MOTE_BOOT, NAME, Scratch, Spec, World, patient, wait};
 
 const VOLUMES: [(&str, &str); 2] = [("journal", "/dev/vdb"), ("data", "/dev/vdc")];
 const SIZE: u64 = 16 << 20;

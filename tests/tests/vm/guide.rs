@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use mote_tests::Scratch;
-use mote_tests::vm::Spec;
+use mote_tests::{Scratch, Spec};
 
 use crate::recipe::{Group, path_with_tools};
 

@@ -1,8 +1,6 @@
 //! Directories that the guest's policy limits the host to.
 
-use mote_tests::host::NAME;
-use mote_tests::vm::Spec;
-use mote_tests::world::{MOTE_BOOT, World};
+use mote_tests::{MOTE_BOOT, NAME, Spec, World};
 
 /// Runs in an initramfs, where `pivot_root` cannot replace the root directory. Each session has its
 /// own mount namespace, which ends with it.

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mote_tests::guest::Guest;
-use mote_tests::vm::{Late, Spec, Vm, is_pc};
-use mote_tests::world::{MOTE_BOOT, World};
-use mote_tests::{patient, skipped, wait};
+use mote_tests::{Guest, Late, MOTE_BOOT, Spec, Vm, World, patient, skipped, wait};
+use mote_tests::vm::is_pc;
 
 /// Limit for the clock's correction after a pause.
 const RIGHT: Duration = Duration::from_secs(6);

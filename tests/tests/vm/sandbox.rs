@@ -1,9 +1,6 @@
 //! A sandboxed agent with real devices.
 
-use mote_tests::host::NAME;
-use mote_tests::vm::Spec;
-use mote_tests::world::{MOTE_BOOT, World};
-use mote_tests::{tool, wait};
+use mote_tests::{MOTE_BOOT, NAME, Spec, World, tool, wait};
 
 #[test]
 fn a_sandboxed_agent_reports_and_reconnects() {

@@ -3,11 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mote_tests::guest::Guest;
-use mote_tests::host::NAME;
-use mote_tests::vm::{Share, Spec};
-use mote_tests::world::{MOTE_BOOT, World};
-use mote_tests::{Scratch, put, wait};
+use mote_tests::{Guest, MOTE_BOOT, NAME, Scratch, Share, Spec, World, put, wait};
 
 fn directory(parent: &Path, name: &str) -> PathBuf {
     let path = parent.join(name);

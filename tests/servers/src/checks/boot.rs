@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::check::group;
+use super::group;
 use super::devices::{in_guest, plug, unplug};
 use super::during::{During, GONE};
 use super::hotplug;

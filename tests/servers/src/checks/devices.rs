@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::check::group;
+use super::group;
 use crate::world::{Seen, VM, World, put, read, same};
 
 group! {

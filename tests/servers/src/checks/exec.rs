@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::check::group;
+use super::group;
 use crate::run::Background;
 use crate::world::{Seen, VM, World, checksum, first_word, has, noise, round, same};
 

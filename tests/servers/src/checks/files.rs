@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Instant;
 
-use super::check::group;
+use super::group;
 use crate::server::Server;
 use crate::world::{Seen, VM, World, checksum, first_word, has, noise, put, read, round, same};
 

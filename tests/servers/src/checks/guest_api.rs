@@ -1,6 +1,6 @@
 //! The server's API for programs in the instance, through the agent.
 
-use super::check::group;
+use super::group;
 use super::devices::{in_guest, plug, unplug};
 use crate::world::{Seen, VM, World, has, line_with, same};
 

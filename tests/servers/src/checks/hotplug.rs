@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::check::group;
+use super::group;
 use super::devices::unplug;
 use crate::world::{Seen, VM, World, same};
 

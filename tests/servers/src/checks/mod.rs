@@ -2,7 +2,6 @@
 //! `ready` restores that.
 
 mod boot;
-mod check;
 mod devices;
 mod during;
 mod exec;
@@ -14,10 +13,38 @@ mod others;
 mod state;
 mod terminal;
 
-pub use check::Check;
-
 use crate::server::Server;
-use crate::world::{VM, World};
+use crate::world::{Seen, VM, World};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    pub group: &'static str,
+    pub name: &'static str,
+    /// Conditions that the server meets.
+    pub servers: &'static [fn(Server) -> bool],
+    pub run: fn(&World) -> Seen,
+}
+
+impl Check {
+    /// Returns its name in reports and on the command line.
+    pub fn id(&self) -> String {
+        format!("{}.{}", self.group, self.name)
+    }
+}
+
+/// Lists a group's checks, each named as its function. A method of [`Server`] in brackets limits
+/// one to some servers.
+macro_rules! group {
+    ($group:literal: $($name:ident $([$server:ident])?),+) => {
+        pub(super) const CHECKS: &[crate::checks::Check] = &[$(crate::checks::Check {
+            group: $group,
+            name: stringify!($name),
+            servers: &[$(crate::server::Server::$server)?],
+            run: $name,
+        }),+];
+    };
+}
+use group;
 
 /// Returns a server's checks in order: those that restart something come last.
 pub fn of(server: Server) -> impl Iterator<Item = Check> {

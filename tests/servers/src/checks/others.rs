@@ -1,7 +1,7 @@
 //! Other instances: copies, published images, another project. One runs at a time.
 
 use super::boot;
-use super::check::group;
+use super::group;
 use crate::instance::launch;
 use crate::run::Output;
 use crate::server::Server;

@@ -1,6 +1,6 @@
 //! State and metrics that the server reports, based on its agent.
 
-use super::check::group;
+use super::group;
 use crate::server::Server;
 use crate::world::{Seen, VM, World, has, line_with, same};
 

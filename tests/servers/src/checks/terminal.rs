@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::check::group;
+use super::group;
 use crate::world::{Seen, World, has, round, same};
 
 group! { "terminal": shell, window_change, editor, long_output, client_killed }

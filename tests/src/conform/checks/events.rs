@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::operations::is_rfc3339;
+use crate::in_time;
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, script};
 use crate::conform::wire::Wire;
 use crate::conform::ws::{Message, Ws};
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
-use crate::in_time;
 
 const GROUP: Group = Group::new("Events", "P§4.3");
 

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::patient;
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script, terminal, with};
 use crate::conform::wire::TIMEOUT;
 use crate::conform::ws::{Message, Ws};
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
-use crate::patient;
 
 const GROUP: Group = Group::new("Exec: streams", "P§4.1");
 const ENDS: Group = Group::new("Exec: ends", "P§4.1");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::client::Caller;
 use crate::conform::wire::{Answer, TIMEOUT};
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
 const TLS: Group = Group::new("TLS", "P§3.1");
 const HTTP: Group = Group::new("HTTP", "P§3.4");

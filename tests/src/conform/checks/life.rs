@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::NAME;
+use crate::conform::{Check, Claim, Group, SOON, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{plain, run};
 use crate::conform::wire::{Answer, Wire};
-use crate::conform::{Check, Claim, Group, SOON, hold, same};
-use crate::host::NAME;
 
 const FORWARD: Group = Group::new("Port-forward", "P§4.7");
 const LIFE: Group = Group::new("Life", "P§1.3");

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script};
 use crate::conform::wire::{Answer, TIMEOUT};
 use crate::conform::ws::Ws;
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
 const GROUP: Group = Group::new("Operations", "P§4.2");
 

@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mote_tests::host::NAME;
-use mote_tests::{is_root, kill, wait};
+use mote_tests::{NAME, is_root, kill, wait};
 use rustix::process::Signal;
 
 use super::fuse::{ACCESS, Fuse};

@@ -7,10 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::guest::Guest;
-use mote_tests::vm::{Spec, lets_go};
-use mote_tests::world::World;
-use mote_tests::{Scratch, patient, skipped, wait};
+use mote_tests::{Guest, Scratch, Spec, World, patient, skipped, wait};
+use mote_tests::vm::lets_go;
 
 /// Limit from the host's request to the larger file system.
 const SOON: Duration = Duration::from_secs(1);

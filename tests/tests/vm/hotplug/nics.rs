@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use mote_tests::guest::Guest;
-use mote_tests::host::{Host, NAME};
-use mote_tests::vm::{Share, Spec};
-use mote_tests::wait;
-use mote_tests::world::{MOTE_BOOT, World};
+use mote_tests::{Guest, Host, MOTE_BOOT, NAME, Share, Spec, World, wait};
 
 const SOON: Duration = Duration::from_secs(1);
 /// A NIC that must keep its name is checked after this time.

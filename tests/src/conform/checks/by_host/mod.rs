@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::{NAME, bounded, patient};
 use crate::conform::Group;
 use crate::conform::agent::Agent;
-use crate::host::NAME;
-use crate::{bounded, patient};
 
 // Alone: they inspect operations and processes, and transfer as much as possible.
 const COMMANDS: Group = Group::new("By mote-host: commands", "P§4.1").alone();

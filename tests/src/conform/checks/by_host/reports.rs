@@ -7,11 +7,9 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::{REPORTS, SOON, ended, fails, sh, started};
-use crate::Process;
-use crate::column::Column;
-use crate::conform::agent::Agent;
+use crate::{Column, NAME, Process};
 use crate::conform::{Check, Claim, equal, hold};
-use crate::host::NAME;
+use crate::conform::agent::Agent;
 
 pub(in super::super) const ALL: &[Check] = &[
     REPORTS.is("state and metrics are what the host decodes", |agent| {
