@@ -27,9 +27,8 @@ pub(crate) struct Place {
 }
 
 /// Resolves a path up to its last name, which need not exist. With `make`, creates missing
-/// directories.
-/// Errors: a symbolic link that users other than root can modify; any error of open(2) and
-/// mkdir(2).
+/// directories. Errors: a symbolic link that users other than root can modify; any error of open(2)
+/// and mkdir(2).
 #[inline(never)] // its size
 pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Place> {
     let top = || file::open(root, directory()).map(OwnedFd::from);
@@ -134,8 +133,7 @@ fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8
     Ok(Some(readlinkat(&link, c"", Vec::new())?.into_bytes()))
 }
 
-/// Returns the current path of an open file.
-/// Errors: `/proc` is not mounted.
+/// Returns the current path of an open file. Errors: `/proc` is not mounted.
 pub(crate) fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
     Ok(file::readlink(&by_descriptor(open))?)
 }

@@ -4,18 +4,14 @@
 use std::future::pending;
 use std::time::Duration;
 
-use crate::runtime::reactor::Async;
 use mote_core::leave::{Leave, Load};
 use smol::future::FutureExt;
 
-use crate::agent::{Agent, HOST_REQUEST_PERMITS, SESSIONS};
 use crate::built;
+use crate::agent::{Agent, HOST_REQUEST_PERMITS, SESSIONS};
 use crate::handover::new_root::OldRoot;
-use crate::handover::reexec;
-use crate::handover::reexec::Mode;
-use crate::runtime::clock::{now, sleep, within};
-use crate::runtime::run::Task;
-use crate::runtime::{log, notify};
+use crate::handover::reexec::{self, Mode};
+use crate::runtime::{Async, Task, log, notify, now, sleep, within};
 use crate::sys::{self, SignalSource, Signalled, SystemError, sandbox};
 
 /// Polling interval while the agent waits to leave or for a switch of the root.

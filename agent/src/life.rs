@@ -8,32 +8,29 @@ use std::time::Duration;
 use smol::future::FutureExt;
 use smol::future::ready;
 
-use crate::agent::Agent;
-use crate::agent::errors::About;
+use crate::{devlxd, first_boot, hotplug, ready_when, resume};
+use crate::agent::{About, Agent};
 use crate::built::{self, BoxFuture, VERSION};
 use crate::config::policy::{self, InForce};
+use crate::handover::{lock, others};
 use crate::handover::new_root::OldRoot;
-use crate::handover::reexec::Mode;
-use crate::handover::{lock, others, reexec};
-use crate::hostapi::mounts;
+use crate::handover::reexec::{self, Mode};
+use crate::hostapi::{self, mounts};
 use crate::leave::{self, ExitReason, Signals};
 use crate::options::Options;
-use crate::runtime::clock::now;
+use crate::runtime::{Signal, clock, log, notify, now};
 use crate::runtime::reactor::jumps;
-use crate::runtime::wake::Signal;
-use crate::runtime::{clock, log, notify};
+use crate::start::sandbox;
 use crate::start::error::StartError;
-use crate::start::listen::HostLink;
+use crate::start::listen::{self, HostLink};
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
-use crate::start::{listen, sandbox};
 use crate::status::{port, pump, search, without_vsock};
 use crate::sys::{self, SignalSource, SystemError, file};
 use crate::system::devices;
 use crate::system::missing::Missing;
 use crate::system::modules::NodeWait;
 use crate::transport::Listener;
-use crate::{devlxd, first_boot, hostapi, hotplug, ready_when, resume};
 
 /// Longest wait for STOPPED to be written.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -55,8 +52,7 @@ fn log_startup_state(options: &Options) {
 }
 
 /// Starts everything in order, then lets `go` run the agent. Returns early if a signal asks the
-/// agent to end.
-/// Errors: what prevents the start; any error of `go`.
+/// agent to end. Errors: what prevents the start; any error of `go`.
 pub(crate) fn run(
     options: Options,
     signals: SignalSource,

@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-use crate::runtime::reactor::Async;
 use mote_core::host_address::HostAddress;
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{
@@ -18,6 +17,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
+use crate::runtime::Async;
 use crate::runtime::yield_budget::Fair;
 use crate::sys::{self, VsockAddr, file, listener};
 
@@ -136,9 +136,8 @@ impl Transport {
         }
     }
 
-    /// Connects to the host once; the caller sets the deadline.
-    /// Errors: any error of connect(2); `ConnectionReset` or `ConnectionRefused` if nothing
-    /// listens.
+    /// Connects to the host once; the caller sets the deadline. Errors: any error of connect(2);
+    /// `ConnectionReset` or `ConnectionRefused` if nothing listens.
     pub(crate) async fn dial(&self, address: HostAddress) -> io::Result<Socket> {
         let (fd, started) = match self {
             Self::Vsock => {

@@ -30,9 +30,7 @@ impl HostAddress {
     }
 
     /// Parses `<cid>:<port>`.
-    ///
-    /// # Errors
-    /// [`BadHostAddress`] if the text has another form or the address is reserved.
+    /// Errors: [`BadHostAddress`] if the text has another form or the address is reserved.
     pub fn parse(text: &str) -> Result<Self, BadHostAddress> {
         let number = |text: &str| -> Option<u32> {
             // parse() would accept a sign.

@@ -8,7 +8,6 @@ use crate::time::Uptime;
 /// are served in order.
 #[derive(Debug)]
 pub struct TokenBucket {
-    /// Time to refill one token.
     refill: Duration,
     /// Time to refill the empty bucket.
     capacity: Duration,

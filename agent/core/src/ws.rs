@@ -158,9 +158,7 @@ impl Default for Reader {
 impl Reader {
     /// Takes bytes from the front of `input`, up to the end of one frame or of the input; returns
     /// their number. Call it until no input is left.
-    ///
-    /// # Errors
-    /// [`Violation`]: the connection must be closed.
+    /// Errors: [`Violation`]: the connection must be closed.
     pub fn take<'i>(&mut self, input: &'i mut [u8]) -> Result<(usize, Incoming<'i>), Violation> {
         let mut used = 0;
         if let Reading::Header(bytes) = &mut self.state {
@@ -343,10 +341,7 @@ impl Header {
     }
 }
 
-/// Writes standard base64 with padding (for `Sec-WebSocket-Accept`).
-///
-/// # Errors
-/// Only those of `out`.
+/// Writes standard base64 with padding (for `Sec-WebSocket-Accept`). Errors: only those of `out`.
 pub fn write_base64(out: &mut impl Write, bytes: &[u8]) -> core::fmt::Result {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |value: u32| {

@@ -246,14 +246,12 @@ impl<T: AsFd> Async<T> {
         Ok(self)
     }
 
-    /// Returns the descriptor.
     pub fn get_ref(&self) -> &T {
         &self.io
     }
 
     /// Runs `op` until it returns something other than `WouldBlock`, and waits for input in
-    /// between.
-    /// Errors: those of `op`, and of epoll(7).
+    /// between. Errors: those of `op`, and of epoll(7).
     ///
     /// # Cancellation
     /// Nothing is lost.

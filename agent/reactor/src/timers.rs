@@ -49,7 +49,6 @@ pub(super) fn expire(now: impl Fn() -> Duration) {
     });
 }
 
-/// Returns the number of timers.
 #[cfg(test)]
 pub(super) fn waiting() -> usize {
     TIMERS.with(|timers| timers.borrow().all.len())

@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::agent::Agent;
-use crate::machine::executor::Micros;
-use crate::machine::kernel::{AgentProcess, Stage};
+use crate::machine::{AgentProcess, Micros, Stage};
 
 #[derive(Default)]
 pub(crate) struct AgentTracker {

@@ -5,9 +5,7 @@ use std::rc::Rc;
 use crate::below::here::here;
 use crate::host::caller::AGENT;
 use crate::host::port::Backend;
-use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
-use crate::machine::kernel::Stage;
-use crate::machine::wait::sleep;
+use crate::machine::{MILLI, Micros, SECOND, Stage, Zone, sleep};
 use crate::scenario::Scenario;
 
 /// Longest fault except a suspend.

@@ -6,9 +6,7 @@ use std::rc::Rc;
 use mote_core::flavour::Flavour;
 
 use crate::host::http::{Message, Reader, request};
-use crate::machine::executor::{MILLI, Micros, SECOND, Sim, Zone};
-use crate::machine::net::{Broken, Net, Place, Stream};
-use crate::machine::wait::{either, sleep};
+use crate::machine::{Broken, MILLI, Micros, Net, Place, SECOND, Sim, Stream, Zone, either, sleep};
 use crate::oracle::{Oracle, Word};
 
 /// Longest wait for an answer: a ticket 0.25 s, ten patient tries of which two time out 8.6 s, TLS

@@ -108,6 +108,15 @@ mod shipped {
         pub(crate) mod small_files;
         pub(crate) mod wake;
         pub(crate) mod yield_budget;
+
+        pub(crate) use children::{Child, Ended};
+        pub(crate) use clock::{look_for, now, sleep, within};
+        pub(crate) use digest::{hex, sha256};
+        pub(crate) use permits::{Permit, Semaphore};
+        pub(crate) use reactor::Async;
+        pub(crate) use run::Task;
+        pub(crate) use small_files::{read_bounded, read_if_there, read_text, write_small};
+        pub(crate) use wake::{NEVER, Signal};
     }
     pub(crate) mod start {
         pub(crate) mod error;
@@ -158,7 +167,6 @@ mod runner;
 mod scenario;
 mod supervisor;
 
-pub use machine::dice::Dice;
-pub use machine::executor::{MILLI, Micros, SECOND};
+pub use machine::{Dice, MILLI, Micros, SECOND};
 pub use runner::{day, run_seed, run_with};
 pub use scenario::Outcome;

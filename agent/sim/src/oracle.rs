@@ -6,8 +6,7 @@ use std::rc::Rc;
 
 use mote_core::status::State;
 
-use crate::machine::executor::{MILLI, Micros, SECOND, Sim};
-use crate::machine::wait::Signal;
+use crate::machine::{MILLI, Micros, SECOND, Signal, Sim};
 
 /// Longest time from a successful verification to CONNECTED: a verification takes 3 s at most
 /// (decisions §1).

@@ -11,9 +11,7 @@ use smol::future::{pending, zip};
 
 use crate::agent::SESSIONS;
 use crate::below::here::{Here, here};
-use crate::machine::executor::{MILLI, Micros, Process, SECOND, Zone};
-use crate::machine::kernel::Kernel;
-use crate::machine::wait::sleep;
+use crate::machine::{Kernel, MILLI, Micros, Process, SECOND, Zone, sleep};
 use crate::plan::Plan;
 use crate::signalled::{Ended, Signalled};
 use crate::sys::fd::{self, BorrowedFd, OwnedFd};

@@ -4,10 +4,7 @@ use std::rc::Rc;
 
 use crate::faults::{LONGEST, mend, strike};
 use crate::host::caller::AGENT;
-use crate::machine::dice::Dice;
-use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
-use crate::machine::kernel::Stage;
-use crate::machine::wait::until;
+use crate::machine::{Dice, MILLI, Micros, SECOND, Stage, Zone, until};
 use crate::scenario::{Outcome, Scenario};
 
 /// Time after the last fault within which host and agent agree: the next call of a guest program,

@@ -13,10 +13,7 @@ use crate::guest::{Guest, application, visitor};
 use crate::host::daemon::{Host, Nature};
 use crate::host::pipes::ECHO;
 use crate::host::port::{Backend, Qemu};
-use crate::machine::dice::Dice;
-use crate::machine::executor::{Micros, SECOND, Sim, Zone};
-use crate::machine::net::{Net, Place};
-use crate::machine::wait::sleep;
+use crate::machine::{Dice, Micros, Net, Place, SECOND, Sim, Zone, sleep};
 use crate::oracle::Oracle;
 use crate::programs::echo;
 

@@ -12,10 +12,7 @@ use mote_core::json::{Document, Value};
 use mote_core::limits;
 use mote_core::timestamp::Timestamp;
 
-use crate::runtime::clock::{self, within};
-use crate::runtime::log;
-use crate::runtime::permits::{Permit, Semaphore};
-use crate::runtime::wake::Signal;
+use crate::runtime::{Permit, Semaphore, Signal, clock, log, within};
 
 /// Limit of events queued for a listener. One more drops the listener.
 const QUEUED: usize = 512;

@@ -10,14 +10,12 @@ use mote_core::hostapi::host_info::HostInfo;
 use mote_core::json::{Document, Value};
 use mote_core::status::Host;
 
-use crate::agent::Agent;
-use crate::agent::errors::{Called, REFUSED};
+use crate::agent::{Agent, Called, REFUSED};
 use crate::built::BoxFuture;
 use crate::config::known_host;
 use crate::net::host_call::{CallError, Link, call};
 use crate::net::tls::pem_fingerprint;
-use crate::runtime::clock::{now, within};
-use crate::runtime::log;
+use crate::runtime::{log, now, within};
 
 /// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
 const VERIFY: Duration = Duration::from_millis(2500);
@@ -157,8 +155,7 @@ impl Agent {
         result
     }
 
-    /// The link to the host.
-    /// Errors: [`CallError`] while the host's address is unknown.
+    /// The link to the host. Errors: [`CallError`] while the host's address is unknown.
     pub(crate) fn known_link(&self) -> Result<Rc<Link>, CallError> {
         let host = self.status.borrow().host();
         let link = self.link_to(host.ok_or("the host has not told its address yet")?)?;

@@ -22,9 +22,13 @@ use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, State, Status};
 use mote_core::time::Uptime;
 
-use crate::agent::errors::{About, Called, Errors, REFUSED};
-use crate::agent::event_bus::Events;
-use crate::agent::operation_table::Operations;
+pub(crate) use envelope::{error, error_by, error_reply, sync, sync_reply};
+pub(crate) use errors::{About, Called, REFUSED};
+pub(crate) use event_bus::{Events, Listener};
+pub(crate) use exec_sockets::Sockets;
+pub(crate) use operation_table::{Operation, Operations};
+
+use crate::agent::errors::Errors;
 use crate::agent::run_files::RunFiles;
 use crate::built::{self, BoxFuture};
 use crate::config::policy::{self, InForce};
@@ -32,13 +36,9 @@ use crate::handover::lock::Lock;
 use crate::net::host_call::Link;
 use crate::net::tls::Identity;
 use crate::options::Options;
+use crate::runtime::{Semaphore, Signal, Task, log, now, read_text, run_dir};
 use crate::runtime::children::Children;
-use crate::runtime::clock::now;
-use crate::runtime::permits::Semaphore;
-use crate::runtime::run::{Executor, Task};
-use crate::runtime::small_files::read_text;
-use crate::runtime::wake::Signal;
-use crate::runtime::{log, run_dir};
+use crate::runtime::run::Executor;
 use crate::sys::sandbox;
 
 /// Shortest interval between log lines about callers with another certificate: a real host calls

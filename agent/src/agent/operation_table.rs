@@ -11,13 +11,9 @@ use mote_core::json::{Document, Writer};
 use mote_core::leave::Load;
 use mote_core::limits;
 
-use crate::agent::envelope::error;
-use crate::agent::event_bus::Events;
-use crate::agent::exec_sockets::Sockets;
+use crate::agent::{Events, Sockets, error};
 use crate::net::serve::{Answer, Reply};
-use crate::runtime::clock;
-use crate::runtime::permits::{Permit, Semaphore};
-use crate::runtime::wake::{NEVER, Signal};
+use crate::runtime::{NEVER, Permit, Semaphore, Signal, clock};
 
 /// How long an operation can be queried after its end (P§4.2).
 pub(crate) const OPERATION_KEPT: Duration = Duration::from_secs(5);

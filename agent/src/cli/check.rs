@@ -14,27 +14,23 @@ use mote_core::status::State;
 use mote_core::status::view::View;
 use rustix::fs::{Access, access, statvfs};
 
-use crate::built;
-use crate::config::files;
-use crate::config::files::ConfigFiles;
+use crate::{built, print};
+use crate::config::files::{self, ConfigFiles};
 use crate::config::policy::{self, Grade, Judged};
 use crate::first_boot::templates::{self, BadMetadata};
-use crate::handover::running::Running;
-use crate::handover::view;
-use crate::handover::{others, running};
+use crate::handover::{others, view};
+use crate::handover::running::{self, Running};
 use crate::net::tls;
 use crate::options::Options;
-use crate::print;
-use crate::runtime::digest::sha256;
-use crate::runtime::run_dir;
+use crate::runtime::{run_dir, sha256};
+use crate::start::sandbox;
 use crate::start::listen::SERIAL_ONLY;
 use crate::start::prepare::{flavour_by, or_default};
-use crate::start::sandbox;
 use crate::status::port;
-use crate::sys::sandbox::Needs;
 use crate::sys::{self, file};
-use crate::system::modules::NodeWait;
-use crate::system::{devices, modules};
+use crate::sys::sandbox::Needs;
+use crate::system::devices;
+use crate::system::modules::{self, NodeWait};
 use crate::transport::probe_vsock;
 
 /// What a full `/run` causes, and what to do.

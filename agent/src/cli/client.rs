@@ -18,14 +18,12 @@ use mote_core::status::view::View;
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
-use crate::built;
+use crate::{built, print};
 use crate::cli::connect::dial;
 use crate::cli::status::{self, Failure};
-use crate::handover::running;
-use crate::handover::running::Running;
 use crate::handover::view;
+use crate::handover::running::{self, Running};
 use crate::options::{Command, Options};
-use crate::print;
 
 /// Longest response body, bytes.
 const ANSWER: usize = mote_core::limits::HOST_REPLY + 64 * 1024;

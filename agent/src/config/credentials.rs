@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mote_core::first_boot::credentials::find;
 
-use crate::runtime::small_files::{is_there, read_bounded};
+use crate::runtime::{is_there, read_bounded};
 
 /// The firmware's table, which root can read even without the module `dmi-sysfs`.
 const TABLE: &str = "sys/firmware/dmi/tables/DMI";

@@ -12,9 +12,7 @@ use mote_core::hostapi::policy::{Capability, Features, Policy, Whose};
 
 use crate::built;
 use crate::options::Options;
-use crate::runtime::log;
-use crate::runtime::small_files::read_if_there;
-use crate::runtime::wake::Signal;
+use crate::runtime::{Signal, log, read_if_there};
 
 /// The policy's files, relative to the root: mote's and Incus' agent's.
 pub(crate) const FILES: [&str; 2] = ["etc/mote-agent.yml", "etc/incus-agent.yml"];

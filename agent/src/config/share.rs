@@ -17,13 +17,10 @@ use rustix::process::fchdir;
 
 use crate::config::disk;
 use crate::options::Options;
-use crate::runtime::clock::look_for;
-use crate::runtime::run_dir;
-use crate::runtime::small_files::make_directory;
+use crate::runtime::{look_for, make_directory, run_dir};
 use crate::sys::file;
-use crate::system::devices;
-use crate::system::devices::{BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
 use crate::system::modules;
+use crate::system::devices::{self, BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
 
 /// Mount tag of the virtiofs and 9p shares (P§1.2).
 const TAG: &CStr = c"config";

@@ -19,17 +19,15 @@ use smol::future::{pending, yield_now};
 
 use crate::agent::Agent;
 use crate::built::BoxFuture;
-use crate::devlxd::admission::{Entry, Guests};
 use crate::devlxd::socket;
+use crate::devlxd::admission::{Entry, Guests};
 use crate::hostapi::events;
 use crate::net::host_call::{CallError, Incoming, open};
 use crate::net::serve::{ACCEPT_AGAIN, Answer, JSON, Limiter, Reply, Service, TEXT, serve};
 use crate::net::stream::Stream;
-use crate::runtime::clock::{now, sleep};
-use crate::runtime::log;
+use crate::runtime::{log, now, sleep};
 use crate::status::status_file::remember;
-use crate::transport;
-use crate::transport::{Socket, is_passing};
+use crate::transport::{self, Socket, is_passing};
 
 /// The kernel's send buffer for a client that does not read, bytes, before the kernel doubles it.
 /// The minimum, because there may be hundreds, and a cgroup charges them to the agent.

@@ -8,8 +8,7 @@ use mote_core::flavour::Flavour;
 use rustix::io::Errno;
 
 use crate::agent::Agent;
-use crate::runtime::reactor::Async;
-use crate::runtime::small_files::make_directory;
+use crate::runtime::{Async, make_directory};
 use crate::sys::file;
 use crate::transport::{Socket, bind_unnamed, unnamed};
 

@@ -10,8 +10,7 @@ use mote_core::hostapi::policy::{Capability, Features};
 
 use super::HOSTNAME as FILE;
 use crate::config::credentials;
-use crate::runtime::log;
-use crate::runtime::small_files::{text_of, write_lasting};
+use crate::runtime::{log, text_of, write_lasting};
 use crate::sys::file;
 
 const PLACE: &str = "root/.ssh/authorized_keys";

@@ -20,8 +20,7 @@ use rustix::system::{RebootCommand, reboot};
 
 use crate::config::files::ConfigFiles;
 use crate::first_boot::templates::Applied;
-use crate::runtime::log;
-use crate::runtime::small_files::{is_there, read_bounded};
+use crate::runtime::{is_there, log, read_bounded};
 use crate::sys::{Plan, Signalled, file, next_signal, spawn};
 
 /// Template that also sets the kernel's hostname.

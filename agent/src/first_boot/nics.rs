@@ -12,8 +12,7 @@ use rustix::stdio::stdin;
 
 use crate::config::files;
 use crate::options::Options;
-use crate::runtime::log;
-use crate::runtime::small_files::{MAX_DOCUMENT, read_to_end};
+use crate::runtime::{MAX_DOCUMENT, log, read_to_end};
 use crate::system::modules;
 use crate::system::netlink::Netlink;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use mote_core::freeze::filesystems::mounted;
 use mote_core::report::proc::mounts::unescape;
 
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::read_bounded;
 
 const MOUNTS: u64 = 1 << 24;
 

@@ -10,9 +10,8 @@ use std::time::Duration;
 use rustix::fs::syncfs;
 use rustix::process::{WaitOptions, wait};
 
-use crate::runtime::small_files::read_to_end;
-use crate::sys;
-use crate::sys::fd;
+use crate::runtime::read_to_end;
+use crate::sys::{self, fd};
 use crate::sys::file::{self, OFlags};
 
 use super::disks::{Points, about, add};
@@ -33,8 +32,7 @@ const DONE: u8 = b'+';
 /// Files that move a process out of its service's control group, with cgroup v2 and v1.
 const NO_GROUP: [&str; 2] = ["sys/fs/cgroup/cgroup.procs", "sys/fs/cgroup/systemd/cgroup.procs"];
 
-/// Starts the guard; returns its answer once all is frozen.
-/// Errors: nothing is frozen: the reason.
+/// Starts the guard; returns its answer once all is frozen. Errors: nothing is frozen: the reason.
 pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
     if State::look(root).guard.is_some() {
         return Err(State::taken());

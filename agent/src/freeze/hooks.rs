@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::read_bounded;
 use crate::sys::{self, file};
 use crate::workers::command::{self, hooks, is_roots};
 
@@ -70,8 +70,7 @@ struct Failed(String);
 type Note = fn(&mut String, &str);
 
 /// Runs all hooks with `freeze`, until this time since boot. If one fails, runs it and those before
-/// it with `thaw`.
-/// Errors: the hook that failed, and why.
+/// it with `thaw`. Errors: the hook that failed, and why.
 pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Result<()> {
     for (at, hook) in hooks.iter().enumerate() {
         let limit = until.saturating_sub(sys::since_boot());

@@ -12,9 +12,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, ftruncate};
 use rustix::process::{Pid, getpid};
 
+use crate::runtime::{make_directory, read_to_end, run_dir};
 use crate::runtime::log::frozen;
-use crate::runtime::run_dir;
-use crate::runtime::small_files::{make_directory, read_to_end};
 use crate::sys::file::{self, OFlags};
 
 /// Length of the fixed part, bytes.
@@ -71,9 +70,8 @@ pub(super) struct Known {
 pub(super) struct State(File);
 
 impl State {
-    /// Takes the lock.
-    /// Errors: another guard has the lock; any error of open(2), flock(2) and pwrite(2): a freeze
-    /// must be on record.
+    /// Takes the lock. Errors: another guard has the lock; any error of open(2), flock(2) and
+    /// pwrite(2): a freeze must be on record.
     pub(super) fn take(root: &Path) -> io::Result<Self> {
         make_directory(&root.join(run_dir::DIRECTORY))?;
         let file = file::open(&root.join(run_dir::FREEZE), OFlags::RDWR | OFlags::CREATE)?;

@@ -12,8 +12,7 @@ use std::time::Duration;
 use crate::handover::incumbent;
 use crate::handover::lock_error::LockError;
 use crate::handover::lock_file::{self, LockFile, take};
-use crate::runtime::clock::look_for;
-use crate::runtime::log;
+use crate::runtime::{log, look_for};
 use crate::transport::Transport;
 
 const ANOTHER: &str = "another mote-agent is running";

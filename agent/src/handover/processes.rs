@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::guest_path::is_private;
 use crate::handover::reexec::REMOVED;
-use crate::runtime::small_files::read_to_end;
+use crate::runtime::read_to_end;
 use crate::sys::file;
 use crate::sys::listener::NUMBERS;
 use crate::system::processes::{after, users};

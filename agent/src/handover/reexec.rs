@@ -12,8 +12,7 @@ use crate::sys::{self, SELF, file};
 /// Suffix of a removed file's name in `/proc`.
 pub(crate) const REMOVED: &str = " (deleted)";
 /// First byte of `argv[0]` by which systemd recognises what it must not kill when it leaves the
-/// initramfs
-/// (<https://systemd.io/ROOT_STORAGE_DAEMONS/>).
+/// initramfs (<https://systemd.io/ROOT_STORAGE_DAEMONS/>).
 const SURVIVES_SYSTEMD: u8 = b'@';
 
 /// What differs from the previous start.

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use mote_core::status::view::View;
 
-use crate::runtime::clock::look_for;
-use crate::runtime::run_dir;
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::{look_for, read_bounded, run_dir};
 
 /// Longest status file, bytes.
 const MAX_STATUS_FILE: u64 = 64 * 1024;

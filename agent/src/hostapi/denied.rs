@@ -5,8 +5,7 @@ use std::io;
 
 use smol::future::FutureExt;
 
-use crate::agent::Agent;
-use crate::agent::envelope::error;
+use crate::agent::{Agent, error};
 use crate::net::relay::relay;
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;

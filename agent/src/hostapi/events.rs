@@ -12,14 +12,12 @@ use mote_core::http::head::Request;
 use mote_core::ws::Opcode;
 use smol::future::FutureExt;
 
-use crate::agent::Agent;
-use crate::agent::event_bus::Listener;
+use crate::agent::{Agent, Listener};
 use crate::net::serve::{Answer, Reply};
 use crate::net::stream::Stream;
 use crate::net::upgrade::Upgrade;
 use crate::net::websocket::{Inbox, Received, WebSocket, upgrade};
-use crate::runtime::clock::sleep;
-use crate::runtime::log;
+use crate::runtime::{log, sleep};
 
 /// Limit of the host's listeners; beyond it: 503. Each `lxc exec` has one, which costs a TLS
 /// connection of 16 KB, and hundreds at once are normal.

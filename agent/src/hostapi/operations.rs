@@ -7,14 +7,13 @@ use mote_core::flavour::Flavour;
 use mote_core::hostapi::info::write_sync_of;
 use mote_core::hostapi::operation::{FAILED, State};
 use mote_core::http::head::Request;
-use mote_core::http::query::query;
+use mote_core::http::query;
 use mote_core::json::{Document, Value, Writer};
 
-use crate::agent::Agent;
-use crate::agent::envelope::{ENVELOPE, error, sync};
-use crate::agent::operation_table::Operation;
+use crate::agent::{Agent, Operation, error, sync};
+use crate::agent::envelope::ENVELOPE;
 use crate::net::serve::{Answer, Reply};
-use crate::runtime::clock::within;
+use crate::runtime::within;
 
 /// Upper bound of an operation's path in a list, bytes.
 const PATH: usize = 64;

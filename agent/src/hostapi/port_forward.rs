@@ -6,16 +6,14 @@ use std::time::Duration;
 use mote_core::hostapi::port_forward::Target;
 use mote_core::http::head::Request;
 
-use crate::agent::Agent;
-use crate::agent::envelope::{error, error_by};
+use crate::agent::{Agent, error, error_by};
 use crate::hostapi::denied::{denied, relay_while_allowed};
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;
 use crate::net::upgrade::{Upgrade, switch};
-use crate::runtime::clock::within;
-use crate::runtime::log;
+use crate::runtime::{Permit, within};
+use crate::runtime::log::{self};
 use crate::runtime::log::audit::{self, Quoted};
-use crate::runtime::permits::Permit;
 use crate::transport::{Socket, dial_tcp};
 
 /// Time limit for the guest's port to accept; the host waits for an hour.

@@ -7,16 +7,12 @@ use std::time::Duration;
 use mote_core::flavour::Flavour;
 use mote_core::http::head::Request;
 
-use crate::agent::Agent;
-use crate::agent::envelope::error;
+use crate::agent::{Agent, error};
 use crate::hostapi::denied::relay_while_allowed;
 use crate::net::serve::{Answer, Reply};
 use crate::net::stream::Stream;
 use crate::net::upgrade::{Upgrade, switch};
-use crate::runtime::children::Child;
-use crate::runtime::clock::within;
-use crate::runtime::log;
-use crate::runtime::permits::Permit;
+use crate::runtime::{Child, Permit, log, within};
 use crate::transport::Socket;
 use crate::workers::run;
 

@@ -7,9 +7,7 @@ use std::time::Duration;
 use mote_core::hostapi::policy::Part;
 
 use crate::agent::Agent;
-use crate::runtime::clock::sleep;
-use crate::runtime::log;
-use crate::runtime::wake::{NEVER, Signal};
+use crate::runtime::{NEVER, Signal, log, sleep};
 use crate::workers::run::run as run_worker;
 
 /// Pause after an event: the host may enlarge a disk twice, or another program may use the space.

@@ -10,9 +10,7 @@ use mote_core::hotplug::nics::Plugged;
 use smol::future::FutureExt;
 
 use crate::agent::Agent;
-use crate::runtime::clock::now;
-use crate::runtime::log;
-use crate::runtime::wake::{NEVER, Signal};
+use crate::runtime::{NEVER, Signal, log, now};
 use crate::workers::run::run as run_worker;
 
 /// Time limit of the worker.

@@ -8,11 +8,10 @@ use std::path::Path;
 use mote_core::hostapi::policy::Part;
 use mote_core::hotplug::resources::{Added, added};
 
-use crate::runtime::small_files::text_of;
-use crate::runtime::{log, run_dir};
+use crate::runtime::{log, run_dir, text_of};
 use crate::sys::file;
-use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
 use crate::system::modules;
+use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
 
 const SYSTEM: &str = "sys/devices/system";
 /// Devices by which servers change a VM's memory, with the drivers that they need.

@@ -12,9 +12,7 @@ use smol::future::FutureExt;
 use smol::future::pending;
 
 use crate::agent::Agent;
-use crate::runtime::children::Ended;
-use crate::runtime::clock::sleep;
-use crate::runtime::log;
+use crate::runtime::{Ended, log, sleep};
 use crate::status::status_file::remember;
 use crate::sys::sandbox;
 use crate::workers::run::connected;

@@ -11,9 +11,8 @@ use mote_core::ready_when::{Calm, Condition, is_default_level, listens, starts_s
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::runtime::log;
-use crate::runtime::small_files::{is_there, text_of};
-use crate::sys;
+use crate::runtime::{is_there, log, text_of};
+use crate::sys::{self};
 use crate::sys::file::{self, OFlags};
 use crate::system::devices::entries;
 use crate::system::processes::{ROOT, is_of};

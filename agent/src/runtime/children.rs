@@ -6,11 +6,10 @@ use std::rc::Rc;
 
 use rustix::process::{Pid, Signal as Kill};
 
-use crate::runtime::reactor::Async;
-use crate::runtime::wake::Signal;
-pub(crate) use crate::sys::Ended;
-use crate::sys::fd::{self, OwnedFd};
+use crate::runtime::{Async, Signal};
 use crate::sys::{self, Plan};
+use crate::sys::fd::{self, OwnedFd};
+pub(crate) use crate::sys::Ended;
 
 #[derive(Debug, Default)]
 pub(crate) struct Children {

@@ -15,3 +15,19 @@ pub(crate) mod scratch;
 pub(crate) mod small_files;
 pub(crate) mod wake;
 pub(crate) mod yield_budget;
+
+pub(crate) use children::{Child, Ended};
+pub(crate) use clock::{
+    LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, within,
+};
+pub(crate) use digest::{hex, sha256};
+pub(crate) use permits::{Permit, Semaphore};
+pub(crate) use reactor::Async;
+pub(crate) use run::{Task, block_on};
+#[cfg(test)]
+pub(crate) use scratch::{Scratch, scratch};
+pub(crate) use small_files::{
+    MAX_DOCUMENT, is_there, make_directory, read_bounded, read_if_there, read_text, read_to_end,
+    text_of, write_lasting, write_small,
+};
+pub(crate) use wake::{NEVER, Signal};

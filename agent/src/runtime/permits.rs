@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::runtime::wake::Signal;
+use crate::runtime::Signal;
 
 /// A number of permits, for example one per served peer or per held byte.
 pub(crate) struct Semaphore {

@@ -9,8 +9,7 @@ use mote_core::time::Uptime;
 use smol::LocalExecutor;
 pub(crate) use smol::Task;
 
-use crate::runtime::clock::now;
-use crate::runtime::reactor;
+use crate::runtime::{now, reactor};
 use crate::sys::heap;
 
 pub(crate) type Executor = LocalExecutor<'static>;

@@ -100,9 +100,8 @@ pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
 
 /// Writes a small file atomically, through a new file that is renamed. If the file system is full
 /// or the sandbox forbids new files, overwrites the existing file, padded with spaces. A reader may
-/// then see a mixture and must read again.
-/// Errors: any error of open(2), write(2) and rename(2); `StorageFull` if the text exceeds a page
-/// or there is no file to overwrite.
+/// then see a mixture and must read again. Errors: any error of open(2), write(2) and rename(2);
+/// `StorageFull` if the text exceeds a page or there is no file to overwrite.
 pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, false)
 }

@@ -13,8 +13,7 @@ use crate::start::error::StartError;
 use crate::start::wait::{Wait, Waited};
 use crate::status::port;
 use crate::system::missing::Missing;
-use crate::system::modules;
-use crate::system::modules::NodeWait;
+use crate::system::modules::{self, NodeWait};
 use crate::transport::{AGENT_PORT, Listener, probe_vsock};
 
 /// How the host reaches the agent.

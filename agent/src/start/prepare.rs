@@ -11,8 +11,8 @@ use crate::config::files::{self, ConfigFiles, Unfit};
 use crate::first_boot::templates::{self, Applied};
 use crate::net::tls::Identity;
 use crate::options::Options;
-use crate::status::port::{self, Found};
 use crate::status::search;
+use crate::status::port::{self, Found};
 use crate::system::missing::Missing;
 
 /// Returns the name of the config files for the log line "waiting for".
@@ -33,8 +33,7 @@ pub(crate) struct Prepared {
 }
 
 /// Finds port and files, and applies the allowed templates while the share is mounted. Logs the
-/// port if it is not the `known` one.
-/// Errors: what is missing, and what to do about it.
+/// port if it is not the `known` one. Errors: what is missing, and what to do about it.
 pub(crate) fn prepare(
     options: &Options,
     policy: &Policy,

@@ -19,8 +19,7 @@ use crate::start::listen::HostLink;
 use crate::status::port::Found;
 use crate::sys::file::{self, OFlags};
 use crate::sys::sandbox::{self, Needs, RAW, STREAM, USER};
-use crate::system::devices;
-use crate::system::devices::{CONSOLE, Device};
+use crate::system::devices::{self, CONSOLE, Device};
 
 /// Suffix of the policy in log and `status` for an agent in the sandbox.
 pub(crate) const WORD: &str = "; in a sandbox";

@@ -13,11 +13,9 @@ use mote_core::time::Uptime;
 use crate::agent::run_files;
 use crate::handover::lock::{Kept, Lock};
 use crate::handover::new_root::OldRoot;
-use crate::handover::reexec;
-use crate::handover::reexec::Mode;
+use crate::handover::reexec::{self, Mode};
 use crate::options::Options;
-use crate::runtime::clock::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_interval, now};
-use crate::runtime::{log, notify};
+use crate::runtime::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, log, look_interval, notify, now};
 use crate::start::error::StartError;
 use crate::start::look::look;
 use crate::status::status_file;
@@ -60,9 +58,8 @@ impl<'a> Wait<'a> {
     }
 
     /// Calls `attempt` until it succeeds or a signal asks the agent to end. `what` names the
-    /// missing thing, in log and status.
-    /// Errors: the first attempt's error under `--no-wait`; any error of poll(2) or of reading the
-    /// signals.
+    /// missing thing, in log and status. Errors: the first attempt's error under `--no-wait`; any
+    /// error of poll(2) or of reading the signals.
     pub(crate) fn until(
         &mut self,
         what: &str,

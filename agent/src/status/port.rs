@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::runtime::reactor::Async;
 use mote_core::flavour::{Flavour, LEGACY_PORT, PORT_NAMES, misspelt};
 use mote_core::report::proc::number;
 use rustix::fs::{Access, FileType, OFlags, access, fstat};
@@ -18,14 +17,11 @@ use rustix::io::Errno;
 use crate::built;
 use crate::handover::processes::{Proc, Process};
 use crate::options::Options;
-use crate::runtime::clock::look_for;
-use crate::runtime::small_files::{is_there, text_of};
-use crate::sys::file;
-use crate::sys::sandbox;
-use crate::system::devices;
-use crate::system::devices::{CONSOLE, Device, entries};
-use crate::system::missing::Missing;
+use crate::runtime::{Async, is_there, look_for, text_of};
+use crate::sys::{file, sandbox};
 use crate::system::modules;
+use crate::system::devices::{self, CONSOLE, Device, entries};
+use crate::system::missing::Missing;
 
 /// Longest wait for the names of the ports after their driver has started, which asks the host for
 /// each.
@@ -252,9 +248,8 @@ impl AsFd for Port {
 }
 
 impl Port {
-    /// Opens a port.
-    /// Errors: `ResourceBusy` if another process has it open; `InvalidInput` if it is a regular
-    /// file; any error of open(2).
+    /// Opens a port. Errors: `ResourceBusy` if another process has it open; `InvalidInput` if it is
+    /// a regular file; any error of open(2).
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = file::open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         if FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
@@ -282,8 +277,7 @@ impl Port {
     }
 }
 
-/// Registers it with the reactor.
-/// Errors: any error of epoll_ctl(2).
+/// Registers it with the reactor. Errors: any error of epoll_ctl(2).
 pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
     Async::new_nonblocking(port).and_then(Async::watched).map_err(|error| {
         // epoll_ctl(2) refuses files such as /dev/zero.

@@ -4,19 +4,17 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::runtime::reactor::Async;
 use mote_core::status::{Action, State};
 use smol::future::FutureExt;
 use smol::future::yield_now;
 
-use crate::agent::Agent;
-use crate::agent::errors::About;
-use crate::runtime::clock::{now, sleep, until};
-use crate::runtime::log;
+use crate::sys;
+use crate::agent::{About, Agent};
+use crate::runtime::{Async, log, now, sleep};
+use crate::runtime::clock::until;
+use crate::status::status_file;
 use crate::status::port::{self, Found, Port};
 use crate::status::search::{Before, Looked, Search, log_change};
-use crate::status::status_file;
-use crate::sys;
 
 /// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded
 /// yet).

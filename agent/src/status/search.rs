@@ -6,9 +6,7 @@ use std::time::Duration;
 use mote_core::time::Uptime;
 
 use crate::options::Options;
-use crate::runtime::clock::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_interval, now};
-use crate::runtime::log;
-use crate::runtime::reactor::Async;
+use crate::runtime::{Async, LATER_LOOK_INTERVAL, LOOK_INTERVAL, log, look_interval, now};
 use crate::status::port::{Found, ONE, Port, busy, find, watched};
 use crate::sys::sandbox;
 

@@ -11,12 +11,9 @@ use crate::agent::Agent;
 use crate::built::VERSION;
 use crate::handover::reexec::REMOVED;
 use crate::options::Options;
-use crate::runtime::clock::now;
-use crate::runtime::run_dir::unwritable;
-use crate::runtime::small_files::write_small;
-use crate::runtime::{log, run_dir};
-use crate::sys::file;
-use crate::sys::process_id;
+use crate::runtime::{log, now, write_small};
+use crate::runtime::run_dir::{self, unwritable};
+use crate::sys::{file, process_id};
 
 /// Writes the status file if its text differs from `last`, its directory was replaced, or the last
 /// write failed; also the ready file.

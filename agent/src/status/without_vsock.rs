@@ -9,13 +9,11 @@ use mote_core::hostapi::policy::Capability;
 use mote_core::status::{STARTED_LINE, STOPPED_LINES, State};
 use smol::future::FutureExt;
 
-use crate::agent::Agent;
-use crate::agent::errors::About;
-use crate::runtime::clock::{now, sleep};
-use crate::runtime::log;
+use crate::agent::{About, Agent};
+use crate::runtime::{log, now, sleep};
+use crate::status::status_file;
 use crate::status::port::{self, Port};
 use crate::status::pump::waits;
-use crate::status::status_file;
 use crate::workers::run;
 
 /// Interval between announcements, as in the Go agents (P§2.2).

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use mote_core::report::proc::number;
 use rustix::fs::RawDir;
 
-use crate::runtime::small_files::{is_there, read_text, text_of};
+use crate::runtime::{is_there, read_text, text_of};
 use crate::sys::file::{self, OFlags};
 
 /// A device type (VIRTIO 1.2 §5) as in sysfs on the virtio bus and on PCI. The PCI number is the

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::runtime::small_files::text_of;
+use crate::runtime::text_of;
 
 pub(crate) const ROOT: u32 = 0;
 /// The highest user id of a service: `SYS_UID_MAX` of Debian's and Fedora's login.defs.

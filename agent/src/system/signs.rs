@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-use crate::runtime::small_files::read_text;
+use crate::runtime::read_text;
 use crate::sys::file;
 use crate::sys::restored::only_announcements;
 

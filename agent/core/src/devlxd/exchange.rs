@@ -298,10 +298,7 @@ pub fn typed(path: &str, body: &[u8]) -> Option<Document> {
 }
 
 /// Writes the head of the answer with an image, from the headers of the host's; returns how the
-/// body ends.
-///
-/// # Errors
-/// A header cannot be written.
+/// body ends. Errors: a header cannot be written.
 pub fn write_image_head(
     out: &mut String,
     request: &Request<'_>,

@@ -2,15 +2,12 @@
 
 use core::fmt::{Result, Write};
 
-use crate::http::query::query as parameter;
+use crate::http::query as parameter;
 
 use super::route::Ask;
 
 /// Writes the target of the request to the host: the guest's path byte for byte, and the query
-/// parameters that `ask` takes.
-///
-/// # Errors
-/// Only those of `out`.
+/// parameters that `ask` takes. Errors: only those of `out`.
 pub fn write_target(out: &mut impl Write, ask: Ask, path: &str, query: Option<&str>) -> Result {
     out.write_str(path)?;
     match ask {

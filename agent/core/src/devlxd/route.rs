@@ -134,10 +134,7 @@ enum Endpoint {
     Snapshot,
 }
 
-/// Finds the route of a request.
-///
-/// # Errors
-/// [`NoRoute`]; its [`NoRoute::reply`] is the answer.
+/// Finds the route of a request. Errors: [`NoRoute`]; its [`NoRoute::reply`] is the answer.
 pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRoute> {
     let segments = Segments::split(path).map_err(|_| NoRoute::Encoding)?;
     let endpoint = match endpoint(flavour, &segments) {

@@ -10,7 +10,6 @@ use crate::tls::pem::base64;
 
 /// Longest value, bytes.
 pub const LONGEST: usize = 64 * 1024;
-/// root's authorized ssh keys.
 pub const KEYS: &str = "ssh.authorized_keys.root";
 /// Host name, for an image without one.
 pub const HOSTNAME: &str = "system.hostname";
@@ -21,7 +20,6 @@ const STRINGS: u8 = 11;
 const LONGEST_NAME: usize = 64;
 
 /// Returns the first credential of this name in the firmware's table, or why its value is invalid.
-#[must_use]
 pub fn find(table: &[u8], name: &str) -> Option<Result<Vec<u8>, &'static str>> {
     let mut rest = table;
     while let [kind, length, ..] = rest {

@@ -52,10 +52,7 @@ impl fmt::Display for BadNic {
 }
 
 impl Wanted {
-    /// Parses a file.
-    ///
-    /// # Errors
-    /// [`BadNic`], by the invalid member.
+    /// Parses a file. Errors: [`BadNic`], by the invalid member.
     pub fn parse(file: &[u8]) -> Result<Self, BadNic> {
         let fields =
             Value::parse(file).and_then(|file| file.fields(["mac_address", "nic_name", "mtu"]));
@@ -191,7 +188,6 @@ impl<'w> Search<'w> {
     }
 }
 
-/// A step and how to revert it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub index: u32,

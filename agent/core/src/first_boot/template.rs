@@ -29,9 +29,8 @@ pub struct Template {
 }
 
 /// Reads `metadata.yaml` and passes each template, or the error of an invalid entry, to `give`.
-///
-/// # Errors
-/// [`YamlError`] if the rest of the document cannot be read; earlier entries have been passed.
+/// Errors: [`YamlError`] if the rest of the document cannot be read; earlier entries have been
+/// passed.
 pub fn each(
     metadata: &[u8],
     mut give: impl FnMut(Result<Template, YamlError>),

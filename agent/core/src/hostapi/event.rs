@@ -9,7 +9,7 @@ use alloc::string::String;
 
 use core::fmt;
 
-use crate::http::query::query;
+use crate::http::query;
 use crate::json::{Document, JsonError, Value};
 
 /// Type of events about operations.
@@ -110,9 +110,7 @@ impl fmt::Display for BadEvent {
 
 impl<'j> Posted<'j> {
     /// Reads the body of `POST /1.0/events`; ignores unknown members, such as the host's timestamp.
-    ///
-    /// # Errors
-    /// [`BadEvent`] if it is not a JSON object or its type is not a string.
+    /// Errors: [`BadEvent`] if it is not a JSON object or its type is not a string.
     pub fn parse(body: &'j [u8]) -> Result<Self, BadEvent> {
         let whole = Value::parse(body).map_err(BadEvent::Json)?;
         let [kind, metadata] = whole.fields(["type", "metadata"]).map_err(BadEvent::Json)?;

@@ -37,10 +37,8 @@ impl fmt::Display for BadHostInfo {
 }
 
 impl<'j> HostInfo<'j> {
-    /// Reads the document; ignores unknown members.
-    ///
-    /// # Errors
-    /// [`BadHostInfo`] if it is not JSON, or an address or a certificate is missing or invalid.
+    /// Reads the document; ignores unknown members. Errors: [`BadHostInfo`] if it is not JSON, or
+    /// an address or a certificate is missing or invalid.
     pub fn parse(bytes: &'j [u8]) -> Result<Self, BadHostInfo> {
         let fields = ["cid", "port", "certificate", "devlxd", "dev_incus"];
         let fields = Value::parse(bytes).and_then(|info| info.fields(fields));

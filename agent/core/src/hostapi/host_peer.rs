@@ -8,10 +8,8 @@ pub struct HostPeer(());
 pub struct NotTheHost;
 
 /// Compares the certificate whose key the caller has proved to own in the TLS handshake with
-/// `server.crt`, byte for byte (P§3.1).
-///
-/// # Errors
-/// [`NotTheHost`] if the caller presented no certificate or another one, or if none is expected.
+/// `server.crt`, byte for byte (P§3.1). Errors: [`NotTheHost`] if the caller presented no
+/// certificate or another one, or if none is expected.
 pub fn authenticate(presented: Option<&[u8]>, expected: &[u8]) -> Result<HostPeer, NotTheHost> {
     match presented {
         Some(presented) if !expected.is_empty() && presented == expected => Ok(HostPeer(())),

@@ -10,7 +10,6 @@ use crate::timestamp::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Running,
-    /// The host has asked to cancel it.
     Cancelling,
     /// The command has ended, with any exit status.
     Success,
@@ -96,10 +95,7 @@ pub fn write_return(json: &mut Writer<'_>, code: i32) {
 }
 
 /// Writes a UUID (RFC 9562) from random bytes: version 4, or for LXD version 7, which starts with
-/// the time.
-///
-/// # Errors
-/// Any error of `out`.
+/// the time. Errors: any error of `out`.
 pub fn write_id(
     out: &mut impl Write,
     flavour: Flavour,

@@ -39,9 +39,7 @@ impl fmt::Display for BadTarget {
 
 impl Target {
     /// Reads the request's body.
-    ///
-    /// # Errors
-    /// [`BadTarget`] if it is not a JSON object, or the address or port is invalid.
+    /// Errors: [`BadTarget`] if it is not a JSON object, or the address or port is invalid.
     pub fn parse(body: &[u8]) -> Result<Self, BadTarget> {
         let request = Value::parse(body).map_err(BadTarget::Json)?;
         let [name, port] = request.fields(["address", "port"]).map_err(BadTarget::Json)?;

@@ -78,9 +78,7 @@ pub enum NoRoute {
 }
 
 /// Finds the route of a host's request.
-///
-/// # Errors
-/// [`NoRoute`], which determines the status of the answer.
+/// Errors: [`NoRoute`], which determines the status of the answer.
 pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRoute> {
     let segments = Segments::split(path).map_err(|_| NoRoute::Encoding)?;
     match method {

@@ -16,7 +16,6 @@ const HOST_EVENT_WINDOW: Duration = Duration::from_secs(30);
 /// 1).
 const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
 
-/// NICs plugged in recently.
 #[derive(Debug, Default)]
 pub struct Plugged {
     /// Their lowest interface index.

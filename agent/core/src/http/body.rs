@@ -101,10 +101,7 @@ impl Decoder {
         matches!(self.state, State::Finished)
     }
 
-    /// Reports the end of the input.
-    ///
-    /// # Errors
-    /// [`BodyError::Truncated`] if the body is not complete.
+    /// Reports the end of the input. Errors: [`BodyError::Truncated`] if the body is not complete.
     pub fn eof(&mut self) -> Result<(), BodyError> {
         match self.state {
             State::Finished | State::UntilClose => {
@@ -121,9 +118,7 @@ impl Decoder {
 
     /// Takes bytes from the front of `input`, up to the end of one piece of data. If it consumes
     /// nothing, more input is needed or the body is finished.
-    ///
-    /// # Errors
-    /// [`BodyError::BadChunk`] or [`BodyError::TooLong`].
+    /// Errors: [`BodyError::BadChunk`] or [`BodyError::TooLong`].
     pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<Step<'i>, BodyError> {
         let mut at = 0;
         loop {

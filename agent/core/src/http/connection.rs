@@ -25,7 +25,6 @@ pub struct Timeouts {
     pub idle: Duration,
     /// For a whole head, from its first byte; for the first head, from the connection.
     pub head: Duration,
-    /// For a whole body.
     pub body: Duration,
 }
 
@@ -66,7 +65,6 @@ pub struct Connection<B = [u8; BUFFER]> {
     head: usize,
     /// Start of the undecoded input.
     at: usize,
-    /// End of the input.
     end: usize,
     /// The peer has closed its sending side.
     ended: bool,

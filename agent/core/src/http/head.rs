@@ -225,9 +225,7 @@ impl From<Error> for HeadError {
 }
 
 /// Parses a request's head; returns it and its length in bytes, or `None` while bytes are missing.
-///
-/// # Errors
-/// Any [`HeadError`].
+/// Errors: any [`HeadError`].
 pub fn request(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, HeadError> {
     let mut fields = [EMPTY_HEADER; limits::HEADERS];
     let mut parsed = httparse::Request::new(&mut fields);
@@ -280,9 +278,7 @@ fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
 
 /// Parses the head of the response to a request with method `to`; returns it and its length in
 /// bytes, or `None` while bytes are missing.
-///
-/// # Errors
-/// Any [`HeadError`] except [`HeadError::BadHost`].
+/// Errors: any [`HeadError`] except [`HeadError::BadHost`].
 pub fn response(bytes: &[u8], to: Method) -> Result<Option<(Response<'_>, usize)>, HeadError> {
     let mut fields = [EMPTY_HEADER; limits::HEADERS];
     let mut parsed = httparse::Response::new(&mut fields);

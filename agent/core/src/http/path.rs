@@ -21,9 +21,7 @@ pub struct Segments<'p> {
 
 impl<'p> Segments<'p> {
     /// Splits an absolute path. `/` has no segments; after a trailing slash there is an empty one.
-    ///
-    /// # Errors
-    /// [`BadEncoding`] if any `%` of the path is not followed by two hex digits.
+    /// Errors: [`BadEncoding`] if any `%` of the path is not followed by two hex digits.
     pub fn split(path: &'p str) -> Result<Self, BadEncoding> {
         check_encoding(path.as_bytes())?;
         let mut parts = Vec::new();

@@ -55,9 +55,7 @@ pub struct Head<'a> {
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Writes a reply's head.
-///
-/// # Errors
-/// Any of `out`; also if a field has a control character or an invalid name.
+/// Errors: any of `out`; also if a field has a control character or an invalid name.
 pub fn write_reply(out: &mut impl Write, head: &Head<'_>) -> Result {
     write!(out, "HTTP/1.1 {} {}\r\n", head.status, reason(head.status))?;
     if let Some(content_type) = head.content_type {
@@ -74,9 +72,7 @@ pub fn write_reply(out: &mut impl Write, head: &Head<'_>) -> Result {
 }
 
 /// Writes the size line of a chunk of `length` bytes; `\r\n` must follow its data.
-///
-/// # Errors
-/// Only those of `out`.
+/// Errors: only those of `out`.
 pub fn write_chunk_head(out: &mut impl Write, length: usize) -> Result {
     write!(out, "{length:x}\r\n")
 }
@@ -96,9 +92,7 @@ pub struct RequestLine<'a> {
 }
 
 /// Writes a request's head.
-///
-/// # Errors
-/// Any of `out`; also if a field has a control character or an invalid name, the method is
+/// Errors: any of `out`; also if a field has a control character or an invalid name, the method is
 /// no token, or the target is not a path or has a space or control character.
 pub fn write_request(out: &mut impl Write, request: &RequestLine<'_>) -> Result {
     let whole = request.target.bytes().all(|byte| byte > b' ' && byte != 0x7f);

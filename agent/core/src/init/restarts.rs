@@ -5,7 +5,6 @@ use core::time::Duration;
 
 /// Pause before the first restart.
 const FIRST: Duration = Duration::from_millis(100);
-/// Upper bound of the pause.
 const MAX_RESTART_PAUSE: Duration = Duration::from_secs(30);
 /// A program that ran this long is stable: its next pause is the first again.
 const STAYED: Duration = Duration::from_secs(60);

@@ -20,9 +20,7 @@ impl Document {
     }
 
     /// Checks a document that was read.
-    ///
-    /// # Errors
-    /// [`JsonError`] if it is not UTF-8, not JSON, or too deep.
+    /// Errors: [`JsonError`] if it is not UTF-8, not JSON, or too deep.
     pub fn read(document: Vec<u8>) -> Result<Self, JsonError> {
         let text = String::from_utf8(document);
         let text = text.map_err(|error| JsonError::Syntax(error.utf8_error().valid_up_to()))?;

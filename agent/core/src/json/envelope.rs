@@ -26,11 +26,8 @@ pub struct Envelope<'j> {
 }
 
 impl<'j> Envelope<'j> {
-    /// Reads a host's answer.
-    ///
-    /// # Errors
-    /// [`JsonError`] if it is not JSON; [`JsonError::Shape`] if it is not an object or its `type`
-    /// is unknown.
+    /// Reads a host's answer. Errors: [`JsonError`] if it is not JSON; [`JsonError::Shape`] if it
+    /// is not an object or its `type` is unknown.
     pub fn parse(answer: &'j [u8]) -> Result<Self, JsonError> {
         let fields = ["type", "error_code", "error", "metadata"];
         let [kind, error_code, error, metadata] = Value::parse(answer)?.fields(fields)?;

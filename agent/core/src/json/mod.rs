@@ -8,21 +8,50 @@
 #[cfg(feature = "alloc")]
 mod document;
 mod envelope;
-mod error;
 mod scan;
 mod string;
 mod value;
 mod write;
 
+use core::fmt;
+
 #[cfg(feature = "alloc")]
 pub use document::Document;
 pub use envelope::{Envelope, Kind};
-pub use error::JsonError;
 pub use string::unescape_within;
 pub use value::Value;
 pub use write::Writer;
 #[cfg(feature = "alloc")]
 pub use write::quoted_length;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonError {
+    /// Not JSON, or not UTF-8, at this offset, bytes.
+    Syntax(usize),
+    /// Nested deeper than [`crate::limits::JSON_DEPTH`].
+    TooDeep,
+    /// The document ends too early.
+    Truncated,
+    /// More than white space follows the document at this offset, bytes.
+    Trailing(usize),
+    /// A member is missing, or a value has an unexpected type.
+    Shape,
+    /// A text is longer than its buffer.
+    TooLong,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(at) => write!(out, "not JSON at byte {at}"),
+            Self::TooDeep => out.write_str("JSON nested too deeply"),
+            Self::Truncated => out.write_str("JSON ends too early"),
+            Self::Trailing(at) => write!(out, "unexpected data after the JSON at byte {at}"),
+            Self::Shape => out.write_str("unexpected JSON structure"),
+            Self::TooLong => out.write_str("a JSON text is too long"),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

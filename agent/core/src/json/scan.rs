@@ -1,6 +1,6 @@
 //! Scans JSON values without recursion: bits of a number are the stack of open brackets.
 
-use super::error::JsonError;
+use super::JsonError;
 use super::string::simple_escape;
 use crate::limits;
 
@@ -24,7 +24,6 @@ enum Expect {
 }
 
 impl<'j> Cursor<'j> {
-    /// Creates a cursor at the start of `text`.
     pub(super) fn new(text: &'j str) -> Self {
         Self { text, at: 0 }
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::error::JsonError;
+use super::JsonError;
 
 /// Longest escape, bytes: a surrogate pair.
 const ESCAPE: usize = "\\ud800\\udc00".len();

@@ -2,7 +2,7 @@
 
 use core::str::FromStr;
 
-use super::error::JsonError;
+use super::JsonError;
 use super::scan::Cursor;
 use super::string::{is_text, unescape};
 
@@ -16,9 +16,7 @@ impl<'j> Value<'j> {
     pub const EMPTY: Value<'static> = Value("{}");
 
     /// Checks a whole document; only white space may follow its value.
-    ///
-    /// # Errors
-    /// Any [`JsonError`] except `Shape` and `TooLong`.
+    /// Errors: any [`JsonError`] except `Shape` and `TooLong`.
     pub fn parse(document: &'j [u8]) -> Result<Self, JsonError> {
         let text = core::str::from_utf8(document);
         let text = text.map_err(|error| JsonError::Syntax(error.valid_up_to()))?;
@@ -62,10 +60,7 @@ impl<'j> Value<'j> {
     }
 
     /// Returns the members of these names in one pass. As in Go, the last one of a name counts, and
-    /// `null` counts as absent.
-    ///
-    /// # Errors
-    /// [`JsonError::Shape`] if it is not an object.
+    /// `null` counts as absent. Errors: [`JsonError::Shape`] if it is not an object.
     pub fn fields<const N: usize>(
         self,
         names: [&'static str; N],
@@ -120,10 +115,7 @@ impl<'j> Value<'j> {
         })
     }
 
-    /// Returns `true` or `false`.
-    ///
-    /// # Errors
-    /// [`JsonError::Shape`] if it is neither.
+    /// Returns `true` or `false`. Errors: [`JsonError::Shape`] if it is neither.
     pub fn boolean(self) -> Result<bool, JsonError> {
         match self.0 {
             "true" => Ok(true),
@@ -133,18 +125,13 @@ impl<'j> Value<'j> {
     }
 
     /// Returns the number as a `T`.
-    ///
-    /// # Errors
-    /// [`JsonError::Shape`] if it is not a number, or `T` cannot hold it.
+    /// Errors: [`JsonError::Shape`] if it is not a number, or `T` cannot hold it.
     pub fn number<T: FromStr>(self) -> Result<T, JsonError> {
         self.0.parse().map_err(|_| JsonError::Shape)
     }
 
     /// Passes the decoded text of a string to `sink`, piece by piece. Lone surrogates become
-    /// U+FFFD, as in Go.
-    ///
-    /// # Errors
-    /// [`JsonError::Shape`] if it is not a string; any error of `sink`.
+    /// U+FFFD, as in Go. Errors: [`JsonError::Shape`] if it is not a string; any error of `sink`.
     pub fn unescape(
         self,
         mut sink: impl FnMut(&str) -> Result<(), JsonError>,
@@ -152,10 +139,8 @@ impl<'j> Value<'j> {
         unescape(self.0, &mut sink)
     }
 
-    /// Copies the decoded text of a string into `out`.
-    ///
-    /// # Errors
-    /// [`JsonError::Shape`] if it is not a string, [`JsonError::TooLong`] if it does not fit.
+    /// Copies the decoded text of a string into `out`. Errors: [`JsonError::Shape`] if it is not a
+    /// string, [`JsonError::TooLong`] if it does not fit.
     pub fn text(self, out: &mut [u8]) -> Result<&str, JsonError> {
         let mut length = 0;
         self.unescape(|piece| {
@@ -169,10 +154,7 @@ impl<'j> Value<'j> {
         core::str::from_utf8(text).map_err(|_| JsonError::Shape)
     }
 
-    /// Returns the decoded text of a string.
-    ///
-    /// # Errors
-    /// [`JsonError::Shape`] if it is not a string.
+    /// Returns the decoded text of a string. Errors: [`JsonError::Shape`] if it is not a string.
     #[cfg(feature = "alloc")]
     #[inline(never)] // its size
     pub fn string(self) -> Result<alloc::string::String, JsonError> {

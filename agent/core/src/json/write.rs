@@ -30,10 +30,7 @@ impl<'o> Writer<'o> {
         Self { out, comma: true, result: Ok(()) }
     }
 
-    /// Ends writing.
-    ///
-    /// # Errors
-    /// The first error of the output.
+    /// Ends writing. Errors: the first error of the output.
     pub fn done(self) -> fmt::Result {
         self.result
     }

@@ -7,10 +7,7 @@ use super::PACKET;
 pub struct BadLength;
 
 /// Returns the size of the frame at the front, bytes, including its length field; `None` if that
-/// field is incomplete.
-///
-/// # Errors
-/// [`BadLength`] if the field is zero or over [`PACKET`].
+/// field is incomplete. Errors: [`BadLength`] if the field is zero or over [`PACKET`].
 pub fn length(bytes: &[u8]) -> Result<Option<usize>, BadLength> {
     let Some((length, _)) = bytes.split_first_chunk() else { return Ok(None) };
     match usize::try_from(u32::from_be_bytes(*length)) {

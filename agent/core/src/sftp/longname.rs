@@ -19,10 +19,7 @@ pub struct Listed {
 /// Age in seconds below which the time of day replaces the year: half a year, as in `ls`.
 const RECENT: u64 = 365 * 24 * 3600 / 2;
 
-/// Writes the columns before the name; `now` is in seconds since 1970.
-///
-/// # Errors
-/// Only those of `out`.
+/// Writes the columns before the name; `now` is in seconds since 1970. Errors: only those of `out`.
 pub(super) fn columns(out: &mut impl Write, file: &Listed, now: u64) -> fmt::Result {
     let Attrs { size: Some(size), owner: Some(owner), permissions: Some(mode), times: Some(times) } =
         file.attrs

@@ -131,9 +131,7 @@ impl fmt::Write for Reply<'_> {
 }
 
 /// Writes VERSION, the reply to INIT. Returns its length in bytes, as all of these functions do.
-///
-/// # Errors
-/// [`Full`] if the reply does not fit in `out`.
+/// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn version(out: &mut [u8]) -> Result<usize, Full> {
     // The version is in the position of other packets' id.
     let mut reply = Reply::new(out, VERSION, 3);
@@ -145,9 +143,7 @@ pub fn version(out: &mut [u8]) -> Result<usize, Full> {
 }
 
 /// Writes STATUS with a human-readable message.
-///
-/// # Errors
-/// [`Full`] if the reply does not fit in `out`.
+/// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn status(out: &mut [u8], id: u32, code: Code, text: &dyn fmt::Display) -> Result<usize, Full> {
     let mut reply = Reply::new(out, STATUS, id);
     reply.u32(code as u32);
@@ -159,10 +155,7 @@ pub fn status(out: &mut [u8], id: u32, code: Code, text: &dyn fmt::Display) -> R
     reply.finish()
 }
 
-/// Writes HANDLE.
-///
-/// # Errors
-/// [`Full`] if the reply does not fit in `out`.
+/// Writes HANDLE. Errors: [`Full`] if the reply does not fit in `out`.
 pub fn handle(out: &mut [u8], id: u32, handle: Handle) -> Result<usize, Full> {
     let mut reply = Reply::new(out, HANDLE, id);
     reply.string(|reply| reply.u64(handle.0));
@@ -170,9 +163,7 @@ pub fn handle(out: &mut [u8], id: u32, handle: Handle) -> Result<usize, Full> {
 }
 
 /// Writes DATA. `read` fills a slice of at most `most` bytes and returns how many it wrote.
-///
-/// # Errors
-/// Any of `read`; the inner result is [`Full`] if the reply does not fit in `out`.
+/// Errors: any of `read`; the inner result is [`Full`] if the reply does not fit in `out`.
 pub fn data<E>(
     out: &mut [u8],
     id: u32,
@@ -192,9 +183,7 @@ pub fn data<E>(
 }
 
 /// Writes NAME with one path and no attributes (REALPATH, READLINK).
-///
-/// # Errors
-/// [`Full`] if the reply does not fit in `out`.
+/// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn path(out: &mut [u8], id: u32, path: &[u8]) -> Result<usize, Full> {
     let mut reply = Reply::new(out, NAME, id);
     reply.u32(1);
@@ -204,10 +193,7 @@ pub fn path(out: &mut [u8], id: u32, path: &[u8]) -> Result<usize, Full> {
     reply.finish()
 }
 
-/// Writes ATTRS.
-///
-/// # Errors
-/// [`Full`] if the reply does not fit in `out`.
+/// Writes ATTRS. Errors: [`Full`] if the reply does not fit in `out`.
 pub fn attrs(out: &mut [u8], id: u32, attrs: &Attrs) -> Result<usize, Full> {
     let mut reply = Reply::new(out, ATTRS, id);
     reply.attrs(attrs);
@@ -215,9 +201,7 @@ pub fn attrs(out: &mut [u8], id: u32, attrs: &Attrs) -> Result<usize, Full> {
 }
 
 /// Writes an extended reply of numbers (`statvfs`, `limits`).
-///
-/// # Errors
-/// [`Full`] if the reply does not fit in `out`.
+/// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn numbers(out: &mut [u8], id: u32, numbers: &[u64]) -> Result<usize, Full> {
     let mut reply = Reply::new(out, EXTENDED, id);
     for number in numbers {
@@ -262,9 +246,7 @@ impl<'b> Names<'b> {
     }
 
     /// Completes the reply and returns its length in bytes.
-    ///
-    /// # Errors
-    /// [`Full`] if the entries do not fit.
+    /// Errors: [`Full`] if the entries do not fit.
     pub fn finish(mut self) -> Result<usize, Full> {
         self.reply.patch(COUNT, self.count);
         self.reply.finish()

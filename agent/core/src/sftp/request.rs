@@ -11,7 +11,6 @@ use super::{DATA, REPLY, SMALL_REPLY};
 pub enum Packet<'a> {
     /// INIT, with any version and extensions: the reply is version 3, which all clients speak.
     Init,
-    /// Any other packet.
     Request {
         /// Identifier to repeat in the reply.
         id: u32,
@@ -156,9 +155,7 @@ pub enum Request<'a> {
 
 impl<'a> Packet<'a> {
     /// Parses the content of one frame. Takes only the bits `modes` of its modes.
-    ///
-    /// # Errors
-    /// [`Malformed::Nameless`] below five bytes, else [`Malformed::Fields`].
+    /// Errors: [`Malformed::Nameless`] below five bytes, else [`Malformed::Fields`].
     pub fn parse(frame: &'a [u8], modes: u32) -> Result<Self, Malformed> {
         let mut reader = Reader(frame);
         let (kind, id) = (reader.u8(), reader.u32());

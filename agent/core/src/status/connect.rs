@@ -48,10 +48,7 @@ impl fmt::Display for RefusedLine {
 
 impl Connect {
     /// Reads a line; returns `None` if it does not begin with CONNECT, such as an echo of the
-    /// agent's own lines.
-    ///
-    /// # Errors
-    /// [`RefusedLine::Malformed`] or [`RefusedLine::BadAddress`].
+    /// agent's own lines. Errors: [`RefusedLine::Malformed`] or [`RefusedLine::BadAddress`].
     pub fn parse(line: &[u8]) -> Result<Option<Self>, RefusedLine> {
         let Some(rest) = line.strip_prefix(b"CONNECT ") else { return Ok(None) };
         let rest = core::str::from_utf8(rest).map_err(|_| RefusedLine::Malformed)?;

@@ -24,7 +24,6 @@ impl State {
     }
 }
 
-/// A [`State`] with its data.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
     Started {

@@ -37,18 +37,13 @@ pub enum KeyKind {
     Pkcs8,
 }
 
-/// Decodes the first certificate into `out`.
-///
-/// # Errors
-/// Any [`PemError`].
+/// Decodes the first certificate into `out`. Errors: any [`PemError`].
 pub fn certificate<'o>(pem: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], PemError> {
     block(pem, b"CERTIFICATE-----", out)
 }
 
 /// Decodes the first EC private key into `out`, or the first PKCS #8 one if there is none.
-///
-/// # Errors
-/// Any [`PemError`].
+/// Errors: any [`PemError`].
 pub fn private_key<'o>(pem: &[u8], out: &'o mut [u8]) -> Result<(KeyKind, &'o [u8]), PemError> {
     let (label, kind): (&[u8], _) = if find(pem, b"-----BEGIN EC PRIVATE KEY-----").is_some() {
         (b"EC PRIVATE KEY-----", KeyKind::Sec1)

@@ -86,10 +86,7 @@ pub struct Parser<'y> {
 }
 
 impl<'y> Parser<'y> {
-    /// Creates a parser at the start of a document.
-    ///
-    /// # Errors
-    /// [`Why::Encoding`] or [`Why::Control`].
+    /// Creates a parser at the start of a document. Errors: [`Why::Encoding`] or [`Why::Control`].
     pub fn new(bytes: &'y [u8]) -> Result<Self, YamlError> {
         Ok(Self {
             cursor: Cursor::new(bytes)?,
@@ -110,9 +107,7 @@ impl<'y> Parser<'y> {
     }
 
     /// Returns the next event; `None` at the end of the document.
-    ///
-    /// # Errors
-    /// [`YamlError`]; after one the events mean nothing.
+    /// Errors: [`YamlError`]; after one the events mean nothing.
     #[expect(clippy::should_implement_trait, reason = "an iterator would hide the errors' weight")]
     pub fn next(&mut self) -> Result<Option<Event<'y>>, YamlError> {
         let event = match self.expect {
@@ -128,18 +123,13 @@ impl<'y> Parser<'y> {
     }
 
     /// Returns the next event, where the document must not end.
-    ///
-    /// # Errors
-    /// As [`Parser::next`], and [`Why::Truncated`] at the end.
+    /// Errors: as [`Parser::next`], and [`Why::Truncated`] at the end.
     #[inline(never)] // its size
     pub fn step(&mut self) -> Result<Event<'y>, YamlError> {
         self.next()?.ok_or_else(|| self.cursor.error(Why::Truncated))
     }
 
-    /// Skips the rest of the node that began with `first`.
-    ///
-    /// # Errors
-    /// As [`Parser::step`].
+    /// Skips the rest of the node that began with `first`. Errors: as [`Parser::step`].
     #[inline(never)] // its size
     pub fn skip(&mut self, first: Event<'y>) -> Result<(), YamlError> {
         match first {

@@ -10,9 +10,7 @@ use std::time::Duration;
 use mote_core::time::Uptime;
 
 use crate::host::port::Qemu;
-use crate::machine::executor::{Micros, Sim, Zone};
-use crate::machine::kernel::Kernel;
-use crate::machine::net::Net;
+use crate::machine::{Kernel, Micros, Net, Sim, Zone};
 use crate::oracle::Oracle;
 
 /// Uptime at the start of a scenario, so that the clock can be set back early.

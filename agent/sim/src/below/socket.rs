@@ -7,7 +7,7 @@ use mote_core::flavour::Flavour;
 
 use crate::agent::Agent;
 use crate::below::here::here;
-use crate::machine::net::Place;
+use crate::machine::Place;
 use crate::runtime::reactor::Async;
 use crate::sys::fd::OwnedFd;
 use crate::transport::Socket;

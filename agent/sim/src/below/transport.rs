@@ -11,8 +11,7 @@ use rustix::io::Errno;
 use super::here::here;
 use crate::handover::processes::Handle;
 use crate::host::caller::AGENT;
-use crate::machine::executor::Zone;
-use crate::machine::net::{self, NoWay, Place};
+use crate::machine::{NoWay, Place, Zone, net};
 use crate::runtime::reactor::Async;
 use crate::sys::fd::{Counted, OwnedFd};
 

@@ -4,10 +4,7 @@ use std::rc::Rc;
 
 use super::daemon::Host;
 use super::http::{Message, Reader, request};
-use crate::machine::executor::{MILLI, Micros, SECOND, Sim, Zone};
-use crate::machine::handshake::{Certificate, Hello};
-use crate::machine::net::{Place, Stream};
-use crate::machine::wait::within;
+use crate::machine::{Certificate, Hello, MILLI, Micros, Place, SECOND, Sim, Stream, Zone, within};
 
 /// Where the agent listens.
 pub(crate) const AGENT: Place = Place::Vsock(3, 8443);

@@ -8,10 +8,7 @@ use super::caller::{AGENT, HOST_CLIENT, LIMIT, call, call_on, connect};
 use super::daemon::Host;
 use super::exec::exec;
 use super::pipes::pipe;
-use crate::machine::executor::{SECOND, Zone};
-use crate::machine::handshake::Hello;
-use crate::machine::net::Stream;
-use crate::machine::wait::{sleep, within};
+use crate::machine::{Hello, SECOND, Stream, Zone, sleep, within};
 use crate::oracle::Before;
 
 /// Reports the host's address to the agent; never repeated.

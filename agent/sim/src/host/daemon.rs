@@ -7,10 +7,7 @@ use std::rc::{Rc, Weak};
 use mote_core::flavour::Flavour;
 
 use super::port::Qemu;
-use crate::machine::executor::{Micros, Process, Sim};
-use crate::machine::handshake::Certificate;
-use crate::machine::net::{Net, Stream};
-use crate::machine::wait::Signal;
+use crate::machine::{Certificate, Micros, Net, Process, Signal, Sim, Stream};
 use crate::oracle::{Oracle, Word};
 
 /// Properties of a daemon for a whole scenario.

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use super::caller::{LIMIT, call, connect};
 use super::daemon::Host;
 use super::websocket::{self, BINARY, Frame, TEXT, WebSocket};
-use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
-use crate::machine::wait::{sleep, within};
+use crate::machine::{MILLI, Micros, SECOND, Zone, sleep, within};
 use crate::oracle::Before;
 use crate::programs::{MISSING, code, pattern};
 

@@ -1,6 +1,6 @@
 //! A minimal HTTP client and server for the simulation, independent of the core.
 
-use crate::machine::net::{Broken, Stream};
+use crate::machine::{Broken, Stream};
 
 #[derive(Debug)]
 pub(crate) struct Message {

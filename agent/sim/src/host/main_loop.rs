@@ -5,8 +5,7 @@ use std::rc::Rc;
 use super::daemon::Host;
 use super::port::Backend;
 use super::{calls, server};
-use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
-use crate::machine::wait::{either, sleep};
+use crate::machine::{MILLI, Micros, SECOND, Zone, either, sleep};
 use crate::oracle::Word;
 
 /// Interval at which the ring is read without an event.

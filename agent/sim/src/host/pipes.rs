@@ -9,9 +9,7 @@ use smol::future::zip;
 use super::caller::{LIMIT, connect};
 use super::daemon::Host;
 use super::http::{Reader, request};
-use crate::machine::executor::{MILLI, SECOND, Zone};
-use crate::machine::net::Stream;
-use crate::machine::wait::{sleep, within};
+use crate::machine::{MILLI, SECOND, Stream, Zone, sleep, within};
 use crate::oracle::Before;
 use crate::programs::pattern;
 

@@ -8,8 +8,7 @@ use std::{fmt, io};
 use mote_qemu::{Reader, Ring, Sent, Throttle};
 use rustix::io::Errno;
 
-use crate::machine::executor::{MILLI, Micros, Process, SECOND, Sim, Zone};
-use crate::machine::wait::{Signal, sleep};
+use crate::machine::{MILLI, Micros, Process, SECOND, Signal, Sim, Zone, sleep};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {

@@ -4,10 +4,7 @@ use std::rc::Rc;
 
 use super::daemon::Host;
 use super::http::{Message, Reader};
-use crate::machine::executor::{MILLI, SECOND, Zone};
-use crate::machine::handshake::{Certificate, Hello};
-use crate::machine::net::{Place, Stream};
-use crate::machine::wait::{sleep, within};
+use crate::machine::{Certificate, Hello, MILLI, Place, SECOND, Stream, Zone, sleep, within};
 use crate::oracle::Word;
 
 const AGENTS: Certificate = 7;

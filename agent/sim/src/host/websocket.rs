@@ -1,7 +1,7 @@
 //! A minimal websocket client (RFC 6455) for the simulated host, independent of the core.
 
 use super::http::{Reader, request};
-use crate::machine::net::Stream;
+use crate::machine::Stream;
 
 pub(crate) enum Frame {
     Binary(Vec<u8>),

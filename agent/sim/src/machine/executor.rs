@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use super::dice::Dice;
-use super::signal::Signal;
-use super::tasks::{Knock, Slot, Task};
-pub(crate) use super::tasks::{Process, TaskId, Zone};
+use super::tasks::{Knock, Process, Slot, Task, TaskId, Zone};
+use super::wait::Signal;
 
 /// Microseconds since the start of the scenario.
 pub type Micros = u64;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use rustix::process::Pid;
 
-use super::executor::{Process, Sim, Zone};
+use super::{Process, Sim, Zone};
 use super::net::{Listener, Open};
 use super::wait::Signal;
 use crate::signalled::{Ended, Signalled};

@@ -1,10 +1,19 @@
 //! The base of the simulation: chance, time, tasks and network.
 
-pub(crate) mod dice;
-pub(crate) mod executor;
-pub(crate) mod handshake;
-pub(crate) mod kernel;
+mod dice;
+mod executor;
+mod handshake;
+mod kernel;
 pub(crate) mod net;
-mod signal;
 mod tasks;
-pub(crate) mod wait;
+mod wait;
+
+pub use dice::Dice;
+pub use executor::{MILLI, Micros, SECOND};
+
+pub(crate) use executor::Sim;
+pub(crate) use handshake::{Certificate, Hello};
+pub(crate) use kernel::{AgentProcess, Kernel, Stage};
+pub(crate) use net::{Broken, Listener, Net, NoWay, Place, Stream};
+pub(crate) use tasks::{Process, TaskId, Zone};
+pub(crate) use wait::{Signal, either, sleep, until, within};

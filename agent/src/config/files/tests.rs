@@ -1,7 +1,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use crate::runtime::scratch::scratch;
+use crate::runtime::scratch;
 
 use super::*;
 

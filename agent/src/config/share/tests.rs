@@ -1,4 +1,4 @@
-use crate::runtime::scratch::scratch;
+use crate::runtime::scratch;
 
 use super::*;
 

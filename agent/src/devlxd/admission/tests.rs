@@ -2,7 +2,7 @@ use smol::LocalExecutor;
 use smol::future::pending;
 
 use super::*;
-use crate::runtime::run::block_on;
+use crate::runtime::block_on;
 
 /// A user other than root.
 const OTHER: u32 = 4711;

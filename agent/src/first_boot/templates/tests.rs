@@ -1,7 +1,8 @@
-use super::*;
-use crate::runtime::scratch::{Scratch, scratch};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use super::*;
+use crate::runtime::{Scratch, scratch};
 
 struct World {
     share: PathBuf,

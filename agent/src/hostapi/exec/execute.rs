@@ -12,11 +12,9 @@ use smol::future::{pending, zip};
 
 use super::outcome::{Failure, Held};
 use super::{pty, pump};
-use crate::agent::Agent;
-use crate::agent::exec_sockets::{self, Sockets};
+use crate::agent::{Agent, Sockets, exec_sockets};
 use crate::net::websocket::WebSocket;
-use crate::runtime::children::{Child, Ended};
-use crate::runtime::reactor::Async;
+use crate::runtime::{Async, Child, Ended};
 use crate::sys::Plan;
 use crate::sys::fd::{AsFd, OwnedFd, give, pipe};
 

@@ -2,7 +2,7 @@
 
 use mote_core::hostapi::exec::Request;
 
-use crate::runtime::permits::Permit;
+use crate::runtime::Permit;
 
 /// A request with the permit for its memory.
 pub(super) type Held = Box<(Request, Permit)>;

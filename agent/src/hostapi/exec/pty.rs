@@ -9,7 +9,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
-use crate::runtime::small_files::make_directory;
+use crate::runtime::make_directory;
 use crate::sys::fd::give;
 
 /// Opens a pseudoterminal; returns its master, and the command's side, owned by `user` and `group`.

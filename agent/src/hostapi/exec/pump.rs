@@ -5,18 +5,16 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-use crate::runtime::reactor::Async;
 use mote_core::hostapi::exec::{Control, control as read_control};
 use mote_core::ws::Opcode;
 use smol::future::FutureExt;
 
-use super::pty;
-use crate::agent::operation_table::Operations;
+use crate::agent::Operations;
 use crate::net::relay::write_all;
 use crate::net::websocket::{Frame, Inbox, Received, WebSocket};
-use crate::runtime::children::Child;
-use crate::runtime::clock::{now, within};
+use crate::runtime::{Async, Child, now, within};
 use crate::sys::fd::{BorrowedFd, OwnedFd};
+use super::pty;
 
 /// Read size for the host's data, bytes.
 const OUTPUT_PIECE: usize = 16 * 1024;

@@ -10,13 +10,11 @@ use mote_core::limits;
 
 use super::execute::execute;
 use super::outcome::{Failure, Held};
-use crate::agent::Agent;
-use crate::agent::envelope::{error, error_by};
-use crate::agent::exec_sockets::Sockets;
-use crate::agent::operation_table::{OPERATION_KEPT, Operation};
+use crate::agent::{Agent, Operation, Sockets, error, error_by};
+use crate::agent::operation_table::OPERATION_KEPT;
 use crate::hostapi::denied::denied;
 use crate::net::serve::Answer;
-use crate::runtime::clock::sleep;
+use crate::runtime::sleep;
 use crate::runtime::log::audit::{self, Quoted};
 use crate::sys::file;
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use mote_core::token_bucket::TokenBucket;
 
-use crate::runtime::clock::{now, sleep};
-use crate::runtime::log;
+use crate::runtime::{log, now, sleep};
 
 /// Burst of host calls that act: as many as a script may make in a row.
 const BURST: u32 = 200;

@@ -8,7 +8,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::runtime::reactor::Async;
+use crate::runtime::Async;
 
 /// Calls `jumped` after each jump of the wall clock, including the end of a suspend: timers do not
 /// count suspend, so overdue work would be late by up to an interval. Returns only if the kernel

@@ -7,17 +7,16 @@
 mod control;
 pub mod exit;
 mod program;
-mod refusal;
 mod strings;
 
 use alloc::string::String;
+use core::fmt;
+
+use crate::json::{JsonError, Value, Writer, quoted_length};
 
 pub use control::{Control, control};
 pub use program::{MAX_PATH, Program};
-pub use refusal::Refusal;
 pub use strings::Strings;
-
-use crate::json::{JsonError, Value, Writer, quoted_length};
 
 /// `PATH` of a request without one (P§4.1).
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -37,7 +36,6 @@ const MAX_EXECVE: usize = 6 * 1024 * 1024;
 /// The variable that names who has started this program: [`BY_AGENT`] or [`BY_HOST`]. A host that
 /// is limited to some commands cannot set variables, so it cannot pass as the agent.
 pub const STARTED_BY: &str = "MOTE_STARTED_BY";
-/// The agent.
 pub const BY_AGENT: &str = "agent";
 /// The host, with a command that the policy lists.
 pub const BY_HOST: &str = "host";
@@ -66,9 +64,7 @@ pub struct Request {
 impl Request {
     /// Reads the body of `POST /1.0/exec`. Ignores unknown members; `null` counts as absent. The
     /// stored part ([`Request::held`]) may have `most` bytes.
-    ///
-    /// # Errors
-    /// Any [`Refusal`]; [`JsonError::TooLong`] beyond `most` bytes.
+    /// Errors: any [`Refusal`]; [`JsonError::TooLong`] beyond `most` bytes.
     pub fn parse(body: &[u8], most: usize) -> Result<Self, Refusal> {
         let [command, environment, interactive, sockets, width, height, user, group, cwd] =
             Value::parse(body)?.fields([
@@ -262,6 +258,36 @@ fn pairs(object: Value<'_>, most: usize) -> Result<Strings, Refusal> {
     // others.
     strings.reverse();
     Ok(strings)
+}
+
+/// Why an exec request is answered with 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not JSON, or a member has the wrong type.
+    Json(JsonError),
+    /// The command is missing or empty, which crashes the Go agents (P§9.4).
+    NoCommand,
+    /// An argument or variable contains a NUL, which execve(2) cannot pass on.
+    Nul,
+    /// `wait-for-websocket` is not set: like the Go agents, mote runs commands only on websockets.
+    NoWebsocket,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(out, "Invalid exec request: {error}"),
+            Self::NoCommand => out.write_str("The command is empty"),
+            Self::Nul => out.write_str("A command or variable contains a NUL"),
+            Self::NoWebsocket => out.write_str("Websockets are required for VM exec"),
+        }
+    }
+}
+
+impl From<JsonError> for Refusal {
+    fn from(error: JsonError) -> Self {
+        Self::Json(error)
+    }
 }
 
 #[cfg(test)]

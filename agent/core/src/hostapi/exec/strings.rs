@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use super::refusal::Refusal;
+use super::Refusal;
 use crate::json::{JsonError, Value};
 
 /// A list of strings that contain no NUL.
@@ -16,11 +16,8 @@ pub struct Strings {
 
 impl Strings {
     /// Appends one string: the JSON strings `strings`, joined by `between`. All strings may have
-    /// `most` bytes together.
-    ///
-    /// # Errors
-    /// [`Refusal::Json`] if one is not a string or the limit is exceeded, [`Refusal::Nul`] if one
-    /// contains a NUL.
+    /// `most` bytes together. Errors: [`Refusal::Json`] if one is not a string or the limit is
+    /// exceeded, [`Refusal::Nul`] if one contains a NUL.
     pub(super) fn push_json(
         &mut self,
         strings: &[Value<'_>],

@@ -100,9 +100,7 @@ impl fmt::Display for BadMount {
 }
 
 /// Reads `document`: an event if it has a `type`, else an entry of `agent-mounts.json`.
-///
-/// # Errors
-/// Any [`BadMount`].
+/// Errors: any [`BadMount`].
 pub fn wanted(flavour: Flavour, document: Value<'_>, hash: Hash) -> Result<Wanted, BadMount> {
     match (document.member("type"), document.member("metadata")) {
         (Some(kind), Some(device)) if kind.is("device") => event(flavour, device, hash),

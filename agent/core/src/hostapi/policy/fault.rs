@@ -17,7 +17,6 @@ pub(super) enum Fault<'y> {
         line: u32,
         /// The key or value.
         word: Scalar<'y>,
-        /// The kind of fault.
         why: BadWord,
     },
 }

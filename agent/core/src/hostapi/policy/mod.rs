@@ -148,9 +148,7 @@ impl Features {
     }
 
     /// Allows only the names in `list`, separated by commas; it may be empty.
-    ///
-    /// # Errors
-    /// [`NoCapability`] with the first name that is unknown.
+    /// Errors: [`NoCapability`] with the first name that is unknown.
     pub fn only(list: &str) -> Result<Self, NoCapability<'_>> {
         let mut names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
         names.try_fold(Self::NONE, |all, name| {
@@ -160,9 +158,7 @@ impl Features {
     }
 
     /// Allows everything except the names in `list`, separated by commas.
-    ///
-    /// # Errors
-    /// [`NoCapability`] with the first name that is unknown.
+    /// Errors: [`NoCapability`] with the first name that is unknown.
     pub fn without(list: &str) -> Result<Self, NoCapability<'_>> {
         Self::only(list).map(|denied| Self(Self::ALL.0 & !denied.0))
     }

@@ -1,9 +1,10 @@
+use std::format;
+use std::string::{String, ToString};
+
 use super::shown::SHOWN;
 use super::*;
 use crate::hostapi::{exec, port_forward};
 use crate::yaml::{Why, YamlError};
-use std::format;
-use std::string::{String, ToString};
 
 const KNOWN: &str = "; known: guestapi, exec, files, mounts, port-forward, metrics, state, templates, network, first-boot, resources, clock";
 

@@ -102,7 +102,6 @@ impl fmt::Display for Denied<'_> {
     }
 }
 
-/// Iterates over the items of one limit.
 pub(super) struct Items<'p>(pub(super) Limit, pub(super) &'p str);
 
 impl<'p> Iterator for Items<'p> {
@@ -232,9 +231,7 @@ impl Policy {
 
     /// Checks user, group and program of a command. A program is allowed only by the path in the
     /// policy: the request's `PATH` decides what a name without a slash means.
-    ///
-    /// # Errors
-    /// The first denied one.
+    /// Errors: the first denied one.
     pub fn check_exec<'r>(&self, request: &'r exec::Request) -> Result<(), Denied<'r>> {
         let (user, group, name) = (request.user, request.group, request.name());
         if !self.takes(Limit::Users, user) {
@@ -250,10 +247,7 @@ impl Policy {
     }
 
     /// Checks a connection. If ports are limited, allows only these ports of the guest itself, not
-    /// those of other machines, nor unix sockets.
-    ///
-    /// # Errors
-    /// What is denied.
+    /// those of other machines, nor unix sockets. Errors: what is denied.
     pub fn check_port<'r>(&self, target: &'r Target) -> Result<(), Denied<'r>> {
         if !self.has(Limit::Ports) {
             return Ok(());

@@ -9,8 +9,9 @@
 //! distinguishes an interrupted growth from a file system that is smaller than its partition on
 //! purpose.
 
-use super::bytes::{chunk, crc32, put, u32_at, u64_at};
-use super::geometry::{Disk, DiskGeometry, ENTRIES, Last, MOST, Step, Table, write};
+use super::geometry::{
+    Disk, DiskGeometry, ENTRIES, Last, MOST, Step, Table, chunk, crc32, put, u32_at, u64_at, write,
+};
 use super::mbr;
 
 /// Sectors of the first header, and of the first entries if their recorded place is unusable.

@@ -1,8 +1,7 @@
 //! The MBR partition table in the first sector: four primary partitions. Logical partitions are
 //! ignored.
 
-use super::bytes::{chunk, put, u32_at};
-use super::geometry::{Disk, DiskGeometry, Last, Step, Table};
+use super::geometry::{Disk, DiskGeometry, Last, Step, Table, chunk, put, u32_at};
 
 /// Offset of the four entries, and the length of one.
 const ENTRIES: usize = 446;

@@ -1,7 +1,6 @@
 //! Extends the last partition of an enlarged disk. The order of writes ensures that after a power
 //! cut at any sector the table is valid, either the old or the new one.
 
-mod bytes;
 mod geometry;
 mod gpt;
 mod mbr;

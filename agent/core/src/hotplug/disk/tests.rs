@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
-use super::bytes::{crc32, put, u32_at, u64_at};
+use super::geometry::{crc32, put, u32_at, u64_at};
 use super::*;
 
 const LINUX: [u8; 16] = [

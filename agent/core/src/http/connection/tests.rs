@@ -1,7 +1,8 @@
 mod deadlines;
 
-use super::*;
 use std::{format, string::String, vec, vec::Vec};
+
+use super::*;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 

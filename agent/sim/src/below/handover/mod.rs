@@ -30,7 +30,7 @@ pub(crate) mod others {
 
 pub(crate) mod reexec {
     use crate::below::here::here;
-    use crate::machine::kernel::Stage;
+    use crate::machine::Stage;
     use crate::runtime::log;
 
     pub(crate) const REMOVED: &str = " (deleted)";

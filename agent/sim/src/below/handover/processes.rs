@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::below::here::here;
-use crate::machine::kernel::{AgentProcess, Stage};
+use crate::machine::{AgentProcess, Stage};
 use crate::sys::Signalled;
 
 /// The only relevant open file.

@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::Duration;
 
-use crate::machine::handshake::{Certificate, Hello};
-use crate::machine::net::Broken;
+use crate::machine::{Broken, Certificate, Hello};
 use crate::net::tls::{self, Begun, OURS, fingerprint};
 use crate::runtime::clock::{sleep, within};
 use crate::runtime::yield_budget::Fair;

@@ -7,7 +7,7 @@ use mote_core::hostapi::host_peer::{HostPeer, NotTheHost, authenticate};
 
 use crate::config::files::ConfigFiles;
 use crate::host::caller::HOST_CLIENT;
-use crate::machine::handshake::Certificate;
+use crate::machine::Certificate;
 use crate::net::tickets::Store;
 use crate::net::tls_error::Unusable;
 use crate::net::tls_types::Ticket;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mote_core::time::Uptime;
 
 use crate::below::here::{here, micros};
-use crate::machine::executor::{Micros, Zone};
+use crate::machine::{Micros, Zone};
 
 /// A future that is ready when the guest's clock shows `at`.
 pub(crate) struct Timer {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use crate::below::here::here;
-use crate::machine::executor::{Process, TaskId, Zone};
+use crate::machine::{Process, TaskId, Zone};
 
 /// Runs an agent's tasks in the process that created it.
 pub(crate) struct Executor {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rustix::io::{Errno, Result};
 
 use crate::below::here::{Here, here};
-use crate::machine::net::{self, Broken};
+use crate::machine::{Broken, net};
 use crate::runtime::reactor::{Async, Source};
 
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::here::here;
-use crate::machine::kernel::AgentProcess;
+use crate::machine::AgentProcess;
 pub(crate) use crate::plan::Plan;
 pub(crate) use crate::programs::{SELF, kill, kill_group, reap, spawn};
 use crate::runtime::reactor::Source;

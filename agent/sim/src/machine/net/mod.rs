@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 mod local;
 
-use super::executor::{MILLI, Micros, SECOND, Sim, Zone};
+use super::{MILLI, Micros, SECOND, Sim, Zone};
 use super::wait::{Signal, sleep};
 
 /// Upper bound of bytes in flight in one direction: more than any request of a guest.
