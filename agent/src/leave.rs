@@ -7,8 +7,8 @@ use std::time::Duration;
 use mote_core::leave::{Leave, Load};
 use smol::future::FutureExt;
 
-use crate::built;
 use crate::agent::{Agent, HOST_REQUEST_PERMITS, SESSIONS};
+use crate::built;
 use crate::handover::new_root::OldRoot;
 use crate::handover::reexec::{self, Mode};
 use crate::runtime::{Async, Task, log, notify, now, sleep, within};

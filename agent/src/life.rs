@@ -8,22 +8,21 @@ use std::time::Duration;
 use smol::future::FutureExt;
 use smol::future::ready;
 
-use crate::{devlxd, first_boot, hotplug, ready_when, resume};
 use crate::agent::{About, Agent};
 use crate::built::{self, BoxFuture, VERSION};
 use crate::config::policy::{self, InForce};
-use crate::handover::{lock, others};
 use crate::handover::new_root::OldRoot;
 use crate::handover::reexec::{self, Mode};
+use crate::handover::{lock, others};
 use crate::hostapi::{self, mounts};
 use crate::leave::{self, ExitReason, Signals};
 use crate::options::Options;
-use crate::runtime::{Signal, clock, log, notify, now};
 use crate::runtime::reactor::jumps;
-use crate::start::sandbox;
+use crate::runtime::{Signal, clock, log, notify, now};
 use crate::start::error::StartError;
 use crate::start::listen::{self, HostLink};
 use crate::start::prepare::{Prepared, or_default, prepare, what};
+use crate::start::sandbox;
 use crate::start::wait::{Wait, Waited};
 use crate::status::{port, pump, search, without_vsock};
 use crate::sys::{self, SignalSource, SystemError, file};
@@ -31,6 +30,7 @@ use crate::system::devices;
 use crate::system::missing::Missing;
 use crate::system::modules::NodeWait;
 use crate::transport::Listener;
+use crate::{devlxd, first_boot, hotplug, ready_when, resume};
 
 /// Longest wait for STOPPED to be written.
 const GOODBYE: Duration = Duration::from_secs(2);

@@ -19,12 +19,12 @@ use smol::future::pending;
 
 use crate::agent::Agent;
 use crate::runtime::{Async, log, now, run_dir};
-use crate::sys::sandbox;
 use crate::sys::file::{self, OFlags};
 use crate::sys::restored::wall;
+use crate::sys::sandbox;
 use crate::system::signs;
-use crate::workers::run;
 use crate::workers::after_resume::{CLOCK, STOPPED_CLOCK};
+use crate::workers::run;
 
 /// Shortest interval between two reads of the RTC, since the agent may wake much more often;
 /// [`Agent::settled`] ignores it.

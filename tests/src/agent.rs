@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::{Client, Host, Process, Scratch, agent, patient, proc, wait};
 use crate::conform::client::Way;
+use crate::{Client, Host, Process, Scratch, agent, patient, proc, wait};
 
 /// A host and an agent that are connected by sockets.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub use crate::conform::sftp::{Attrs, Reply, flag as open, kind};
-use crate::{Process, agent, patient, proc};
 use crate::conform::sftp::{Body, Names, Sftp};
+use crate::{Process, agent, patient, proc};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {

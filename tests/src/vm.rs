@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::{Guest, Process, tool, wait};
 use crate::proc::ticks;
+use crate::{Guest, Process, tool, wait};
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "two switches that have nothing in common")]

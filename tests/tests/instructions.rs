@@ -7,8 +7,8 @@
 
 use mote_tests::Column;
 use mote_tests::bench::counted;
-use mote_tests::cost::{ALWAYS, Row};
 use mote_tests::cost::budget::Budget;
+use mote_tests::cost::{ALWAYS, Row};
 
 /// Returns the tolerance in percent. A transfer depends on how fast the host sends: vsock has
 /// buffers of 4 KiB, and a slow host wakes the agent for each of them, 256 times 45,000

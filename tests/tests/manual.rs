@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use mote_core::hostapi::policy::loopholes::COMBINATIONS;
-use mote_tests::{Scratch, agent, put, tool};
 use mote_tests::pages::file::{between, committed, hold, write};
+use mote_tests::{Scratch, agent, put, tool};
 
 const PAGE: &str = include_str!("../../image/packages/mote-agent.8");
 const POLICY: &str = include_str!("../../image/packages/mote-agent.yml.5");

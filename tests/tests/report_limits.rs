@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::{Pair, Private, Scratch, agent, host, in_private, private, skipped};
 use mote_tests::proc::kilobytes;
 use mote_tests::report::{report, root};
+use mote_tests::{Pair, Private, Scratch, agent, host, in_private, private, skipped};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 

@@ -4,9 +4,9 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::{Client, NAME, Pair, proc, tool};
 use mote_tests::conform::exec::{plain, run};
 use mote_tests::conform::ws::Ws;
+use mote_tests::{Client, NAME, Pair, proc, tool};
 
 const AT_ONCE: usize = 24;
 /// All work has ended by then: operations are kept for 5 s.

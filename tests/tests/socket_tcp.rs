@@ -7,8 +7,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::{Host, Process, Scratch, tool, wait};
 use mote_tests::clients::bridge::carry;
+use mote_tests::{Host, Process, Scratch, tool, wait};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

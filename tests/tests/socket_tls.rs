@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mote_tests::{Process, Scratch, wait};
 use mote_tests::agent::launch;
+use mote_tests::{Process, Scratch, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 const P384: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:P-384"];

@@ -7,7 +7,6 @@
 #![allow(missing_docs, reason = "only this workspace links it: a name may say all")]
 #![warn(clippy::indexing_slicing)]
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "only this workspace links it, and most names need no comment")]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;

@@ -235,7 +235,9 @@ impl<T: AsFd> Async<T> {
     }
 
     /// Wraps a non-blocking descriptor.
-    /// Errors: none. async-io, which registers the descriptor here, returns any error of epoll(7).
+    ///
+    /// # Errors
+    /// None. async-io, which registers the descriptor here, returns any error of epoll(7).
     pub fn new_nonblocking(io: T) -> io::Result<Self> {
         Ok(Self { io, key: Cell::new(None) })
     }
@@ -246,12 +248,16 @@ impl<T: AsFd> Async<T> {
         Ok(self)
     }
 
+    /// Returns the descriptor.
     pub fn get_ref(&self) -> &T {
         &self.io
     }
 
     /// Runs `op` until it returns something other than `WouldBlock`, and waits for input in
-    /// between. Errors: those of `op`, and of epoll(7).
+    /// between.
+    ///
+    /// # Errors
+    /// Those of `op`, and of epoll(7).
     ///
     /// # Cancellation
     /// Nothing is lost.
@@ -260,7 +266,9 @@ impl<T: AsFd> Async<T> {
     }
 
     /// Does the same for an operation that waits for room to write.
-    /// Errors: those of `op`, and of epoll(7).
+    ///
+    /// # Errors
+    /// Those of `op`, and of epoll(7).
     ///
     /// # Cancellation
     /// Nothing is lost.
@@ -269,7 +277,9 @@ impl<T: AsFd> Async<T> {
     }
 
     /// Runs `op` once. After `WouldBlock`, [`Async::readable`] waits for the next edge.
-    /// Errors: those of `op`.
+    ///
+    /// # Errors
+    /// Those of `op`.
     pub fn try_read<R>(&self, op: impl FnOnce(&T) -> io::Result<R>) -> io::Result<R> {
         let done = op(&self.io);
         if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)

@@ -110,7 +110,9 @@ mod shipped {
         pub(crate) mod yield_budget;
 
         pub(crate) use children::{Child, Ended};
-        pub(crate) use clock::{look_for, now, sleep, within};
+        pub(crate) use clock::{
+            LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, within,
+        };
         pub(crate) use digest::{hex, sha256};
         pub(crate) use permits::{Permit, Semaphore};
         pub(crate) use reactor::Async;

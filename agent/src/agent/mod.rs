@@ -36,9 +36,9 @@ use crate::handover::lock::Lock;
 use crate::net::host_call::Link;
 use crate::net::tls::Identity;
 use crate::options::Options;
-use crate::runtime::{Semaphore, Signal, Task, log, now, read_text, run_dir};
 use crate::runtime::children::Children;
 use crate::runtime::run::Executor;
+use crate::runtime::{Semaphore, Signal, Task, log, now, read_text, run_dir};
 use crate::sys::sandbox;
 
 /// Shortest interval between log lines about callers with another certificate: a real host calls

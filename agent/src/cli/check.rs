@@ -14,24 +14,24 @@ use mote_core::status::State;
 use mote_core::status::view::View;
 use rustix::fs::{Access, access, statvfs};
 
-use crate::{built, print};
 use crate::config::files::{self, ConfigFiles};
 use crate::config::policy::{self, Grade, Judged};
 use crate::first_boot::templates::{self, BadMetadata};
-use crate::handover::{others, view};
 use crate::handover::running::{self, Running};
+use crate::handover::{others, view};
 use crate::net::tls;
 use crate::options::Options;
 use crate::runtime::{run_dir, sha256};
-use crate::start::sandbox;
 use crate::start::listen::SERIAL_ONLY;
 use crate::start::prepare::{flavour_by, or_default};
+use crate::start::sandbox;
 use crate::status::port;
-use crate::sys::{self, file};
 use crate::sys::sandbox::Needs;
+use crate::sys::{self, file};
 use crate::system::devices;
 use crate::system::modules::{self, NodeWait};
 use crate::transport::probe_vsock;
+use crate::{built, print};
 
 /// What a full `/run` causes, and what to do.
 const RUN_FULL_ADVICE: &str =

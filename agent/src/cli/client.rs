@@ -18,12 +18,12 @@ use mote_core::status::view::View;
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
-use crate::{built, print};
 use crate::cli::connect::dial;
 use crate::cli::status::{self, Failure};
-use crate::handover::view;
 use crate::handover::running::{self, Running};
+use crate::handover::view;
 use crate::options::{Command, Options};
+use crate::{built, print};
 
 /// Longest response body, bytes.
 const ANSWER: usize = mote_core::limits::HOST_REPLY + 64 * 1024;

@@ -4,10 +4,10 @@ use mote_core::status::State;
 use mote_core::status::view::View;
 use mote_core::time::Uptime;
 
-use crate::print;
 use crate::handover::running::{self, Running};
 use crate::handover::view::{self, Unreadable};
 use crate::options::Options;
+use crate::print;
 use crate::runtime::now;
 
 /// Why a command failed; each kind has its exit code.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::io::pread;
 
 use crate::guest_path::{is_roots_alone, is_roots_but_for};
-use crate::sys::run_in_fork;
 use crate::sys::file::{self, OFlags};
+use crate::sys::run_in_fork;
 use crate::system::devices::entries;
 
 /// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::built;
+pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
 use crate::config::remember;
 use crate::config::share::{Source, SourceError};
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
 use crate::runtime::{log, read_bounded};
 use crate::sys::file::{self, OFlags};
-use crate::system::modules;
 use crate::system::devices::{self, entries};
 use crate::system::missing::Missing;
-pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
+use crate::system::modules;
 
 /// Longest config file, bytes; a certificate chain has a few thousand.
 const MAX_HOST_FILE: u64 = 64 * 1024;

@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::built;
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
-use crate::runtime::{read_bounded, run_dir, write_small};
 use crate::runtime::log::{self, frozen};
+use crate::runtime::{read_bounded, run_dir, write_small};
 
 /// Longest document, bytes; most of it is the certificate.
 const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;

@@ -19,8 +19,8 @@ use crate::config::disk;
 use crate::options::Options;
 use crate::runtime::{look_for, make_directory, run_dir};
 use crate::sys::file;
-use crate::system::modules;
 use crate::system::devices::{self, BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
+use crate::system::modules;
 
 /// Mount tag of the virtiofs and 9p shares (P§1.2).
 const TAG: &CStr = c"config";

@@ -10,10 +10,10 @@ use mote_core::http::admission::{Activity, Connected, GRACE, eviction_candidate}
 use mote_core::time::Uptime;
 use smol::future::{poll_once, yield_now};
 
-use crate::sys;
 use crate::built::BoxFuture;
 use crate::net::serve::Limiter;
 use crate::runtime::{Signal, Task, now, sleep, within};
+use crate::sys;
 
 /// How long a client may read nothing of a long answer while another one waits for its own. There
 /// is one long answer at a time, so a shorter limit would often close slow readers.

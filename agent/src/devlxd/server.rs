@@ -19,8 +19,8 @@ use smol::future::{pending, yield_now};
 
 use crate::agent::Agent;
 use crate::built::BoxFuture;
-use crate::devlxd::socket;
 use crate::devlxd::admission::{Entry, Guests};
+use crate::devlxd::socket;
 use crate::hostapi::events;
 use crate::net::host_call::{CallError, Incoming, open};
 use crate::net::serve::{ACCEPT_AGAIN, Answer, JSON, Limiter, Reply, Service, TEXT, serve};

@@ -23,11 +23,11 @@ use rustix::io::Errno;
 
 use crate::first_boot::own_files;
 use crate::guest_path::{Place, is_private};
-use crate::runtime::{is_there, read_bounded};
-use crate::runtime::log::{self};
 use crate::runtime::log::audit::{self, Quoted};
-use crate::sys::file;
+use crate::runtime::log::{self};
+use crate::runtime::{is_there, read_bounded};
 use crate::sys::fd::give;
+use crate::sys::file;
 
 /// Longest `metadata.yaml`, bytes; real ones have a few thousand.
 const METADATA: u64 = 256 * 1024;

@@ -11,8 +11,8 @@ use rustix::fs::syncfs;
 use rustix::process::{WaitOptions, wait};
 
 use crate::runtime::read_to_end;
-use crate::sys::{self, fd};
 use crate::sys::file::{self, OFlags};
+use crate::sys::{self, fd};
 
 use super::disks::{Points, about, add};
 use super::hold::{Disks, hold};

@@ -13,9 +13,9 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 
-use crate::{print, sys};
 use crate::options::command::Freeze;
 use crate::runtime::log::frozen;
+use crate::{print, sys};
 
 use self::disks::{Points, add};
 use self::state::{End, Known, State};

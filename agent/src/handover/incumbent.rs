@@ -8,8 +8,8 @@ use std::fmt;
 use std::path::Path;
 
 use crate::built;
-use crate::handover::{lock_file, view};
 use crate::handover::processes::{Handle, Proc, Process, taken};
+use crate::handover::{lock_file, view};
 use crate::runtime::{log, run_dir};
 use crate::transport::Transport;
 

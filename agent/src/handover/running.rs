@@ -6,8 +6,8 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use crate::handover::lock_file;
 use crate::handover::incumbent::{self, Incumbent};
+use crate::handover::lock_file;
 use crate::runtime::run_dir;
 
 const BLIND: &str = "/run is read-only: mount a tmpfs there";

@@ -13,9 +13,9 @@ use mote_core::hostapi::policy::Capability;
 use mote_core::json::Value;
 
 use crate::agent::Agent;
-use crate::runtime::{sha256, within};
-use crate::runtime::log::{self, printable};
 use crate::runtime::log::audit::{self, Quoted};
+use crate::runtime::log::{self, printable};
+use crate::runtime::{sha256, within};
 use crate::workers::run;
 
 /// A worker's time limits: how long a device may take to appear, and when the worker is killed.

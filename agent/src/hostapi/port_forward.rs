@@ -11,9 +11,9 @@ use crate::hostapi::denied::{denied, relay_while_allowed};
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;
 use crate::net::upgrade::{Upgrade, switch};
-use crate::runtime::{Permit, within};
-use crate::runtime::log::{self};
 use crate::runtime::log::audit::{self, Quoted};
+use crate::runtime::log::{self};
+use crate::runtime::{Permit, within};
 use crate::transport::{Socket, dial_tcp};
 
 /// Time limit for the guest's port to accept; the host waits for an hour.

@@ -19,22 +19,24 @@ use mote_core::limits;
 use smol::future::FutureExt;
 use smol::future::{pending, ready};
 
-use crate::agent::{Agent, error, error_reply, sync, sync_reply};
 use crate::agent::host::told;
+use crate::agent::{Agent, error, error_reply, sync, sync_reply};
 use crate::built::{self, BoxFuture};
 use crate::config::known_host;
-use crate::hostapi::{events, exec, mounts, operations, port_forward, sftp};
 use crate::hostapi::denied::denied;
-use crate::net::tls;
-use crate::net::serve::{ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, TOO_LONG, serve};
+use crate::hostapi::{events, exec, mounts, operations, port_forward, sftp};
+use crate::net::serve::{
+    ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, TOO_LONG, serve,
+};
 use crate::net::stream::Stream;
+use crate::net::tls;
 use crate::net::tls_error::is_other_certificate;
-use crate::runtime::{Permit, Semaphore, hex, now, sha256, sleep, within};
 use crate::runtime::log::{self, audit};
+use crate::runtime::{Permit, Semaphore, hex, now, sha256, sleep, within};
 use crate::system::machine;
 use crate::transport::{Listener, Socket, Watched, is_passing};
-use crate::workers::run;
 use crate::workers::report::metrics;
+use crate::workers::run;
 
 /// Limit of connections; further ones wait in the listen queue. A running exec holds up to five.
 const CALLERS: usize = 4096;

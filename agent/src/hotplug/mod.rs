@@ -8,8 +8,8 @@ use mote_core::hostapi::policy::Part;
 use mote_core::hotplug::event::{is_made_up, is_of_disk};
 use smol::future::yield_now;
 
-use crate::built;
 use crate::agent::Agent;
+use crate::built;
 use crate::runtime::{Async, Signal, log, sleep};
 use crate::sys::sandbox;
 use crate::system::uevent;

@@ -10,8 +10,8 @@ use mote_core::hotplug::resources::{Added, added};
 
 use crate::runtime::{log, run_dir, text_of};
 use crate::sys::file;
-use crate::system::modules;
 use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
+use crate::system::modules;
 
 const SYSTEM: &str = "sys/devices/system";
 /// Devices by which servers change a VM's memory, with the drivers that they need.

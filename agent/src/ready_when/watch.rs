@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::runtime::{is_there, log, text_of};
-use crate::sys::{self};
 use crate::sys::file::{self, OFlags};
+use crate::sys::{self};
 use crate::system::devices::entries;
 use crate::system::processes::{ROOT, is_of};
 use crate::workers::command;

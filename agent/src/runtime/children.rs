@@ -7,9 +7,9 @@ use std::rc::Rc;
 use rustix::process::{Pid, Signal as Kill};
 
 use crate::runtime::{Async, Signal};
-use crate::sys::{self, Plan};
-use crate::sys::fd::{self, OwnedFd};
 pub(crate) use crate::sys::Ended;
+use crate::sys::fd::{self, OwnedFd};
+use crate::sys::{self, Plan};
 
 #[derive(Debug, Default)]
 pub(crate) struct Children {

@@ -23,7 +23,9 @@ pub(crate) use clock::{
 pub(crate) use digest::{hex, sha256};
 pub(crate) use permits::{Permit, Semaphore};
 pub(crate) use reactor::Async;
-pub(crate) use run::{Task, block_on};
+pub(crate) use run::Task;
+#[cfg(test)]
+pub(crate) use run::block_on;
 #[cfg(test)]
 pub(crate) use scratch::{Scratch, scratch};
 pub(crate) use small_files::{

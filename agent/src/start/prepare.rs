@@ -11,8 +11,8 @@ use crate::config::files::{self, ConfigFiles, Unfit};
 use crate::first_boot::templates::{self, Applied};
 use crate::net::tls::Identity;
 use crate::options::Options;
-use crate::status::search;
 use crate::status::port::{self, Found};
+use crate::status::search;
 use crate::system::missing::Missing;
 
 /// Returns the name of the config files for the log line "waiting for".

@@ -19,9 +19,9 @@ use crate::handover::processes::{Proc, Process};
 use crate::options::Options;
 use crate::runtime::{Async, is_there, look_for, text_of};
 use crate::sys::{file, sandbox};
-use crate::system::modules;
 use crate::system::devices::{self, CONSOLE, Device, entries};
 use crate::system::missing::Missing;
+use crate::system::modules;
 
 /// Longest wait for the names of the ports after their driver has started, which asks the host for
 /// each.

@@ -8,13 +8,13 @@ use mote_core::status::{Action, State};
 use smol::future::FutureExt;
 use smol::future::yield_now;
 
-use crate::sys;
 use crate::agent::{About, Agent};
-use crate::runtime::{Async, log, now, sleep};
 use crate::runtime::clock::until;
-use crate::status::status_file;
+use crate::runtime::{Async, log, now, sleep};
 use crate::status::port::{self, Found, Port};
 use crate::status::search::{Before, Looked, Search, log_change};
+use crate::status::status_file;
+use crate::sys;
 
 /// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded
 /// yet).

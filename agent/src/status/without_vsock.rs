@@ -11,9 +11,9 @@ use smol::future::FutureExt;
 
 use crate::agent::{About, Agent};
 use crate::runtime::{log, now, sleep};
-use crate::status::status_file;
 use crate::status::port::{self, Port};
 use crate::status::pump::waits;
+use crate::status::status_file;
 use crate::workers::run;
 
 /// Interval between announcements, as in the Go agents (P§2.2).

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rustix::net::{AddressFamily, bind};
 
-use crate::sys::{self, SystemError, VsockAddr};
 use crate::sys::file::{self, OFlags};
+use crate::sys::{self, SystemError, VsockAddr};
 use crate::transport::{CID_ANY, stream};
 
 /// Why vsock is unusable.

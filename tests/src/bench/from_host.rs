@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
-use super::visit::attempt;
 use super::book::Found;
 use super::rows::SINK;
 use super::visit::Visit;
-use crate::{Host, NAME, noise, vm, wait};
+use super::visit::attempt;
 use crate::conform::client::Way;
+use crate::{Host, NAME, noise, vm, wait};
 
 /// Number of commands, one after the other.
 const COMMANDS: u32 = 8;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use mote_tests::Column;
-use mote_tests::bench::{Options, page, rows, run};
 use mote_tests::bench::book::CPU;
 use mote_tests::bench::results::Results;
+use mote_tests::bench::{Options, page, rows, run};
 
 const HELP: &str = "\
 scripts/bench: compares mote with Debian's lxd-agent and incus-agent

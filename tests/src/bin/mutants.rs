@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::{Duration, Instant};
 
-use mote_tests::source;
 use mote_tests::mutants::{Mutant, all};
+use mote_tests::source;
 
 /// Limit for one test target. A fault may make it hang, which counts as noticed.
 const LIMIT: Duration = Duration::from_secs(120);

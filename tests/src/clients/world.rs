@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Client, Place, Subject, bridge};
-use crate::{BOOT, Column, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, vm, world};
 use crate::conform::client::Way;
+use crate::{BOOT, Column, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, vm, world};
 
 /// Configuration keys of every instance in these tests.
 pub const CONFIG: &[&str] = &[

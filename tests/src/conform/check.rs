@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::agent::Agent;
-use crate::{BOOT, Column, Spec, World, world};
 use crate::vm::vsock;
+use crate::{BOOT, Column, Spec, World, world};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {
@@ -170,7 +170,8 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
 fn run(agent: &Agent, checks: &[Check]) -> Seen {
     let only = std::env::var("MOTE_ONLY").unwrap_or_default();
     let wanted = |check: &Check| {
-        check.applies(agent.column) && (check.claim.contains(&only) || check.group.heading.contains(&only))
+        check.applies(agent.column)
+            && (check.claim.contains(&only) || check.group.heading.contains(&only))
     };
     let mut seen: Seen = checks.iter().map(|_| None).collect();
     let look = |check: &Check| {
@@ -191,7 +192,10 @@ fn run(agent: &Agent, checks: &[Check]) -> Seen {
         claim
     };
     let pick = |pace: Pace| {
-        checks.iter().enumerate().filter(move |(_, check)| check.group.pace == pace && wanted(check))
+        checks
+            .iter()
+            .enumerate()
+            .filter(move |(_, check)| check.group.pace == pace && wanted(check))
     };
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::channel();

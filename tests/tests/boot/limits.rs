@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::{Client, NAME, Process, agent, by_root, is_root, kill, wait};
 use mote_tests::conform::exec::{Exec, Running, script};
 use mote_tests::conform::wire::Wire;
+use mote_tests::{Client, NAME, Process, agent, by_root, is_root, kill, wait};
 use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, in_private_mounts, mount};

@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::{NAME, Outage, Private, Process, Terminal, agent, by_root, copy_program, in_private, kill, put, wait};
+use mote_tests::{
+    NAME, Outage, Private, Process, Terminal, agent, by_root, copy_program, in_private, kill, put,
+    wait,
+};
 use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, connected, mount, terminate};

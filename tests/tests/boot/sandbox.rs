@@ -5,8 +5,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use mote_tests::{NAME, Process, by_root, kill, wait};
 use mote_tests::agent::command_by;
+use mote_tests::{NAME, Process, by_root, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 

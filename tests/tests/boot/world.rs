@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::{Client, Host, Private, Process, Scratch, agent, in_private, kill, put, wait};
 use mote_tests::conform::client::Way;
+use mote_tests::{Client, Host, Private, Process, Scratch, agent, in_private, kill, put, wait};
 use rustix::process::Signal;
 
 /// Limit for each wait, on a busy machine.

@@ -8,12 +8,12 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use mote_tests::{Client, Pair, Scratch, Terminal, wait};
 use mote_tests::conform::exec::{Exec, Running, plain};
 use mote_tests::conform::sftp::Sftp;
 use mote_tests::conform::wire::Wire;
 use mote_tests::cost::{Row, anonymous};
 use mote_tests::sftp::{Session, bytes as path_bytes, open};
+use mote_tests::{Client, Pair, Scratch, Terminal, wait};
 
 use crate::steps::steps;
 

@@ -1,10 +1,10 @@
 //! Instructions that the agent executes for each kind of call.
 
-use mote_tests::{Pair, Scratch};
 use mote_tests::conform::exec::{Running, plain};
 use mote_tests::conform::wire::TIMEOUT;
-use mote_tests::cost::{ALWAYS, Row};
 use mote_tests::cost::callgrind::Counter;
+use mote_tests::cost::{ALWAYS, Row};
+use mote_tests::{Pair, Scratch};
 
 use crate::bytes::World;
 

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use mote_tests::{Scratch, agent};
-use mote_tests::cost::{ALWAYS, Row};
 use mote_tests::cost::callgrind::Counter;
+use mote_tests::cost::{ALWAYS, Row};
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
+use mote_tests::{Scratch, agent};
 
 use crate::steps::steps;
 

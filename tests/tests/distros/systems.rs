@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use mote_tests::{NAME, wait};
 use mote_tests::pages::ways::{Row, record};
+use mote_tests::{NAME, wait};
 
 use crate::measured::measured;
 use crate::world::{BOOT, Plan, Times, World};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::{NAME, Scratch, Spec, wait, world};
 use mote_tests::proc::{PID, kilobytes, started};
+use mote_tests::{NAME, Scratch, Spec, wait, world};
 
 /// Limit for a boot and an init system's actions, with software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(900);

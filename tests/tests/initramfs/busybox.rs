@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::{Scratch, Spec, agent, put, tool, wait};
 use mote_tests::proc::PID;
+use mote_tests::{Scratch, Spec, agent, put, tool, wait};
 
 use crate::world::{BOOT, World, append};
 

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mote_tests::{NAME, Scratch, Spec};
 use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::PID;
+use mote_tests::{NAME, Scratch, Spec};
 
 use crate::world::World;
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::{Client, NAME, Outage, Scratch, Spec, put, vm, wait, world};
 use mote_tests::conform::client::Way;
 use mote_tests::proc::started;
+use mote_tests::{Client, NAME, Outage, Scratch, Spec, put, vm, wait, world};
 
 /// Limit for a boot with software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(400);

@@ -1,8 +1,8 @@
 //! Features that depend on the kernel, with the kernel of `MOTE_KERNEL` and `MOTE_IMAGE`:
 //! `scripts/test kernels`. Writes a row of `docs/results/kernels.md`.
 
-use mote_tests::{NAME, Scratch, Share, Spec, World, put};
 use mote_tests::pages::kernels::{Row, record};
+use mote_tests::{NAME, Scratch, Share, Spec, World, put};
 
 #[test]
 fn everything_works_with_this_kernel() {

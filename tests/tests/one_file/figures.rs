@@ -5,10 +5,10 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use mote_tests::{BOOT, Column, Spec, wait, world};
 use mote_tests::pages::file::{between, committed, write};
 use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
+use mote_tests::{BOOT, Column, Spec, wait, world};
 
 use crate::world::{World, image};
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mote_tests::{Scratch, agent, is_root, wait};
 use mote_tests::sftp::{Int, Session, Text, kind, open};
+use mote_tests::{Scratch, agent, is_root, wait};
 
 fn logged(scratch: &Scratch, arguments: &[&Path]) -> Session {
     let root = scratch.0.join("root");

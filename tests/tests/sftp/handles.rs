@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use mote_tests::{Scratch, agent};
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
+use mote_tests::{Scratch, agent};
 
 use super::{FAILURE, session};
 

@@ -6,8 +6,8 @@ use std::net::Shutdown;
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::wait;
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
+use mote_tests::wait;
 
 use super::{FAILURE, UNSUPPORTED, session};
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use mote_tests::{Scratch, agent, by_root, is_root};
 use mote_tests::sftp::{Int, Reply, Session, Text, kind, open};
+use mote_tests::{Scratch, agent, by_root, is_root};
 
 pub(crate) const DENIED: Reply = Reply::Status(3);
 pub(crate) const NO_SUCH_FILE: Reply = Reply::Status(2);

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::{Scratch, agent, by_root, put, wait};
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
+use mote_tests::{Scratch, agent, by_root, put, wait};
 
 use crate::limits::{DENIED, NO_SUCH_FILE};
 

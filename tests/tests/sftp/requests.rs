@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
-use mote_tests::{Scratch, agent};
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
+use mote_tests::{Scratch, agent};
 
 use super::{FAILURE, UNSUPPORTED, session};
 

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use mote_tests::{Scratch, by_root};
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
+use mote_tests::{Scratch, by_root};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::limits::{DENIED, NOBODY, limited};

@@ -7,8 +7,8 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use mote_tests::{NAME, Pair, Process, kill, tool, wait};
 use mote_tests::proc::page_faults;
+use mote_tests::{NAME, Pair, Process, kill, tool, wait};
 use rustix::process::Signal;
 
 use crate::openssh::{assert_same, batch, big_file};

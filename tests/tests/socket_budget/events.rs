@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 
-use mote_tests::{Client, Pair};
 use mote_tests::conform::wire::Wire;
 use mote_tests::conform::ws::{Message, Ws};
+use mote_tests::{Client, Pair};
 
 use super::{LIMIT, MEGABYTE, Victim, at_once};
 

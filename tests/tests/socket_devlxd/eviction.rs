@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mote_tests::{NAME, Pair, wait};
 use mote_tests::agent::split;
 use mote_tests::attack::more_descriptors;
+use mote_tests::{NAME, Pair, wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::answered;

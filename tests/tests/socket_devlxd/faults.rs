@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::{NAME, wait};
 use mote_tests::agent::split;
+use mote_tests::{NAME, wait};
 
 use super::lxd;
 

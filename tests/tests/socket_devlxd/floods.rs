@@ -11,10 +11,10 @@ use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use mote_tests::{NAME, Pair, wait};
 use mote_tests::agent::split;
-use mote_tests::attack::{Attack, Kind, become_user, more_descriptors};
 use mote_tests::attack::cgroup::Cgroup;
+use mote_tests::attack::{Attack, Kind, become_user, more_descriptors};
+use mote_tests::{NAME, Pair, wait};
 use rustix::process::getuid;
 
 /// Connections of an attack that leaves a few free, and of one that fills the kernel's queue.

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use mote_tests::{NAME, kill, wait};
 use mote_tests::agent::{launch, launch_with};
+use mote_tests::{NAME, kill, wait};
 use rustix::process::Signal;
 
 use super::{answered, lxd};

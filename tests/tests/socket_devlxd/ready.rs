@@ -4,8 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
-use mote_tests::{NAME, Pair, Process, wait};
 use mote_tests::agent::command;
+use mote_tests::{NAME, Pair, Process, wait};
 
 use super::lxd;
 

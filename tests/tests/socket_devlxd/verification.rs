@@ -10,9 +10,9 @@ use std::sync::mpsc::channel;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-use mote_tests::{Pair, Process, Terminal, wait};
 use mote_tests::agent::command;
 use mote_tests::clients::bridge::carry;
+use mote_tests::{Pair, Process, Terminal, wait};
 
 use super::lxd;
 

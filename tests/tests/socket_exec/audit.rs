@@ -5,9 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
-use mote_tests::{Client, NAME, Pair, Process, agent, wait};
 use mote_tests::conform::client::Way;
 use mote_tests::conform::exec::{Exec, plain};
+use mote_tests::{Client, NAME, Pair, Process, agent, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 

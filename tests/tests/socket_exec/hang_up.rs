@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use mote_tests::{Pair, kill, wait};
 use mote_tests::conform::exec::{Running, script, terminal};
 use mote_tests::conform::ws::{Message, Ws};
+use mote_tests::{Pair, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -1,9 +1,9 @@
 //! Known-answer tests of ring on the VM's CPU, which has fewer instructions than this machine's (no
 //! AES, no ADX) or another architecture, and so runs other functions.
 
-use mote_tests::{Scratch, tool};
 use mote_tests::vm::is_pc;
 use mote_tests::vm::run::{output, run};
+use mote_tests::{Scratch, tool};
 
 #[test]
 fn the_linked_ring_gives_known_answers() {

@@ -18,10 +18,10 @@ mod way;
 
 use std::time::Duration;
 
-use mote_tests::{BACK, Guest, MOTE_BOOT, NAME, Spec, World, agent, wait};
 use mote_tests::cost::front_page;
 use mote_tests::proc::kilobytes;
 use mote_tests::vm::little_memory;
+use mote_tests::{BACK, Guest, MOTE_BOOT, NAME, Spec, World, agent, wait};
 
 #[test]
 fn detects_the_flavour_by_the_ports_name() {

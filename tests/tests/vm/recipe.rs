@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::{Host, MOTE_BOOT, NAME, Process, Scratch, Spec, patient, tool, wait};
 use mote_tests::proc::processes;
+use mote_tests::{Host, MOTE_BOOT, NAME, Process, Scratch, Spec, patient, tool, wait};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// A shell and its children, killed when dropped.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mote_tests::{Guest, Late, MOTE_BOOT, Spec, Vm, World, patient, skipped, wait};
 use mote_tests::vm::is_pc;
+use mote_tests::{Guest, Late, MOTE_BOOT, Spec, Vm, World, patient, skipped, wait};
 
 /// Limit for the clock's correction after a pause.
 const RIGHT: Duration = Duration::from_secs(6);

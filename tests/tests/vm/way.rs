@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use mote_tests::{Guest, Spec, World};
 use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
+use mote_tests::{Guest, Spec, World};
 
 fn connected(guest: &mut Guest) -> Duration {
     let line = guest.ok("dmesg | grep -F 'mote: info: CONNECTED' | head -n 1");

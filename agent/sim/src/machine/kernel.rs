@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use rustix::process::Pid;
 
-use super::{Process, Sim, Zone};
 use super::net::{Listener, Open};
 use super::wait::Signal;
+use super::{Process, Sim, Zone};
 use crate::signalled::{Ended, Signalled};
 
 /// How an agent was started.

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use mote_core::http::head::Request;
 use mote_core::http::query;
 
-use crate::agent::{Agent, Operation, error};
 use crate::agent::exec_sockets::State;
+use crate::agent::{Agent, Operation, error};
 use crate::hostapi::operations::unknown;
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;

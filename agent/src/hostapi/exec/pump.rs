@@ -9,12 +9,12 @@ use mote_core::hostapi::exec::{Control, control as read_control};
 use mote_core::ws::Opcode;
 use smol::future::FutureExt;
 
+use super::pty;
 use crate::agent::Operations;
 use crate::net::relay::write_all;
 use crate::net::websocket::{Frame, Inbox, Received, WebSocket};
 use crate::runtime::{Async, Child, now, within};
 use crate::sys::fd::{BorrowedFd, OwnedFd};
-use super::pty;
 
 /// Read size for the host's data, bytes.
 const OUTPUT_PIECE: usize = 16 * 1024;

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::group;
 use super::devices::{in_guest, plug, unplug};
 use super::during::{During, GONE};
+use super::group;
 use super::hotplug;
 use super::life::report_ready;
 use crate::server::Server;

@@ -1,7 +1,7 @@
 //! The server's API for programs in the instance, through the agent.
 
-use super::group;
 use super::devices::{in_guest, plug, unplug};
+use super::group;
 use crate::world::{Seen, VM, World, has, line_with, same};
 
 group! {

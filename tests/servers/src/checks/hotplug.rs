@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::group;
 use super::devices::unplug;
+use super::group;
 use crate::world::{Seen, VM, World, same};
 
 // LXD 5.0.2 changes neither limits nor NICs while an instance runs.

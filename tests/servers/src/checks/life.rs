@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::group;
 use super::devices::{in_guest, plug, unplug};
 use super::during::{During, GONE};
+use super::group;
 use crate::server::Server;
 use crate::setup::knows_vms;
 use crate::world::{Seen, VM, World, round, same};

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{Column, NAME};
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::wire::Answer;
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
+use crate::{Column, NAME};
 
 const GROUP: Group = Group::new("devlxd", "P§5.3");
 

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::operations::is_rfc3339;
-use crate::in_time;
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, script};
 use crate::conform::wire::Wire;
 use crate::conform::ws::{Message, Ws};
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
+use crate::in_time;
 
 const GROUP: Group = Group::new("Events", "P§4.3");
 
@@ -56,20 +56,24 @@ pub(super) const ALL: &[Check] = &[
             }
         }
     }),
-    GROUP.is("in this order: Running, Running with `return`, Success, five times of five", |agent| {
-        let mut events = listen(agent, "?type=operation")?;
-        for _ in 0..5 {
-            let running = Running::start(agent, &script("exit 3"))?;
-            let id = running.exec.made["id"].clone();
-            let _done = running.finish(agent)?;
-            let story = story(&mut events, &id)?;
-            let ends = story.iter().map(|op| format!("{} {}", op["status"], op["metadata"]["return"]));
-            let ends: Vec<_> = ends.filter(|end| !end.starts_with("\"Pending")).collect();
-            let tail = ends[ends.len().saturating_sub(3)..].join(", ");
-            same("the end", tail, "\"Running\" null, \"Running\" 3, \"Success\" 3")?;
-        }
-        Ok(())
-    }),
+    GROUP.is(
+        "in this order: Running, Running with `return`, Success, five times of five",
+        |agent| {
+            let mut events = listen(agent, "?type=operation")?;
+            for _ in 0..5 {
+                let running = Running::start(agent, &script("exit 3"))?;
+                let id = running.exec.made["id"].clone();
+                let _done = running.finish(agent)?;
+                let story = story(&mut events, &id)?;
+                let ends =
+                    story.iter().map(|op| format!("{} {}", op["status"], op["metadata"]["return"]));
+                let ends: Vec<_> = ends.filter(|end| !end.starts_with("\"Pending")).collect();
+                let tail = ends[ends.len().saturating_sub(3)..].join(", ");
+                same("the end", tail, "\"Running\" null, \"Running\" 3, \"Success\" 3")?;
+            }
+            Ok(())
+        },
+    ),
     GROUP.is("an exec ends as Success with `return`, whatever that is", |agent| {
         let mut events = listen(agent, "?type=operation")?;
         let running = Running::start(agent, &script("exit 3"))?;
@@ -126,7 +130,8 @@ pub(super) const ALL: &[Check] = &[
         let device = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
             {"key": "user.device", "action": "updated", "name": "x", "config": {"type": "none"}}});
         post_event(agent, &device)?;
-        let _event = about(&mut events, "user.device").map_err(|error| format!("device: {error}"))?;
+        let _event =
+            about(&mut events, "user.device").map_err(|error| format!("device: {error}"))?;
         Ok(())
     }),
     GROUP.is("what is posted goes to all, with a new time, otherwise as it was", |agent| {
@@ -154,24 +159,27 @@ pub(super) const ALL: &[Check] = &[
         same("type", &answer.json()["type"], &json!("error"))?;
         same("`{}`", agent.ask("POST", "/1.0/events", "{}")?.short(), "200")
     }),
-    GROUP.slow().is("a disk that cannot be mounted is 500 with the reason (LXD) or 200 (Incus) within 3 s", |agent| {
-        let event = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
+    GROUP.slow().is(
+        "a disk that cannot be mounted is 500 with the reason (LXD) or 200 (Incus) within 3 s",
+        |agent| {
+            let event = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
             {"action": "added", "name": "nothing", "config":
             {"type": "disk", "path": "/tmp/nothing", "pool": "p", "source": "s"}}});
-        let begun = Instant::now();
-        let answer = agent.ask("POST", "/1.0/events", &event.to_string())?.short();
-        hold("it took longer", in_time(begun.elapsed(), Duration::from_secs(3)))?;
-        if agent.column.is_incus() {
-            return same("the answer to POST", answer, "200");
-        }
-        let reason = answer.strip_prefix("500 Failed hotpluging device \"lxd_nothing\": ");
-        hold(format!("it is {answer}"), reason.is_some_and(|reason| !reason.is_empty()))?;
-        let climbs = event.to_string().replace("/tmp/nothing", "/tmp/../nothing");
-        let said = "500 Invalid path \"/tmp/../nothing\": Path must not contain '..'";
-        same("a path with ..", agent.ask("POST", "/1.0/events", &climbs)?.short(), said)?;
-        let removed = climbs.replace("added", "removed");
-        same("what is removed", agent.ask("POST", "/1.0/events", &removed)?.short(), "200")
-    }),
+            let begun = Instant::now();
+            let answer = agent.ask("POST", "/1.0/events", &event.to_string())?.short();
+            hold("it took longer", in_time(begun.elapsed(), Duration::from_secs(3)))?;
+            if agent.column.is_incus() {
+                return same("the answer to POST", answer, "200");
+            }
+            let reason = answer.strip_prefix("500 Failed hotpluging device \"lxd_nothing\": ");
+            hold(format!("it is {answer}"), reason.is_some_and(|reason| !reason.is_empty()))?;
+            let climbs = event.to_string().replace("/tmp/nothing", "/tmp/../nothing");
+            let said = "500 Invalid path \"/tmp/../nothing\": Path must not contain '..'";
+            same("a path with ..", agent.ask("POST", "/1.0/events", &climbs)?.short(), said)?;
+            let removed = climbs.replace("added", "removed");
+            same("what is removed", agent.ask("POST", "/1.0/events", &removed)?.short(), "200")
+        },
+    ),
     GROUP.is("`project` and `all-projects` are ignored", |agent| {
         let mut events = listen(agent, "?project=p&all-projects=true&type=config")?;
         post_event(agent, &config("user.project"))?;

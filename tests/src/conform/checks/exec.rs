@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::conform::{Check, Claim, Group, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, output, plain, run, script, terminal, with};
 use crate::conform::wire::TIMEOUT;
 use crate::conform::ws::Message;
+use crate::conform::{Check, Group, hold, same};
 
 const GROUP: Group = Group::new("Exec: what a command gets", "P§4.1");
 const TTY: Group = Group::new("Exec with a terminal", "P§4.1");

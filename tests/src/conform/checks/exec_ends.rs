@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::patient;
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script, terminal, with};
 use crate::conform::wire::TIMEOUT;
 use crate::conform::ws::{Message, Ws};
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
+use crate::patient;
 
 const GROUP: Group = Group::new("Exec: streams", "P§4.1");
 const ENDS: Group = Group::new("Exec: ends", "P§4.1");
@@ -30,7 +30,8 @@ pub(super) const ALL: &[Check] = &[
             state.to_be_bytes()[0]
         };
         let input: Vec<u8> = (0..8 << 20).map(|_| next()).collect();
-        let Running { exec, mut stdin, out, err, control } = Running::start(agent, &plain(&["cat"]))?;
+        let Running { exec, mut stdin, out, err, control } =
+            Running::start(agent, &plain(&["cat"]))?;
         let mut out = out.ok_or("no output")?;
         let back = std::thread::scope(|scope| {
             let sender = scope.spawn(|| {
@@ -64,7 +65,11 @@ pub(super) const ALL: &[Check] = &[
         hold("the end is not an empty text", last == Message::Text(Vec::new()))
     }),
     GROUP.is("the barrier ends the input", |agent| {
-        same("the output", run(agent, &plain(&["wc", "-c"]), b"1234567")?.out.trim().to_owned(), "7")
+        same(
+            "the output",
+            run(agent, &plain(&["wc", "-c"]), b"1234567")?.out.trim().to_owned(),
+            "7",
+        )
     }),
     GROUP.is("a close frame ends the input", |agent| {
         let mut running = Running::start(agent, &plain(&["wc", "-c"]))?;

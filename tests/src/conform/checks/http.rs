@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::client::Caller;
 use crate::conform::wire::{Answer, TIMEOUT};
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
 const TLS: Group = Group::new("TLS", "P§3.1");
 const HTTP: Group = Group::new("HTTP", "P§3.4");
@@ -30,9 +30,7 @@ pub(super) const ALL: &[Check] = &[
     TLS.is("a caller with another certificate gets nothing", |agent| {
         refused(agent, Caller::Stranger)
     }),
-    TLS.is("a caller without a certificate gets nothing", |agent| {
-        refused(agent, Caller::Nobody)
-    }),
+    TLS.is("a caller without a certificate gets nothing", |agent| refused(agent, Caller::Nobody)),
     TLS.is("refused callers are told 500 `Not authorized`", |agent| {
         for caller in [Caller::Stranger, Caller::Nobody] {
             let answer = as_caller(agent, caller, "/1.0");
@@ -52,9 +50,8 @@ pub(super) const ALL: &[Check] = &[
         let ended = wire.within(Duration::from_secs(8)).rest();
         ended.map(drop).map_err(|_| Miss::No("it is still open after 8 s".into()))
     }),
-    HTTP.of("P§4").is("`GET /` is `[\"/1.0\"]`", |agent| {
-        same("metadata", agent.get("/")?, json!(["/1.0"]))
-    }),
+    HTTP.of("P§4")
+        .is("`GET /` is `[\"/1.0\"]`", |agent| same("metadata", agent.get("/")?, json!(["/1.0"]))),
     HTTP.of("P§3.1").is("an unknown path is LXD's list, or Incus' 404", |agent| {
         for path in ["/1.0/files", "/1.0/", "/foo"] {
             let answer = agent.ask("GET", path, "")?;
@@ -170,14 +167,15 @@ pub(super) const ALL: &[Check] = &[
         same("server_name", text("server_name"), agent.guest("uname -n")?)?;
         hold("server_version is empty", !text("server_version").is_empty())?;
         let pid = agent.guest("cat /run/agent.pid")?;
-        hold("server_pid is not the agent's", environment["server_pid"].as_u64() == pid.parse().ok())
+        hold(
+            "server_pid is not the agent's",
+            environment["server_pid"].as_u64() == pid.parse().ok(),
+        )
     }),
     HTTP.is("`api_extensions` has `container_exec_user_group_cwd`", |agent| {
         has_extension(agent, "container_exec_user_group_cwd")
     }),
-    HTTP.is("`api_extensions` has `metrics`", |agent| {
-        has_extension(agent, "metrics")
-    }),
+    HTTP.is("`api_extensions` has `metrics`", |agent| has_extension(agent, "metrics")),
     HTTP.of("P§3.2").is("HTTP/1.1 without a `Host` is 400", |agent| {
         let mut wire = agent.connect()?;
         wire.send(b"GET /1.0 HTTP/1.1\r\n\r\n")?;

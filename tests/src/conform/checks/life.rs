@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::NAME;
-use crate::conform::{Check, Claim, Group, SOON, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{plain, run};
 use crate::conform::wire::{Answer, Wire};
+use crate::conform::{Check, Claim, Group, SOON, hold, same};
 
 const FORWARD: Group = Group::new("Port-forward", "P§4.7");
 const LIFE: Group = Group::new("Life", "P§1.3");
@@ -25,7 +25,8 @@ pub(super) const ALL: &[Check] = &[
     }),
     FORWARD.incus().is("what the other side says first is not lost", |agent| {
         listen(agent, 7002, "date")?;
-        let (answer, mut wire) = forward(agent, "tcp", &json!({"address": "127.0.0.1", "port": 7002}))?;
+        let (answer, mut wire) =
+            forward(agent, "tcp", &json!({"address": "127.0.0.1", "port": 7002}))?;
         same("status", answer.short(), "101")?;
         let text = String::from_utf8_lossy(&wire.rest()?).into_owned();
         hold("nothing comes", text.contains(':'))
@@ -49,7 +50,8 @@ pub(super) const ALL: &[Check] = &[
     }),
     LIFE.alone().is("SIGTERM: the host sees STOPPED, exit code 0", |agent| {
         let _sent = agent.guest("kill -TERM $(cat /run/agent.pid)")?;
-        let ended = |agent: &Agent| agent.sh("grep -q 'ended with exit code' /run/agent.log").0 == 0;
+        let ended =
+            |agent: &Agent| agent.sh("grep -q 'ended with exit code' /run/agent.log").0 == 0;
         agent.wait("its end", SOON, ended)?;
         let code =
             agent.guest("grep 'ended with exit code' /run/agent.log | tail -1 | sed 's/.* //'")?;
@@ -71,7 +73,9 @@ pub(super) const ALL: &[Check] = &[
         let _started = agent.guest(START)?;
         agent.forget();
         let there = |agent: &Agent| {
-            agent.devlxd("GET", "/1.0/config/user.foo", "").is_ok_and(|answer| answer.body == b"bar")
+            agent
+                .devlxd("GET", "/1.0/config/user.foo", "")
+                .is_ok_and(|answer| answer.body == b"bar")
         };
         let claim = agent.wait("devlxd", SOON * 2, there);
         let _calm = agent.host(&["fault", NAME, "none"])?;
@@ -79,7 +83,8 @@ pub(super) const ALL: &[Check] = &[
     }),
     LIFE.of("P§4.1").alone().is("an empty command is 400, and the agent lives", |agent| {
         let answer = agent.ask("POST", "/1.0/exec", &plain(&[]).to_string());
-        let claim = answer.map_err(Into::into).and_then(|answer| same("status", answer.status, 400));
+        let claim =
+            answer.map_err(Into::into).and_then(|answer| same("status", answer.status, 400));
         claim?;
         same("status", agent.ask("GET", "/1.0", "")?.status, 200)
     }),

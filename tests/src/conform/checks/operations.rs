@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script};
 use crate::conform::wire::{Answer, TIMEOUT};
 use crate::conform::ws::Ws;
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
 const GROUP: Group = Group::new("Operations", "P§4.2");
 
@@ -17,7 +17,8 @@ pub(super) const ALL: &[Check] = &[
         let answer = agent.ask("POST", "/1.0/exec", &plain(&["true"]).to_string())?;
         same("status", answer.status, 202)?;
         let json = answer.json();
-        let target = format!("/1.0/operations/{}", json["metadata"]["id"].as_str().unwrap_or_default());
+        let target =
+            format!("/1.0/operations/{}", json["metadata"]["id"].as_str().unwrap_or_default());
         same("type", &json["type"], &json!("async"))?;
         same("status", &json["status"], &json!("Operation created"))?;
         same("status_code", &json["status_code"], &json!(100))?;
@@ -102,21 +103,24 @@ pub(super) const ALL: &[Check] = &[
         same("metadata", &operation["metadata"], &json!({"return": 4}))?;
         sleep.out.as_mut().map_or(Ok(Vec::new()), Ws::output).map(drop).map_err(Into::into)
     }),
-    GROUP.is("waiting for a failed one gives the operation (LXD), or is an error reply (Incus)", |agent| {
-        let running = Running::start(agent, &plain(&["/nothing/here"]))?;
-        let operation = running.exec.ended(agent, TIMEOUT)?;
-        same("status", &operation["status"], &json!("Failure"))?;
-        let answer = wait(agent, &running.exec.operation, 5)?;
-        if !agent.column.is_incus() {
-            same("the answer", answer.short(), "200")?;
-            let (waited, err) = (answer.metadata(), &operation["err"]);
-            same("status_code", &waited["status_code"], &json!(400))?;
-            same("err_code", &waited["err_code"], &json!(500))?;
-            return same("err", &waited["err"], err);
-        }
-        hold(format!("it is {}", answer.status), answer.status >= 400)?;
-        same("type", &answer.json()["type"], &json!("error"))
-    }),
+    GROUP.is(
+        "waiting for a failed one gives the operation (LXD), or is an error reply (Incus)",
+        |agent| {
+            let running = Running::start(agent, &plain(&["/nothing/here"]))?;
+            let operation = running.exec.ended(agent, TIMEOUT)?;
+            same("status", &operation["status"], &json!("Failure"))?;
+            let answer = wait(agent, &running.exec.operation, 5)?;
+            if !agent.column.is_incus() {
+                same("the answer", answer.short(), "200")?;
+                let (waited, err) = (answer.metadata(), &operation["err"]);
+                same("status_code", &waited["status_code"], &json!(400))?;
+                same("err_code", &waited["err_code"], &json!(500))?;
+                return same("err", &waited["err"], err);
+            }
+            hold(format!("it is {}", answer.status), answer.status >= 400)?;
+            same("type", &answer.json()["type"], &json!("error"))
+        },
+    ),
     GROUP.slow().is("an ended one can be asked for during some 5 s", |agent| {
         let exec = Exec::ask(agent, &plain(&["true"]))?;
         let operation = exec.operation.clone();
@@ -143,7 +147,8 @@ pub(super) const ALL: &[Check] = &[
         let answer = agent.ask("DELETE", &sleep.exec.operation, "")?;
         let took = begun.elapsed();
         let claim = same("it", answer.short(), "200");
-        let claim = claim.and(hold("it did not wait for the end", took > Duration::from_millis(600)));
+        let claim =
+            claim.and(hold("it did not wait for the end", took > Duration::from_millis(600)));
         over(agent, sleep, claim)
     }),
     GROUP.is("DELETE of an ended one is 400", |agent| {
@@ -167,7 +172,10 @@ pub(super) const ALL: &[Check] = &[
         if let Ok(mut second) = Ws::try_open(agent, &exec.target("1"))? {
             // The upgrade may have been accepted, but the socket must be closed then.
             let end = second.within(Duration::from_secs(2)).any();
-            hold("a second socket is let in", !matches!(end, Err(text) if text.contains("in time")))?;
+            hold(
+                "a second socket is let in",
+                !matches!(end, Err(text) if text.contains("in time")),
+            )?;
         }
         // Other commands still work.
         let done = run(agent, &plain(&["true"]), b"")?;

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::NAME;
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::conform::agent::Agent;
 use crate::conform::exec::with;
 use crate::conform::wire::Answer;
+use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 
 const GROUP: Group = Group::new("PUT /1.0", "P§3.3");
 

@@ -1,8 +1,10 @@
 //! Files by SFTP (P§4.4), as the servers and sshfs use it.
 
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
 use crate::conform::agent::Agent;
-use crate::conform::sftp::{Attrs, EOF, FAILURE, NO_FILE, Reply, Sftp, UNSUPPORTED, flag, kind, of};
+use crate::conform::sftp::{
+    Attrs, EOF, FAILURE, NO_FILE, Reply, Sftp, UNSUPPORTED, flag, kind, of,
+};
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
 const GROUP: Group = Group::new("Files", "P§4.4");
 

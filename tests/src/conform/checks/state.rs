@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
 use crate::conform::agent::Agent;
+use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
 const STATE: Group = Group::new("State", "P§4.5");
 const METRICS: Group = Group::new("Metrics", "P§4.6");

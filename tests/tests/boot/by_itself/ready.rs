@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use mote_tests::wait;
 use mote_tests::proc::processes;
+use mote_tests::wait;
 use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, connected, terminate};

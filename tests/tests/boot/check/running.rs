@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use mote_tests::{Host, Process, Scratch, Terminal, agent, wait};
 use mote_tests::conform::client::Caller;
+use mote_tests::{Host, Process, Scratch, Terminal, agent, wait};
 use serde_json::Value;
 
 use crate::check::rows::two_servers;

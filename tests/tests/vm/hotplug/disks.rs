@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::{Guest, Scratch, Spec, World, patient, skipped, wait};
 use mote_tests::vm::lets_go;
+use mote_tests::{Guest, Scratch, Spec, World, patient, skipped, wait};
 
 /// Limit from the host's request to the larger file system.
 const SOON: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mote_tests::{Guest, MOTE_BOOT, Spec, World, patient, skipped, wait};
 use mote_tests::vm::is_pc;
+use mote_tests::{Guest, MOTE_BOOT, Spec, World, patient, skipped, wait};
 
 const SOON: Duration = Duration::from_secs(1);
 /// A resource that must stay offline is checked after this time.

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::{Scratch, Spec, bounded, noise, skipped, tool, wait};
 use mote_tests::proc::processes;
-use mote_tests::vm::tells_off;
 use mote_tests::vm::run::{architecture, output, run};
+use mote_tests::vm::tells_off;
+use mote_tests::{Scratch, Spec, bounded, noise, skipped, tool, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

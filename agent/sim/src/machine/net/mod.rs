@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 mod local;
 
-use super::{MILLI, Micros, SECOND, Sim, Zone};
 use super::wait::{Signal, sleep};
+use super::{MILLI, Micros, SECOND, Sim, Zone};
 
 /// Upper bound of bytes in flight in one direction: more than any request of a guest.
 const WINDOW: usize = 256 * 1024;

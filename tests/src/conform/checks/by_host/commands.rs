@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 
 use super::{COMMANDS, SOON, ended, exec, host, killed, much, sh, signal, started};
-use crate::{NAME, Terminal, bounded, noise};
-use crate::conform::{Check, Group, equal, hold, same};
 use crate::conform::agent::Agent;
+use crate::conform::{Check, Group, equal, hold, same};
+use crate::{NAME, Terminal, bounded, noise};
 
 pub(in super::super) const ALL: &[Check] = &[
     COMMANDS.is("they end as they end in the guest", |agent| {

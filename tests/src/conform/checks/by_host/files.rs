@@ -8,9 +8,8 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::{FILES, exec, fails, host, much, text};
+use crate::conform::{Check, Miss, equal, hold};
 use crate::{NAME, Scratch, noise, put, tool};
-use crate::conform::{Check, Claim, Miss, equal, hold};
-use crate::conform::agent::Agent;
 
 pub(in super::super) const ALL: &[Check] = &[
     FILES.is("8 MiB (Incus) or 64 MiB (LXD), and trees, come and go unchanged", |agent| {

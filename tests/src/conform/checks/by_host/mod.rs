@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{NAME, bounded, patient};
 use crate::conform::Group;
 use crate::conform::agent::Agent;
+use crate::{NAME, bounded, patient};
 
 // Alone: they inspect operations and processes, and transfer as much as possible.
 const COMMANDS: Group = Group::new("By mote-host: commands", "P§4.1").alone();
@@ -51,11 +51,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Runs `exec` with pipes. Returns exit code, stdout and stderr.
-fn exec(
-    agent: &Agent,
-    args: &[&str],
-    input: &str,
-) -> Result<(i32, String, String), String> {
+fn exec(agent: &Agent, args: &[&str], input: &str) -> Result<(i32, String, String), String> {
     let output = host(agent, &[&["exec", "-T"], args].concat(), input.as_bytes())?;
     Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
 }
@@ -75,11 +71,7 @@ fn fails(agent: &Agent, args: &[&str]) -> Result<String, String> {
 }
 
 /// Starts a command in the guest with pipes and without input, and waits for this output.
-fn started(
-    agent: &Agent,
-    args: &[&str],
-    word: &str,
-) -> Result<(Child, ChildStdout), String> {
+fn started(agent: &Agent, args: &[&str], word: &str) -> Result<(Child, ChildStdout), String> {
     let mut command = agent.command(&[&["exec", "-T", "-n"], args].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;

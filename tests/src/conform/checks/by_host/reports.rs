@@ -7,9 +7,8 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::{REPORTS, SOON, ended, fails, sh, started};
+use crate::conform::{Check, equal, hold};
 use crate::{Column, NAME, Process};
-use crate::conform::{Check, Claim, equal, hold};
-use crate::conform::agent::Agent;
 
 pub(in super::super) const ALL: &[Check] = &[
     REPORTS.is("state and metrics are what the host decodes", |agent| {
@@ -34,7 +33,8 @@ pub(in super::super) const ALL: &[Check] = &[
         ] {
             let begin = format!("{prefix}_{name}{{");
             let line = metrics.lines().find(|line| line.starts_with(&begin)).unwrap_or_default();
-            let value = line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or(-1.0);
+            let value =
+                line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or(-1.0);
             hold(format!("{name}: {line}"), value >= least)?;
         }
         hold("metrics have no end", metrics.ends_with("# EOF\n"))
@@ -90,13 +90,15 @@ pub(in super::super) const ALL: &[Check] = &[
             turn.set(turn.get() + 1);
             let set = agent.host(&["set", NAME, &format!("user.heard=n{}", turn.get())]);
             let heard = sh(agent, "sleep 1; cat /run/heard/out /run/heard/err");
-            let is_whole = |text: &str| text.contains("\"user.heard\"") && text.contains("\"config\"");
+            let is_whole =
+                |text: &str| text.contains("\"user.heard\"") && text.contains("\"config\"");
             set.is_ok() && heard.is_ok_and(|(_, heard, _)| is_whole(&heard))
         })
     }),
     // Debian's incus-agent does not support port-forward.
     REPORTS.of("P§4.7").incus().is("connections are carried into the guest", |agent| {
-        agent.guest("(nc -l -p 8080 -e sh -c 'read x; echo got $x' >/dev/null 2>&1 &); sleep 0.5")?;
+        agent
+            .guest("(nc -l -p 8080 -e sh -c 'read x; echo got $x' >/dev/null 2>&1 &); sleep 0.5")?;
         let mut command = agent.command(&["port-forward", NAME, "127.0.0.1:0", "8080"]);
         let mut forward = Process::bounded(command.stdout(Stdio::piped()));
         let mut address = String::new();
