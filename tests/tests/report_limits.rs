@@ -73,6 +73,34 @@ fn reports_many_processes_and_mounts_within_fifty_milliseconds() {
     }
 }
 
+#[test]
+fn a_report_is_complete_or_fails() {
+    let scratch = Scratch::new();
+    root(&scratch.0, [(1, true)].into_iter());
+    for what in ["state", "metrics"] {
+        // Names and values, without the times and addresses of this machine.
+        let complete = report(&scratch.0, "lxd", what);
+        let memory = |json: &Value| json.get("memory").cloned();
+        let mounts = |json: &Value| json.get("filesystem").cloned();
+        let mut failed = 0;
+        for most in 3..=16 {
+            let mut command = Command::new("sh");
+            command.args(["-c", "ulimit -n $1; shift; exec \"$@\"", "sh", &most.to_string()]);
+            command.arg(agent()).args(["report", what, "--flavour", "lxd", "--root"]);
+            let out = command.arg(&scratch.0).output().unwrap();
+            if out.status.success() {
+                let json = serde_json::from_slice(&out.stdout).unwrap();
+                assert!(memory(&json) == memory(&complete) && mounts(&json) == mounts(&complete));
+            } else {
+                failed += 1;
+                let why = String::from_utf8_lossy(&out.stderr);
+                assert!(out.stdout.is_empty() && why.contains("(os error 24)"), "{why}");
+            }
+        }
+        assert!((1..8).contains(&failed), "{what}: {failed}");
+    }
+}
+
 /// Returns the peak memory in kB once everything except `file` is read. A pipe replaces `file`, so
 /// the report waits there. The test writes its content later, to let the report end.
 fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {

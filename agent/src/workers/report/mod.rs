@@ -19,13 +19,19 @@ use rustix::stdio::dup2_stdout;
 use crate::built;
 use crate::options::Options;
 use crate::options::command::Report;
+use crate::print;
 use crate::runtime::log;
-use crate::sys::file;
+use crate::sys::{fd, file};
 use crate::workers::report::pipe::Pipe;
 
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, report: Report) -> u8 {
     let flavour = options.flavour.unwrap_or(Flavour::Lxd);
+    // A file that cannot be opened counts as absent, so check for as many as are open at once.
+    if let (Err(error), _) | (_, Err(error)) = (fd::pipe(), fd::pipe()) {
+        print::complain(format_args!("cannot open files: {error}"));
+        return 1;
+    }
     let mut out = Pipe::new();
     let done = match report {
         Report::State if built::STATE => state::write(flavour, &options.root, &mut out)
