@@ -6,31 +6,32 @@ pub(crate) mod nics;
 mod own_files;
 pub(crate) mod templates;
 
+use std::ffi::CString;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mote_core::hostapi::exec::Program;
 use mote_core::hostapi::policy::{Capability, Features};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::statfs;
-use rustix::process::{WaitOptions, waitpid};
 use rustix::system::{RebootCommand, reboot};
 
 use crate::config::files::ConfigFiles;
 use crate::first_boot::templates::Applied;
 use crate::runtime::{is_there, log, read_bounded};
-use crate::sys::{Plan, Signalled, file, next_signal, spawn};
+use crate::sys::{Signalled, file, next_signal};
+use crate::workers::command;
 
 /// Template that also sets the kernel's hostname.
 const HOSTNAME: &str = "etc/hostname";
 /// cloud-init's seed, which it reads only at boot.
 const SEED: &str = "var/lib/cloud/seed/nocloud-net/meta-data";
+/// Longest run of the `reboot` command: systemctl gives up after 25 s without an answer.
+const COMMAND: Duration = Duration::from_secs(60);
 /// Longest wait for a requested reboot, as in the Go agents.
 const REBOOT: Duration = Duration::from_secs(300);
-/// Directories below the root that may have the `reboot` command.
-const PLACES: [&str; 4] = ["sbin", "usr/sbin", "bin", "usr/bin"];
 /// Magic numbers (statfs(2)) of tmpfs and ramfs, which lose their files at a reboot.
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
@@ -105,7 +106,7 @@ fn restart(root: &Path, signals: &impl AsFd) -> Next {
         log::warn(format_args!("cannot remove {}: {error}", cloud_init.display()));
     }
     rustix::fs::sync();
-    if let Err(why) = command(root) {
+    if let Err(why) = reboot_command(root, COMMAND) {
         log::warn(format_args!("the reboot command: {why}"));
         // Another root means a test: it must not reboot the machine.
         if root != Path::new("/") {
@@ -125,25 +126,12 @@ fn restart(root: &Path, signals: &impl AsFd) -> Next {
     }
 }
 
-fn command(root: &Path) -> io::Result<()> {
-    let root = root.to_str().ok_or(ErrorKind::InvalidInput)?;
-    let path = PLACES.map(|place| [root, "/", place].concat()).join(":");
-    let stderr = io::stderr();
-    let plan = Plan {
-        program: Program { name: c"reboot", path: &path },
-        arguments: &[c"reboot"],
-        environment: &[c"PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
-        stdio: [stderr.as_fd(), stderr.as_fd(), stderr.as_fd()],
-        directory: None,
-        ids: None,
-        terminal: false,
-    };
-    let (child, _failure) = spawn(&plan)?;
-    let ended = waitpid(Some(child), WaitOptions::empty())?;
-    match ended.and_then(|(_, status)| status.exit_status()) {
-        Some(0) => Ok(()),
-        Some(code) => Err(io::Error::other(format!("exit code {code}"))),
-        None => Err(io::Error::other("killed")),
+/// Runs the `reboot` command, which is in `/sbin` by FHS 3.0 §3.16. Kills it after `limit`.
+fn reboot_command(root: &Path, limit: Duration) -> io::Result<()> {
+    let path = CString::new(root.join("sbin/reboot").into_os_string().into_vec())?;
+    match command::run(&[&path], io::stderr().as_fd(), limit)? {
+        0 => Ok(()),
+        code => Err(io::Error::other(format!("exit code {code}"))),
     }
 }
 
@@ -210,8 +198,14 @@ mod tests {
     #[test]
     fn calls_the_command_once() {
         let root = root("reboot-works", "echo \"$0\" >>\"${0%/*}/called\"");
-        command(&root).unwrap();
+        reboot_command(&root, COMMAND).unwrap();
         let said = fs::read_to_string(root.join("sbin/called")).unwrap();
         assert_eq!(said, format!("{}/sbin/reboot\n", root.display()));
+    }
+    #[test]
+    fn kills_a_hanging_command() {
+        let root = root("reboot-hangs", "sleep 60");
+        let why = reboot_command(&root, Duration::from_millis(300)).unwrap_err();
+        assert_eq!(why.kind(), ErrorKind::TimedOut);
     }
 }
