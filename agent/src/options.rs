@@ -14,6 +14,7 @@ use mote_core::flavour::Flavour;
 use mote_core::freeze;
 use mote_core::hostapi::exec::{BY_AGENT, BY_HOST};
 use mote_core::hostapi::policy::Features;
+use mote_core::report::proc::digits;
 
 use self::command::{Freeze, Starter};
 use crate::built;
@@ -286,7 +287,7 @@ fn option(
         Valued::VsockUnix => options.transport = Transport::Unix(value.into()),
         #[cfg(feature = "tcp")]
         Valued::VsockTcp => {
-            let port = value.parse().map_err(|_| format!("{name} takes a port"))?;
+            let port = digits(&value).ok_or_else(|| format!("{name} takes a port"))?;
             options.transport = Transport::Tcp(port);
         }
         Valued::Flavour => {
@@ -300,7 +301,7 @@ fn option(
             options.features = options.features.and(features);
         }
         Valued::Interval(which) => {
-            let Ok(millis @ 10..=3_600_000) = value.parse() else {
+            let Some(millis @ 10..=3_600_000) = digits(&value) else {
                 return Err(format!("{name} takes 10 to 3600000 milliseconds").into());
             };
             if let Some(interval) = options.intervals.get_mut(*which) {

@@ -3,6 +3,8 @@
 
 use core::fmt;
 
+use crate::report::proc::digits;
+
 /// The vsock address on which a host listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddress {
@@ -32,12 +34,8 @@ impl HostAddress {
     /// Parses `<cid>:<port>`.
     /// Errors: [`BadHostAddress`] if the text has another form or the address is reserved.
     pub fn parse(text: &str) -> Result<Self, BadHostAddress> {
-        let number = |text: &str| -> Option<u32> {
-            // parse() would accept a sign.
-            if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
-        };
         let (cid, port) = text.split_once(':').ok_or(BadHostAddress::Malformed)?;
-        let (cid, port) = number(cid).zip(number(port)).ok_or(BadHostAddress::Malformed)?;
+        let (cid, port) = digits(cid).zip(digits(port)).ok_or(BadHostAddress::Malformed)?;
         Self::new(cid, port).ok_or(BadHostAddress::NotAHost)
     }
 }

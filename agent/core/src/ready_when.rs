@@ -1,7 +1,7 @@
 //! Conditions under which the agent reports Ready by itself: `ready-when` in the guest's policy.
 
 use crate::guest_path::Target;
-use crate::report::proc::words;
+use crate::report::proc::{digits, words};
 
 /// The kernel's state for a listening TCP socket (`include/net/tcp_states.h`).
 const LISTENS: &[u8] = b"0A";
@@ -35,7 +35,7 @@ impl<'t> Condition<'t> {
             ("port", _) if is_path => {
                 Target::absolute(rest).filter(|_| rest.len() <= SOCKET).map(|_| Self::Socket(rest))
             }
-            ("port", _) => rest.parse().ok().filter(|port| *port > 0).map(Self::Port),
+            ("port", _) => digits(rest).filter(|port| *port > 0).map(Self::Port),
             ("command", _) if is_path => Some(Self::Command(rest)),
             _ => None,
         }
@@ -99,6 +99,7 @@ mod tests {
             "port 0",
             "port 65536",
             "port x",
+            "port +80",
             "port /a/../b",
             "command check",
             "command /a\nb",

@@ -11,6 +11,7 @@ use heapless::String;
 
 use crate::json::{JsonError, Value};
 use crate::netlink::{Change, Link, UP};
+use crate::report::proc::digits;
 
 /// An interface's name, bytes: `IFNAMSIZ` is 16 with the NUL.
 pub type Name = String<15>;
@@ -68,7 +69,7 @@ impl Wanted {
             let keys = ["type", "hwaddr", "name", "mtu"];
             let [kind, mac, name, mtu] = device.fields(keys).ok()?;
             let mut space = [0; 10];
-            let mtu = mtu.and_then(|mtu| mtu.text(&mut space).ok()?.parse().ok()).unwrap_or(0);
+            let mtu = mtu.and_then(|mtu| digits(mtu.text(&mut space).ok()?)).unwrap_or(0);
             kind?.is("nic").then(|| Self::read(mac, name, mtu).ok())?
         })
     }

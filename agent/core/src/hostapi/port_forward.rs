@@ -6,6 +6,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::json::{JsonError, Value};
+use crate::report::proc::digits;
 
 /// Prefix of a unix socket's name.
 const UNIX: &str = "unix:";
@@ -63,7 +64,7 @@ impl Target {
             None if name.contains(':') => return None,
             None => name,
         };
-        let port = port.parse().ok().filter(|port| *port > 0)?;
+        let port = digits(port).filter(|port| *port > 0)?;
         let target = Self { name: name.into(), port };
         target.address().is_some().then_some(target)
     }
@@ -111,6 +112,7 @@ mod tests {
             ("[::1:22", None),
             ("127.0.0.1", None),
             ("127.0.0.1:0", None),
+            ("localhost:+22", None),
             ("example.org:22", None),
             ("unix:", None),
         ] {
