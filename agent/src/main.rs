@@ -74,7 +74,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
         Command::Report(report) => report::run(&options, *report),
         Command::Connect(target) if built::PORT_FORWARD => connect::run(&options, target),
         Command::SftpServer(how) if built::FILES => workers::sftp::run(&options.root, how),
-        Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
+        Command::MountWorker(limit, agent) if built::MOUNTS => mount::run(&options, *limit, *agent),
         Command::ReadyWhen(list) if built::READY_WHEN => watch::run(&options.root, list),
         Command::Freeze(what) if built::FREEZE => freeze::run(&options.root, *what),
         Command::Grow(name) if built::RESOURCES => {
@@ -87,7 +87,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
         Command::Leave(goal) if built::INIT => init::tell(*goal),
         Command::Connect(_)
         | Command::SftpServer(_)
-        | Command::MountWorker(_)
+        | Command::MountWorker(..)
         | Command::Freeze(_)
         | Command::ReadyWhen(_)
         | Command::Grow(_)

@@ -51,7 +51,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         Command::Devices => print(&get(options, "/1.0/devices")?),
         Command::Events => events(options),
         Command::Status => status::print(options),
-        Command::MountWorker(_)
+        Command::MountWorker(..)
         | Command::Run
         | Command::Check
         | Command::Connect(_)

@@ -16,6 +16,7 @@ use crate::agent::Agent;
 use crate::runtime::log::audit::{self, Quoted};
 use crate::runtime::log::{self, printable};
 use crate::runtime::{sha256, within};
+use crate::sys::process_id;
 use crate::workers::run;
 
 /// A worker's time limits: how long a device may take to appear, and when the worker is killed.
@@ -124,7 +125,8 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
 
 async fn send(agent: &Rc<Agent>, document: &[u8], (timeout, limit): Timeouts) -> io::Result<()> {
     let millis = timeout.as_millis().to_string();
-    let done = run::run(agent, &["mount-worker", &millis], document, LINE, limit).await;
+    let words = ["mount-worker", &millis, &process_id().to_string()];
+    let done = run::run(agent, &words, document, LINE, limit).await;
     let line = done.inspect_err(|why| agent.report_error(format_args!("mount: {why}")))?;
     let line = String::from_utf8_lossy(&line);
     audit::note(format_args!("mount {}", Quoted(line.trim_end())));

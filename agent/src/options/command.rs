@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mote_core::init::shutdown::Goal;
+use mote_core::report::proc::digits;
 
 use super::bad_option::BadOption;
 use crate::built;
@@ -19,8 +20,8 @@ pub(crate) const SYNC: &str = "sync-time";
 pub(crate) enum Command {
     Run,
     Check,
-    /// Mount or unmount one share within this time limit.
-    MountWorker(Duration),
+    /// Mount or unmount one share within this time limit, for the agent of this process id.
+    MountWorker(Duration, i32),
     /// Run this step after a resume: see `workers/after_resume`.
     AfterResume(String),
     /// Grow the contents of disks that have become larger, or of this one.
@@ -70,7 +71,7 @@ impl Command {
     pub(crate) fn starter(&self) -> Starter {
         match self {
             Self::AfterResume(what) if what == SYNC => Starter::Guest,
-            Self::MountWorker(_)
+            Self::MountWorker(..)
             | Self::AfterResume(_)
             | Self::GrowWorker
             | Self::Nics(_)
@@ -138,7 +139,7 @@ pub(super) fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Co
             Some(option @ ("-d" | "-b" | "-U" | "-G")) => {
                 let value = args.next().ok_or_else(|| format!("{option} needs a value"))?;
                 // No user or group has the highest number.
-                let id = || value.to_str().and_then(|id| id.parse().ok()).unwrap_or(u32::MAX);
+                let id = || value.to_str().and_then(digits).unwrap_or(u32::MAX);
                 match option {
                     "-d" => how.directory = Some(value.into()),
                     "-b" => how.below.push(value.into()),
@@ -177,7 +178,7 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
         "after-resume" => Command::AfterResume(words.next().unwrap_or_default().to_owned()),
         "grow" => Command::Grow(words.next().map(str::to_owned)),
         "grow-worker" => Command::GrowWorker,
-        "nics" => Command::Nics(words.next().and_then(|first| first.parse().ok()).unwrap_or(1)),
+        "nics" => Command::Nics(words.next().and_then(digits).unwrap_or(1)),
         "freeze" => Command::Freeze(Freeze::For(FREEZE)),
         "thaw" => Command::Freeze(Freeze::Thaw),
         "trim" => Command::Freeze(Freeze::Trim),
@@ -186,9 +187,9 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
         "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
         "reboot" if built::INIT => Command::Leave(Goal::Reboot),
         "mount-worker" => {
-            let limit = words.next().and_then(|limit| limit.parse::<u32>().ok());
-            let limit = limit.ok_or("mount-worker needs its limit in milliseconds")?;
-            Command::MountWorker(Duration::from_millis(limit.into()))
+            let limit = words.next().and_then(digits::<u32>).zip(words.next().and_then(digits));
+            let (limit, agent) = limit.ok_or("mount-worker needs milliseconds and a process")?;
+            Command::MountWorker(Duration::from_millis(limit.into()), agent)
         }
         _ => return Err(format!("unknown command {word}").into()),
     };

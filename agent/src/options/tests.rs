@@ -38,7 +38,8 @@ fn commands_take_exactly_their_arguments() {
         "report x",
         "status x",
         "grow vda vdb",
-        "mount-worker 9999999999",
+        "mount-worker 9999999999 1",
+        "mount-worker 9",
         "grow-worker live",
         "grow-worker --dry-run",
         "status --dry-run",
@@ -51,7 +52,9 @@ fn commands_take_exactly_their_arguments() {
     ] {
         assert!(parsed(bad).is_err(), "{bad}");
     }
-    assert!(parsed("--interval-connect 0").is_err());
+    for bad in ["0", "+1000", "9s"] {
+        assert!(parsed(&format!("--interval-connect {bad}")).is_err(), "{bad}");
+    }
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn only_the_agent_starts_workers_and_a_host_cannot_choose_files() {
     };
     for worker in [
         "sftp-server",
-        "mount-worker 9",
+        "mount-worker 9 1",
         "after-resume clock",
         "grow-worker",
         "nics 2",

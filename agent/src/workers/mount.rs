@@ -1,4 +1,4 @@
-//! `mote-agent mount-worker MILLISECONDS`: mounts or unmounts one share and exits. It reads one
+//! `mote-agent mount-worker MILLISECONDS AGENT`: mounts or unmounts one share and exits. It reads one
 //! JSON document, an entry of `agent-mounts.json` or a device event, and prints one line. A dead
 //! host blocks only this process.
 //!
@@ -17,7 +17,7 @@ use mote_core::json::Value;
 use mote_core::report::proc::number;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::stdio::stdin;
 
 use crate::guest_path::{by_descriptor, enter, real_path};
@@ -35,12 +35,14 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// Runs the worker.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(options: &Options, limit: Duration) -> u8 {
+pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
     // A hanging worker of a killed agent would mount later, on the share of the next agent.
     // It accepts any signal.
     let _done = set_parent_process_death_signal(Some(Signal::KILL));
     let end = Instant::now() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {
+        // It was killed before, so the signal never comes.
+        _ if Pid::as_raw(getppid()) != agent => Err(NotDone::by("the agent has ended")),
         Ok(document) => act(options, &document, end),
         Err(error) => Err(NotDone::by(error)),
     };

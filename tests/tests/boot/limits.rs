@@ -6,7 +6,7 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mote_tests::conform::exec::{Exec, Running, script};
@@ -73,7 +73,7 @@ fn the_agents_program_as_a_listed_command_gives_no_root_access() {
     for words in [
         &["sftp-server"][..],
         &["sftp-server", "-d", "/"],
-        &["mount-worker", "1000"],
+        &["mount-worker", "1000", "1"],
         &["after-resume", "restored"],
         &["nics", "2"],
         &["ready-when", &command],
@@ -91,6 +91,21 @@ fn the_agents_program_as_a_listed_command_gives_no_root_access() {
     }
     assert!(!touched.exists() && fs::read_dir(other).unwrap().next().is_none());
     assert!(exec(&["version"]).unwrap().starts_with("mote-agent "));
+}
+
+/// An agent may be killed before its worker asks to be killed with it.
+#[test]
+fn a_mount_worker_of_another_process_mounts_nothing() {
+    let said = |parent: u32| {
+        let mut worker = Command::new(agent());
+        worker.args(["mount-worker", "1000", &parent.to_string()]);
+        worker.env("MOTE_STARTED_BY", "agent").stdin(Stdio::null());
+        let out = worker.output().unwrap();
+        assert_eq!(out.status.code(), Some(1));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    assert_eq!(said(1), "the agent has ended\n");
+    assert!(said(std::process::id()).contains("JSON"), "the document is empty");
 }
 
 #[test]
