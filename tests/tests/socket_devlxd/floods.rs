@@ -27,8 +27,9 @@ const SOON: [(usize, Duration); 2] =
     [(FEW, Duration::from_millis(500)), (MANY, Duration::from_secs(2))];
 /// Rounds, of which all but one may fail because of the machine's load.
 const ROUNDS: usize = 3;
-/// Limit of the agent's own memory, kB. All attacks at once take 4.1 MB; the cgroup has 8.
-const PEAK: u64 = 5 * 1024;
+/// Limit of the agent's peak RSS, kB, as in docs/explanation/security.md. All attacks at once take
+/// 4.9 MB on idle CPUs and 5.2 at load 30; the cgroup has 8 MiB.
+const PEAK: u64 = 6000;
 const OTHER: u32 = 4711;
 const INDEX: &str = "[\"/1.0\"]";
 const BEGUN: Duration = Duration::from_secs(60);
