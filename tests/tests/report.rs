@@ -7,7 +7,7 @@ use std::process::Command;
 
 use mote_tests::Scratch;
 use mote_tests::report::{report, root};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn few() -> impl Iterator<Item = (u32, bool)> {
     [(1, true), (2, false), (77, true)].into_iter()
@@ -44,25 +44,17 @@ fn metrics_match_the_kernels_figures() {
         })
     );
     assert_eq!(lxd["network"].as_object().unwrap().len(), 2);
-    let kb = 1024;
-    assert_eq!(
-        lxd["memory"],
-        json!({
-            "memory_active_anon_bytes": 1584 * kb, "memory_active_file_bytes": 738_008 * kb,
-            "memory_active_bytes": 739_592 * kb, "memory_cached_bytes": 1_295_440 * kb,
-            "memory_dirty_bytes": 364_740 * kb, "memory_hugepages_free_bytes": 3 * 2048 * kb,
-            "memory_hugepages_total_bytes": 5 * 2048 * kb,
-            "memory_inactive_anon_bytes": 8080 * kb, "memory_inactive_file_bytes": 733_428 * kb,
-            "memory_inactive_bytes": 741_508 * kb, "memory_mapped_bytes": 10_812 * kb,
-            "memory_mem_available_bytes": 23_934_964u64 * 1024,
-            "memory_mem_free_bytes": 22_369_264u64 * 1024,
-            "memory_mem_total_bytes": 24_684_092u64 * 1024,
-            "memory_rss_bytes": (24_684_092 - 23_934_964) * kb,
-            "memory_shmem_bytes": 8856 * kb, "memory_sreclaimable_bytes": 400_988 * kb,
-            "memory_swap_bytes": 100 * kb, "memory_unevictable_bytes": 18_880 * kb,
-            "memory_writeback_bytes": 12 * kb, "memory_oom_kills": 3
-        })
-    );
+    let kilobytes = "active_anon 1584 active_file 738008 active 739592 cached 1295440 dirty 364740 \
+        hugepages_free 6144 hugepages_total 10240 inactive_anon 8080 inactive_file 733428 inactive 741508 \
+        mapped 10812 mem_available 23934964 mem_free 22369264 mem_total 24684092 rss 749128 shmem 8856 \
+        sreclaimable 400988 swap 100 unevictable 18880 writeback 12";
+    let words: Vec<_> = kilobytes.split_whitespace().collect();
+    let bytes = |pair: &[&str]| {
+        (format!("memory_{}_bytes", pair[0]), json!(pair[1].parse::<u64>().unwrap() * 1024))
+    };
+    let kills = ("memory_oom_kills".to_owned(), json!(3));
+    let memory: Value = words.chunks(2).map(bytes).chain([kills]).collect();
+    assert_eq!(lxd["memory"], memory);
     // Kernel threads are not counted.
     assert_eq!((&lxd["procs_total"], &lxd["cpus"]), (&json!(2), &json!(2)));
 
@@ -90,19 +82,11 @@ fn selects_mounts_like_each_server_and_omits_failing_ones() {
     let points: Vec<_> = list.iter().map(|entry| entry["mountpoint"].as_str().unwrap()).collect();
     assert_eq!(points, ["/", "/var/lib/lxcfs", "/run/user 1000", "/srv"]);
     // stat(1) uses the same system call.
-    let out = Command::new("stat").args(["-f", "-c", "%S %b %t"]).arg(&scratch.0).output().unwrap();
+    let out = Command::new("stat").args(["-f", "-c", "%S %b"]).arg(&scratch.0).output().unwrap();
     let out = String::from_utf8(out.stdout).unwrap();
     let words: Vec<_> = out.split_whitespace().collect();
     let size: u64 = words[0].parse::<u64>().unwrap() * words[1].parse::<u64>().unwrap();
     assert_eq!(list[0]["filesystem_size_bytes"], json!(size));
-    let kind = match words[2] {
-        "ef53" => "ext4".to_owned(),
-        "1021994" => "tmpfs".to_owned(),
-        "9123683e" => "btrfs".to_owned(),
-        "58465342" => "xfs".to_owned(),
-        other => format!("0x{other}"),
-    };
-    assert_eq!(list[0]["fstype"], json!(kind));
     let bytes = |key: &str| list[0][key].as_u64().unwrap();
     assert!(bytes("filesystem_avail_bytes") <= bytes("filesystem_free_bytes"));
     assert!(bytes("filesystem_free_bytes") < size);
@@ -125,29 +109,8 @@ fn the_state_has_each_servers_members() {
             "processes": 2, "cpu": {"usage": 123_456_000}
         })
     );
-    let lo = &network["lo"];
-    assert_eq!(lo["hwaddr"], "");
-    assert_eq!((&lo["type"], &lo["host_name"]), (&json!("loopback"), &json!("")));
-    let loopback = json!({
-        "family": "inet", "address": "127.0.0.1", "netmask": "8", "scope": "local"
-    });
-    if lo["state"] == "up" {
-        assert_eq!(lo["addresses"][0], loopback);
-    }
-    assert!(lo["mtu"].as_u64().unwrap() > 0);
-    for counter in [
-        "bytes_received",
-        "bytes_sent",
-        "packets_received",
-        "packets_sent",
-        "errors_received",
-        "errors_sent",
-        "packets_dropped_outbound",
-        "packets_dropped_inbound",
-    ] {
-        assert!(lo["counters"][counter].is_u64(), "{counter}");
-    }
-
+    // The conformance suite checks its members.
+    assert_eq!(network["lo"]["type"], "loopback");
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let host = host.trim();
     fs::write(

@@ -162,43 +162,6 @@ fn a_late_port_is_logged_used_and_clears_the_last_error() {
 }
 
 #[test]
-fn a_waiting_agent_also_uses_the_new_run() {
-    if !in_private_mounts("early::a_waiting_agent_also_uses_the_new_run") {
-        return;
-    }
-    let boot = Boot::new("lxd");
-    whole(&boot);
-    let _agent = started_early(&boot, &[]);
-    let waiting =
-        || boot.text("run/mote/status").contains("waiting for the config files").then_some(());
-    wait("the view", LIMIT, waiting);
-    mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
-    wait("the view in the other", LIMIT, waiting);
-    let (code, text) = boot.ask(&[]);
-    assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
-    drop(_agent);
-    unmount_run(&boot);
-}
-
-#[test]
-fn reports_a_killed_agent_as_not_connected() {
-    let boot = Boot::new("lxd");
-    let mut agent = boot.start(&[]);
-    boot.serves();
-    let pid = agent.0.id();
-    wait("the view", LIMIT, || boot.text("run/mote/status").contains("CONNECT").then_some(()));
-    agent.kill();
-    let (code, text) = boot.says(&["status"]);
-    assert_eq!(code, Some(3), "{text}");
-    for line in ["running: no\n", "pid: -\n", "state: -\n", "host: -\n", "devlxd: -\n"] {
-        assert!(text.contains(line), "{text}");
-    }
-    let (_, text) = boot.ask(&["status"]);
-    let was = format!("no agent is running; process {pid} ended unexpectedly in state CONNECT");
-    assert!(text.contains(&was), "{text}");
-}
-
-#[test]
 fn a_full_run_is_harmless_and_reported_once() {
     if !in_private_mounts("early::a_full_run_is_harmless_and_reported_once") {
         return;

@@ -93,32 +93,14 @@ fn a_killed_agent_remembers_its_host() {
 /// reads it at the interval of its state (`status/tests` in the core).
 #[test]
 fn reads_a_port_whose_wake_ups_are_lost() {
-    for (fault, state) in [
-        (["slow", "9000"], " (from CONNECT)\n"),
-        (["none", "0"], " CONNECTED"),
-        (["deny-put", "0"], " STARTED"),
-    ] {
-        let boot = Boot::new("lxd");
-        boot.host.ok(&["fault", NAME, fault[0], fault[1]]);
-        if fault[0] == "deny-put" {
-            fs::remove_file(boot.host.share.join("agent.conf")).unwrap();
-        }
-        let port = Terminal::open(80, 24);
-        port.never_signal();
-        let _agent = boot.start(&["--port", &port.path()]);
-        if state == " (from CONNECT)\n" {
-            // Followed for 2 s, since the host is slow to answer.
-            boot.logged(" (from agent.conf)");
-            let log = boot.log();
-            let before = log.split(" (from agent.conf)").next().unwrap();
-            let address = before.rsplit("host address ").next().unwrap();
-            port.say(&format!("CONNECT {address}\n"));
-        }
-        boot.logged(state);
-        // Refused, and the log says so.
-        port.say("CONNECT nowhere\n");
-        boot.logged("serial line refused");
-    }
+    let boot = Boot::new("lxd");
+    let port = Terminal::open(80, 24);
+    port.never_signal();
+    let _agent = boot.start(&["--port", &port.path()]);
+    boot.logged(" CONNECTED");
+    // Refused, and the log says so.
+    port.say("CONNECT nowhere\n");
+    boot.logged("serial line refused");
 }
 
 #[test]

@@ -7,18 +7,18 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mote_tests::{Process, agent, copy_program, is_root, kill, put, skipped, wait};
+use mote_tests::{Process, agent, copy_program, is_root, kill, skipped, wait};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::stuck::fuse::Fuse;
-use crate::world::{Boot, LIMIT, NOBODY, connected, fifo, in_private_mounts, terminate};
+use crate::world::{Boot, LIMIT, connected, fifo, in_private_mounts, terminate};
 
 /// The test that a holder of a lock runs.
-const KEEPER: &str = "impostors::starts_quickly_next_to_many_locks";
+const KEEPER: &str = "impostors::a_user_with_a_private_run_is_not_an_agent";
 /// A user without privileges outside of private namespaces.
 const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Urm";
 /// Root of a container, in all namespaces except for users.
@@ -134,6 +134,9 @@ fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
 
 #[test]
 fn a_user_with_a_private_run_is_not_an_agent() {
+    if let Some(lock) = std::env::var_os("MOTE_LOCK") {
+        keep(Path::new(&lock));
+    }
     let Some(boot) = guest() else { return };
     let mut impostors = [impostor(&boot, USER, "sleep 1000"), impostor(&boot, USER, &liar(&boot))];
     starts_beside(&boot, &mut impostors);
@@ -153,22 +156,6 @@ fn ignores_roots_agent_in_a_container() {
     holds(&theirs, &boot.root("run/mote/lock"));
     let flocked = impostor(&boot, CONTAINER, &liar(&boot));
     starts_beside(&boot, &mut [theirs, flocked]);
-}
-
-#[test]
-fn ignores_a_users_file_in_a_program_of_root() {
-    let Some(boot) = guest() else { return };
-    let lock = boot.root("run/mote/lock");
-    let user = apart(&boot, USER, &format!(">{} && exec sleep 1000", lock.display()), "");
-    // As with su(1) when it asks for the password: a process of root's with a file that its user
-    // has opened and locked.
-    let theirs = format!("/proc/{}/root{}", user.0.id(), lock.display());
-    wait("the user's file", LIMIT, || Path::new(&theirs).exists().then_some(()));
-    let mut setuid = Command::new("sh");
-    setuid.args(["-c", &format!("exec {}", keeper(&boot))]);
-    let setuid = Process::start(keeps(&mut setuid, Path::new(&theirs), "sleep 1000"));
-    holds(&setuid, &lock);
-    starts_beside(&boot, &mut [user, setuid]);
 }
 
 #[test]
@@ -200,95 +187,4 @@ fn does_not_open_copy_or_close_an_impostors_files() {
     assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
     assert_eq!(fuse.read.try_iter().next(), None, "its server was asked");
     assert!(impostor.0.try_wait().unwrap().is_none(), "it was signalled");
-}
-
-#[test]
-fn does_not_signal_a_process_that_reuses_the_agents_pid() {
-    let Some(boot) = guest() else { return };
-    // The status file's agent is gone. This process has its id and its command line.
-    let words = format!("exec {}", liar(&boot));
-    let mut number = Process::start(Command::new("sh").args(["-c", &words]));
-    let pid = number.0.id();
-    boot.put("run/mote/status", &format!("{{\"pid\":\"{pid}\",\"state\":\"CONNECTED\"}}"));
-    let mut holder = Command::new("sh");
-    holder.args(["-c", &format!("exec {}", keeper(&boot))]);
-    let holder = keeps(&mut holder, &boot.root("run/mote/lock"), "sleep 1000");
-    let holder = Process::start(holder);
-    holds(&holder, &boot.root("run/mote/lock"));
-    let (code, said) = boot.ask(&["status"]);
-    assert_eq!(code, Some(0), "{said}");
-    let mut agent = boot.start(&[]);
-    let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().unwrap());
-    assert_eq!(status.code(), Some(1));
-    let another = format!("another mote-agent is running: process {}\n", holder.0.id());
-    assert!(boot.log().ends_with(&another), "{}", boot.log());
-    assert!(number.0.try_wait().unwrap().is_none(), "it was signalled");
-}
-
-/// Locks of one user, and the number of processes that hold them.
-const LOCKS: usize = 40_000;
-const FLOODERS: usize = 8;
-
-#[test]
-fn starts_quickly_next_to_many_locks() {
-    if let Some(lock) = std::env::var_os("MOTE_LOCK") {
-        keep(Path::new(&lock));
-    }
-    if let Some(place) = std::env::var_os("MOTE_LOCKS") {
-        return flood(Path::new(&place));
-    }
-    let Some(boot) = guest() else { return };
-    let fastest = || (0..3).map(|_| started(&boot)).min().unwrap();
-    let calm = fastest();
-    let place = boot.scratch.0.join("locks");
-    fs::create_dir(&place).unwrap();
-    std::os::unix::fs::chown(&place, Some(NOBODY), None).unwrap();
-    let flooder = |number: usize| {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("exec {}", keeper(&boot))]).uid(NOBODY);
-        let place = place.join(number.to_string());
-        Process::start(command.env("MOTE_LOCKS", place).stdout(Stdio::null()))
-    };
-    let _flooders: Vec<_> = (0..FLOODERS).map(flooder).collect();
-    let all = || (0..FLOODERS).all(|number| place.join(format!("{number}.done")).exists());
-    wait("all locks", LIMIT, || all().then_some(()));
-    let list = (0..3).map(|_| reads(Path::new("/proc/locks"))).min().unwrap();
-    let flooded = fastest();
-    println!(
-        "STARTED after {calm:?}, and {flooded:?} beside {LOCKS} locks; {list:?} for their list"
-    );
-    // It may read the list of all locks a few times.
-    assert!(flooded < 2 * calm + 20 * list, "{calm:?} {flooded:?}, {list:?} for their list");
-}
-
-fn reads(path: &Path) -> Duration {
-    let begun = Instant::now();
-    assert!(!fs::read(path).unwrap().is_empty());
-    begun.elapsed()
-}
-
-/// Returns the time from an agent's start to STARTED.
-fn started(boot: &Boot) -> Duration {
-    fs::write(boot.scratch.0.join("agent.log"), "").unwrap();
-    let begun = Instant::now();
-    let mut agent = boot.start(&[]);
-    boot.logged("STARTED");
-    let took = begun.elapsed();
-    assert_eq!(terminate(&mut agent), Some(0));
-    took
-}
-
-/// Takes and holds this process's share of [`LOCKS`].
-fn flood(place: &Path) {
-    let mut locks = Vec::new();
-    for _ in 0..LOCKS / FLOODERS {
-        put(place, "");
-        let file = File::options().write(true).open(place).unwrap();
-        fs::remove_file(place).unwrap();
-        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
-        locks.push(file);
-    }
-    put(place.with_extension("done"), "");
-    std::thread::sleep(Duration::from_secs(1000));
-    drop(locks);
 }

@@ -11,16 +11,6 @@ use mote_tests::{NAME, Process, agent, proc, wait};
 use super::world::{Boot, LIMIT, in_private_mounts, mount, terminate, whole};
 
 #[test]
-fn ends_immediately_without_a_port() {
-    let boot = Boot::new("lxd");
-    let mut agent = boot.start(&[]);
-    boot.serves();
-    boot.logged("waiting for the status port");
-    assert_eq!(terminate(&mut agent), Some(0));
-    assert!(!boot.log().contains("cannot write STOPPED"), "{}", boot.log());
-}
-
-#[test]
 fn creates_a_missing_run_readable_for_all() {
     let boot = Boot::new("lxd");
     let _agent = boot.start(&[]);

@@ -5,7 +5,6 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
-use mote_core::hostapi::policy::loopholes::COMBINATIONS;
 use mote_tests::{NAME, Process, agent, report, wait};
 use rustix::fs::OFlags;
 
@@ -53,59 +52,6 @@ fn applies_the_policy_for_every_server_and_denies_all_if_invalid() {
         let _agent = boot.start(&[]);
         boot.logged("line 1: an alias is not supported");
         wait("a refusal", LIMIT, || exec(&boot).err().filter(|why| why.contains("policy")));
-    }
-}
-
-#[test]
-fn a_misspelt_policy_denies_everything_and_reports_the_line() {
-    for (flavour, file) in [("lxd", "etc/mote-agent.yml"), ("incus", "etc/incus-agent.yml")] {
-        let boot = Boot::new(flavour);
-        for (text, why) in [
-            ("feature:\n  exec: true\n", "line 1: unknown key \"feature\"; known: features"),
-            (
-                "features:\n  exce: true\n",
-                "line 2: unknown feature \"exce\"; known: guestapi, exec,",
-            ),
-            ("features:\n  exec: 1\n", "line 2: \"1\" is neither true nor false"),
-        ] {
-            boot.put(file, text);
-            let why = format!("{file}: {why}");
-            let (code, said) = boot.says(&["--check"]);
-            assert!(code != Some(0) && said.contains(&why), "{said}");
-            let agent = boot.start(&[]);
-            boot.logged(&why);
-            let denied = || boot.host.exec(&["true"]).err();
-            let (refusal, _) =
-                wait("a refusal", LIMIT, || denied().filter(|why| why.contains("policy")));
-            assert!(refusal.contains("allow exec: its file is not understood"), "{refusal}");
-            let (_, status) = boot.says(&["status"]);
-            let policy =
-                status.lines().find(|line| line.starts_with("policy: denied: guestapi exec"));
-            assert!(policy.is_some_and(|policy| policy.contains(&why)), "{status}");
-            drop(agent);
-        }
-    }
-    let boot = Boot::new("lxd");
-    for option in ["--deny", "--allow"] {
-        let (code, text) = boot.ask(&[option, "exec,ssh"]);
-        assert_eq!(code, Some(2));
-        assert!(text.contains("unknown feature \"ssh\"; known: guestapi, exec,"), "{text}");
-    }
-}
-
-#[test]
-fn check_warns_of_each_combination() {
-    let boot = Boot::new("lxd");
-    for row in COMBINATIONS {
-        boot.put("etc/mote-agent.yml", &format!("{{{}}}\n", row.file));
-        let (_, text) = boot.says(&["--check"]);
-        let policy = text.lines().find(|line| line.contains(" policy: ")).expect("a line");
-        let expected = row.warning;
-        let grade = if expected.is_empty() { "ok " } else { "note " };
-        let said = policy.split_once("; limited: ").map_or(policy, |(_, limited)| limited);
-        let said = said.split_once("; ").map_or("", |(_, said)| said);
-        assert!(policy.starts_with(grade) && said.starts_with(expected), "{row:?}\n{policy}");
-        assert_eq!(said.is_empty(), expected.is_empty(), "{row:?}\n{policy}");
     }
 }
 
@@ -160,40 +106,4 @@ fn does_not_report_a_denied_state_through_the_port() {
     for policy in [["--deny", "state"], ["--allow", "guestapi"]] {
         assert_eq!(told(&policy), "", "{policy:?}");
     }
-}
-
-#[test]
-fn devlxd_reports_a_missing_vsock() {
-    let boot = Boot::new("incus");
-    whole(&boot);
-    boot.put("sys/class/virtio-ports/vport0p1/name", "org.linuxcontainers.incus\n");
-    let command = |words: &[&str]| {
-        let mut command = Command::new(agent());
-        command.arg("--root").arg(boot.root("")).arg("--config-dir").arg(&boot.host.share);
-        command.args(words).stdin(Stdio::null());
-        command
-    };
-    let _agent = Process::start(command(&[]).stderr(Stdio::null()));
-    let ask = |words: &[&str]| {
-        let output = command(words).output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
-    };
-    let none = "no vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); its driver is missing, too: module ";
-    wait("the view", LIMIT, || {
-        ask(&["status"]).1.contains(&format!("last_error: {none}")).then_some(())
-    });
-    let (code, text) = ask(&["ready"]);
-    assert!(text.contains(&format!("it cannot reach the host: {none}")), "{text}");
-    assert!(code == Some(3) && !text.contains("lxd"), "{text}");
-    let (code, text) = ask(&["--check"]);
-    for line in [
-        "missing  vsock: no vsock device in this VM: ",
-        "the host sees this agent only through the status port\n",
-        "ok       devlxd: would be at /dev/incus/sock\n",
-        &format!("missing  agent: {none}"),
-    ] {
-        assert!(text.contains(line), "no {line:?} in:\n{text}");
-    }
-    assert_eq!(code, Some(1), "{text}");
 }

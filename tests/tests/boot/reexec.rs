@@ -54,6 +54,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     let args = ["--port", &port.path(), "--interval-connected", "500"];
     let mut agent = Process::start(&mut installed(&boot, &args));
     connected(&boot, 1);
+    assert!(boot.log().starts_with("mote: info: mote-agent "), "{}", boot.log());
     // After 15 s without a call of the host the agent sends STOPPED.
     let host = boot.client();
     assert_eq!(
@@ -104,28 +105,6 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
     assert_eq!(terminate(&mut agent), Some(0));
     port.until("STOPPED");
-}
-
-#[test]
-fn log_and_status_name_the_running_program() {
-    let boot = Boot::new("lxd");
-    let agent = boot.start(&[]);
-    connected(&boot, 1);
-    let version = boot.command(&["--version"]).output().unwrap().stdout;
-    let version = String::from_utf8(version).unwrap();
-    let first = format!("mote: info: {version}");
-    assert!(boot.log().starts_with(&first), "{}", boot.log());
-    let number = version.trim_start_matches("mote-agent ");
-    let status = boot.command(&["status"]).output().unwrap().stdout;
-    let status = String::from_utf8(status).unwrap();
-    assert!(status.contains(&format!("version: {number}")), "{status}");
-    assert_eq!(program(&boot), "program: -");
-    let host = boot.host.run(&["info", NAME]);
-    let release = number.split(' ').next().unwrap();
-    assert!(host.contains(&format!("mote-agent as lxd-agent {release}, ")), "{host}");
-    kill(Signal::HUP, agent.0.id());
-    connected(&boot, 2);
-    assert_eq!(boot.log().matches(&first).count(), 2, "{}", boot.log());
 }
 
 #[test]

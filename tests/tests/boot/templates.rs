@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::Stdio;
 
 use crate::world::Boot;
 
@@ -41,31 +40,6 @@ fn writes_no_template_if_the_guest_denies_them() {
         let log = boot.log();
         assert_eq!(log.matches("the policy denies templates").count(), 1, "{log}");
     }
-}
-
-/// Incus' agent has no such feature, and its users' files were written for that agent.
-#[test]
-fn incus_file_need_not_list_motes_own_features() {
-    let boot = Boot::new("incus");
-    boot.put("etc/incus-agent.yml", "features: {guestapi: true}\n");
-    render(&boot, &["/etc/cron.d/mine"]);
-    let _agent = boot.start(&[]);
-    boot.logged("STARTED");
-    assert_eq!(boot.text("etc/cron.d/mine"), EVIL);
-    // Files of the host that announce another server do not disable the policy.
-    let boot = Boot::new("lxd");
-    boot.put("etc/incus-agent.yml", "features: {guestapi: true, templates: false}\n");
-    render(&boot, &["/etc/cron.d/mine"]);
-    let mut command = boot.command(&[]);
-    let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
-    let mut unnamed = std::process::Command::new(command.get_program());
-    let flavour = arguments.iter().position(|argument| argument == "--flavour").unwrap();
-    unnamed.args(&arguments[..flavour]).args(&arguments[flavour + 2..]);
-    let log = fs::File::options().append(true).create(true).open(boot.scratch.0.join("agent.log"));
-    command = unnamed;
-    let _agent = mote_tests::Process::start(command.stdin(Stdio::null()).stderr(log.unwrap()));
-    boot.logged("STARTED");
-    assert!(!boot.root("etc/cron.d").exists());
 }
 
 #[test]

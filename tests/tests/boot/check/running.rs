@@ -176,33 +176,11 @@ fn status_has_the_same_members_for_programs() {
     boot.serves();
     wait("CONNECTED", LIMIT, || (status(&boot).1["state"] == "CONNECTED").then_some(()));
     let (code, view) = status(&boot);
-    let keys = |view: &Value| {
-        let mut keys: Vec<_> = view.as_object().unwrap().keys().cloned().collect();
-        keys.sort_unstable();
-        keys
-    };
+    let keys = |view: &Value| -> Vec<_> { view.as_object().unwrap().keys().cloned().collect() };
     let all = keys(&view);
-    assert_eq!(
-        all,
-        [
-            "blocked",
-            "called",
-            "devlxd",
-            "files",
-            "flavour",
-            "host",
-            "last_error",
-            "pid",
-            "policy",
-            "port",
-            "program",
-            "ready",
-            "running",
-            "since_uptime_ms",
-            "state",
-            "version"
-        ]
-    );
+    let expected = "blocked called devlxd files flavour host last_error pid policy port program ready \
+                    running since_uptime_ms state version";
+    assert_eq!(all.join(" "), expected);
     assert_eq!((code, &view["running"], &view["called"]), (Some(0), &true.into(), &false.into()));
     let numbers = (view["pid"].as_u64(), view["since_uptime_ms"].is_u64());
     assert_eq!(numbers, (Some(agent.0.id().into()), true));
@@ -210,5 +188,12 @@ fn status_has_the_same_members_for_programs() {
     let (code, view) = status(&boot);
     assert_eq!((code, &view["running"], keys(&view)), (Some(3), &false.into(), all));
     assert!(view["state"].is_null() && view["version"].is_string(), "{view}");
+    let (_, text) = boot.says(&["status"]);
+    for line in ["running: no\n", "pid: -\n", "state: -\n", "host: -\n", "devlxd: -\n"] {
+        assert!(text.contains(line), "{text}");
+    }
+    let (_, text) = boot.ask(&["status"]);
+    let was = format!("process {} ended unexpectedly in state CONNECTED", agent.0.id());
+    assert!(text.contains(&was), "{text}");
     assert!(Path::new(&boot.root("run/mote/status")).exists());
 }
