@@ -42,21 +42,6 @@ fn answers_a_burst_and_keeps_tickets_with_a_slow_host() {
 }
 
 #[test]
-fn does_not_wait_for_a_host_without_tickets() {
-    let pair = Pair::start("incus", &["user.foo=bar"]);
-    pair.host.ok(&["fault", NAME, "no-tickets", "500"]);
-    // The first uses the last ticket, and two more notice that there are none.
-    for _ in 0..2 {
-        burst(&pair, 1);
-    }
-    assert_eq!(burst(&pair, 30), 30);
-    // The agent notices when the host issues tickets again.
-    pair.host.ok(&["fault", NAME, "none"]);
-    burst(&pair, 1);
-    assert_eq!(burst(&pair, 1), 0);
-}
-
-#[test]
 fn keeps_connections_that_arrive_while_it_is_busy() {
     const GUESTS: usize = 300;
     let pair = Pair::start("lxd", &[]);

@@ -22,6 +22,10 @@ fn held(pair: &Pair) -> u64 {
     proc::memory(pair.agent.0.id(), "smaps_rollup", "Anonymous:")
 }
 
+fn descriptors(pair: &Pair) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", pair.agent.0.id())).unwrap().count()
+}
+
 fn at_once(work: impl Fn(usize) + Sync) {
     std::thread::scope(|threads| {
         for number in 0..AT_ONCE {
@@ -73,13 +77,14 @@ fn comes_back(flavour: &str) {
     let pair = Pair::start(flavour, &["user.foo=bar"]);
     let agent = pair.client();
     std::thread::sleep(Duration::from_secs(2));
-    let idle = held(&pair);
+    let (idle, before) = (held(&pair), descriptors(&pair));
     let mut resting = Vec::new();
     for _ in 0..4 {
         bursts(&pair, &agent);
         std::thread::sleep(REST);
         resting.push(held(&pair));
     }
+    assert_eq!(descriptors(&pair), before, "{flavour}");
     println!("{flavour}: idle {idle} kB, after bursts {resting:?}");
     // The order of ends decides how fragmented the heap is, so the smallest counts.
     assert!(resting.iter().min() <= Some(&(idle + LEFT)), "{idle} grew to {resting:?} kB");
@@ -89,13 +94,8 @@ fn comes_back(flavour: &str) {
 }
 
 #[test]
-fn lxds_agent_returns_to_its_idle_memory() {
-    comes_back("lxd");
-}
-
-#[test]
-fn incus_agent_returns_to_its_idle_memory() {
-    comes_back("incus");
+fn returns_to_its_idle_memory() {
+    ["lxd", "incus"].into_iter().for_each(comes_back);
 }
 
 const CALLS: u64 = 300;

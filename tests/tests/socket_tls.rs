@@ -85,22 +85,6 @@ impl Meeting {
         said
     }
 
-    /// Runs a host that refuses the agent, and checks the agent's error.
-    fn be_refused(&mut self, args: &[&str], expected: &str) {
-        let mut server = self.openssl();
-        server.args(["s_server", "-unix", "vs_9", "-HTTP", "-cert", "server.crt", "-key"]);
-        server.arg("server.key").args(args).stdin(Stdio::null());
-        let _server = Process::start(server.stdout(Stdio::null()).stderr(Stdio::null()));
-        wait("s_server", SOON, || self.path("vs_9").exists().then_some(()));
-        self.start();
-        let refused = || self.log().contains(expected).then_some(());
-        wait(expected, SOON, refused);
-        // A text that only debug builds contain would leave a colon at the end.
-        for line in self.log().lines() {
-            assert!(!line.trim_end().ends_with(':'), "{line}");
-        }
-    }
-
     /// Has the agent call until it gets an answer. Returns OpenSSL's log.
     fn be_called(&mut self, args: &[&str]) -> String {
         let body = "{\"metadata\":{}}";
@@ -168,16 +152,8 @@ impl Meeting {
         let _absent = std::fs::remove_file(self.path("relay"));
         let relay = UnixListener::bind(self.path("relay")).unwrap();
         let mut client = self.openssl();
-        client.args([
-            "s_client",
-            "-tls1_3",
-            "-unix",
-            "relay",
-            "-cert",
-            "server.crt",
-            "-key",
-            "server.key",
-        ]);
+        client.args(["s_client", "-tls1_3", "-unix", "relay"]);
+        client.args(["-cert", "server.crt", "-key", "server.key"]);
         client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut client = mote_tests::bounded(&mut client).unwrap();
         let (caller, _) = relay.accept().unwrap();
@@ -226,13 +202,18 @@ fn reads_split_records_and_answers_invalid_ones_with_an_alert() {
     assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
 }
 
+/// The agent and its host call each other. Returns OpenSSL's log of the agent's call.
+fn calls_both_ways(meeting: &mut Meeting, chosen: &[&str]) -> String {
+    let called = meeting.be_called(chosen);
+    let said = meeting.call(chosen);
+    assert!(said.contains("HTTP/1.1 200 OK"), "{chosen:?}: {said}\n{}", meeting.log());
+    called
+}
+
 #[test]
 fn supports_hosts_with_any_usual_key() {
     for host in [P384, P256, &["rsa:2048"], &["rsa:4096"]] {
-        let mut meeting = Meeting::between(P384, host);
-        let _said = meeting.be_called(&[]);
-        let said = meeting.call(&[]);
-        assert!(said.contains("HTTP/1.1 200 OK"), "{host:?}: {said}\n{}", meeting.log());
+        calls_both_ways(&mut Meeting::between(P384, host), &[]);
     }
 }
 
@@ -244,12 +225,9 @@ fn every_group_and_cipher_works_in_both_directions() {
         ("P-384", "TLS_AES_256_GCM_SHA384", "NamedGroup: secp384r1"),
     ] {
         let chosen = ["-groups", group, "-ciphersuites", cipher];
-        let mut meeting = Meeting::between(P384, P384);
-        let said = meeting.be_called(&chosen);
+        let said = calls_both_ways(&mut Meeting::between(P384, P384), &chosen);
         let (_, hello) = said.split_once("ServerHello").expect("a handshake");
         assert!(hello.contains(named) && hello.contains(cipher), "{said}");
-        let said = meeting.call(&chosen);
-        assert!(said.contains("HTTP/1.1 200 OK") && said.contains(cipher), "{group}: {said}");
     }
 }
 
@@ -280,8 +258,7 @@ fn accepts_its_own_key_as_sec1_or_pkcs8_of_either_curve() {
             }
             let is_sec1 = std::fs::read_to_string(&file).unwrap().contains("EC PRIVATE KEY");
             assert_eq!(is_sec1, sec1);
-            let _said = meeting.be_called(&[]);
-            assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"));
+            calls_both_ways(&mut meeting, &[]);
         }
     }
 }
@@ -309,23 +286,6 @@ fn refuses_server_crt_without_its_key() {
 }
 
 #[test]
-fn logs_a_failed_handshake_with_the_host() {
-    let told = "TLS with the host failed: its certificate is not the expected one";
-    let mut meeting = Meeting::between(P384, P384);
-    meeting.make(P384, "other");
-    meeting.be_refused(&["-cert", "other.crt", "-key", "other.key"], told);
-    // A host that requires a certificate by its own authority: the agent's is self-signed.
-    let alert = "the peer refused with TLS alert 48 (unknown_ca)";
-    let picky = ["-Verify", "1", "-verify_return_error"];
-    Meeting::between(P384, P384).be_refused(&picky, alert);
-    let old = "the peer refused with TLS alert 70 (protocol_version)";
-    Meeting::between(P384, P384).be_refused(&["-tls1_2"], old);
-    let suites = ["-tls1_3", "-ciphersuites", "TLS_AES_128_CCM_SHA256"];
-    let cipher = "the peer refused with TLS alert 40 (handshake_failure)";
-    Meeting::between(P384, P384).be_refused(&suites, cipher);
-}
-
-#[test]
 fn logs_a_caller_with_another_certificate_once() {
     const LINE: &str = "refused a caller whose certificate is not server.crt";
     let mut meeting = Meeting::between(P384, P384);
@@ -342,17 +302,10 @@ fn logs_a_caller_with_another_certificate_once() {
     half.write_all(&[22, 3, 1, 2]).unwrap();
     drop(half);
     assert_eq!(meeting.lines("refused a caller"), 0, "{}", meeting.log());
-    let begun = Instant::now();
     let other = ["-cert", "other.crt", "-key", "other.key"];
     assert!(!meeting.call(&other).contains("HTTP/1.1"), "{}", meeting.log());
     wait("the line", SOON, || (meeting.lines(LINE) == 1).then_some(()));
     assert!(meeting.log().contains("is this another host's share?\n"), "{}", meeting.log());
-    for _ in 1..50 {
-        assert!(!meeting.call(&other).contains("HTTP/1.1"), "{}", meeting.log());
-    }
-    let most = 1 + usize::try_from(begun.elapsed().as_secs() / 30).unwrap();
-    let lines = meeting.lines(LINE);
-    assert!((1..=most).contains(&lines), "{lines} lines in {:?}", begun.elapsed());
 }
 
 #[test]
@@ -363,27 +316,10 @@ fn ignores_the_dates_of_the_pinned_certificate() {
     {
         let mut meeting = Meeting::between(P384, P384);
         meeting.redate(begin, end);
-        let _said = meeting.be_called(&[]);
-        let said = meeting.call(&[]);
-        assert!(said.contains("HTTP/1.1 200 OK"), "{begin}: {said}\n{}", meeting.log());
+        calls_both_ways(&mut meeting, &[]);
         // A different certificate of the same owner is not accepted, even if its dates are valid.
         let sign = ["req", "-x509", "-key", "server.key", "-subj", "/CN=x", "-out", "new.crt"];
         assert!(meeting.openssl().args(sign).status().unwrap().success());
         assert!(!meeting.call(&["-cert", "new.crt"]).contains("HTTP/1.1"));
     }
-}
-
-#[test]
-fn waits_for_a_key_that_matches_the_certificate() {
-    let meeting = Meeting::between(P384, P384);
-    meeting.make(P384, "other");
-    let file = meeting.path("share/agent.key");
-    let right = std::fs::read(&file).unwrap();
-    std::fs::copy(meeting.path("other.key"), &file).unwrap();
-    let mut agent = launch(&meeting.scratch.0, "lxd", &meeting.path("share"));
-    let why = "agent.key does not belong to agent.crt";
-    wait("the reason", SOON, || meeting.log().contains(why).then_some(()));
-    assert!(agent.0.try_wait().unwrap().is_none(), "they may be half copied");
-    std::fs::write(&file, right).unwrap();
-    wait("its listener", SOON, || UnixStream::connect(meeting.path("vs.listen_8443")).ok());
 }

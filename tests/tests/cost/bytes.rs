@@ -15,7 +15,7 @@ use mote_tests::cost::{Row, anonymous};
 use mote_tests::sftp::{Session, bytes as path_bytes, open};
 use mote_tests::{Client, Pair, Scratch, Terminal, wait};
 
-use crate::steps::steps;
+use crate::steps;
 
 pub(crate) const TEXT: &str = "\
 ## Bytes

@@ -9,11 +9,9 @@ mod bytes;
 mod calls;
 mod others;
 mod sftp;
-mod steps;
 
 use mote_tests::cost::{Row, Table, budget, render};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use steps::set;
 
 fn measured(what: &str, measure: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
     let begun = std::time::Instant::now();
@@ -61,4 +59,20 @@ fn no_cost_exceeds_its_budget() {
 fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
+
+fn set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some()
+}
+
+/// Returns the page's steps up to `most`, or fewer in a short run.
+fn steps(most: usize, short: usize) -> Vec<usize> {
+    let long = set("MOTE_LONG") || set("MOTE_WRITE_DOCS");
+    let most = if long { most } else { most.min(short) };
+    let mut steps: Vec<_> =
+        mote_tests::cost::STEPS.into_iter().filter(|step| *step <= most).collect();
+    if !steps.contains(&most) {
+        steps.push(most);
+    }
+    steps
 }

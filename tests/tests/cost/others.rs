@@ -10,7 +10,7 @@ use mote_tests::cost::{ALWAYS, Row};
 
 use crate::bytes::{World, guest_listener, idle};
 use crate::calls::{Counted, run};
-use crate::steps::steps;
+use crate::steps;
 
 pub(crate) const TEXT: &str = "\
 ## Calls while others are connected

@@ -7,7 +7,7 @@ use mote_tests::cost::{ALWAYS, Row};
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
 use mote_tests::{Scratch, agent};
 
-use crate::steps::steps;
+use crate::steps;
 
 pub(crate) const TEXT: &str = "\
 ## SFTP

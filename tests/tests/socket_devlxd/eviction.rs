@@ -6,16 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mote_tests::agent::split;
+use mote_tests::Pair;
 use mote_tests::attack::more_descriptors;
-use mote_tests::{NAME, Pair, wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::answered;
 
 /// More than the limit of connections, and as many as fit in the kernel's queue.
 const MANY: usize = 4000;
-const LIMIT: Duration = Duration::from_secs(10);
 
 const GET: &[u8] = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -84,48 +80,6 @@ fn active_clients_lose_nothing_next_to_idle_ones() {
 }
 
 #[test]
-fn evicts_the_connection_that_is_idle_longest() {
-    // 64 connections: half of its descriptors.
-    let by = ["prlimit", "--nofile=128:128"];
-    let pair = Pair::start_by(&by, "lxd", &["user.foo=bar"]);
-    let mut idle = said(&pair, GET);
-    assert!(idle.read(&mut [0; 512]).unwrap() > 0);
-    let head = said(&pair, b"GET / HT");
-    let silent: Vec<_> = (0..62).map(|_| pair.connect()).collect();
-    std::thread::sleep(Duration::from_millis(300));
-    let ended = |stream: &UnixStream| {
-        stream.set_nonblocking(true).unwrap();
-        let read = (&mut &*stream).read(&mut [0; 64]);
-        stream.set_nonblocking(false).unwrap();
-        !matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
-    };
-    assert!(!ended(&idle) && !ended(&head) && !silent.iter().any(ended));
-    // Each new client stays and evicts one of the others.
-    let _first = pair.connect();
-    wait("the idle one to be closed", LIMIT, || ended(&idle).then_some(()));
-    assert!(!ended(&head) && !silent.iter().any(ended));
-    let _second = pair.connect();
-    wait("the first silent one to be closed", LIMIT, || ended(&silent[0]).then_some(()));
-    assert!(!ended(&head) && !silent[1..].iter().any(ended));
-    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
-}
-
-#[test]
-fn serves_all_clients_with_few_descriptors() {
-    let by = ["prlimit", "--nofile=64:64"];
-    let mut pair = Pair::start_by(&by, "lxd", &["user.foo=bar"]);
-    let silent: Vec<_> = (0..500).map(|_| pair.connect()).collect();
-    std::thread::scope(|threads| {
-        for _ in 0..100 {
-            threads.spawn(|| assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar"));
-        }
-    });
-    drop(silent);
-    pair.assert_alive();
-    assert!(!pair.log().contains("cannot accept"), "{}", pair.log());
-}
-
-#[test]
 fn closes_a_client_that_does_not_disconnect() {
     let pair = pair();
     let mut stream = said(&pair, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -134,39 +88,4 @@ fn closes_a_client_that_does_not_disconnect() {
     let mut look = [PollFd::new(&stream, PollFlags::empty())];
     let _closed = poll(&mut look, Some(&Timespec { tv_sec: 60, tv_nsec: 0 }));
     assert!(look[0].revents().contains(PollFlags::HUP));
-}
-
-#[test]
-fn waits_for_operations_leave_permits_for_others() {
-    // The limits of root: 16 simultaneous requests, 8 of them long.
-    let by = ["prlimit", "--nofile=128:128"];
-    let pair = Pair::start_by(
-        &by,
-        "lxd",
-        &["user.foo=bar", "security.devlxd.images=true", "mote.image.size=209715200"],
-    );
-    pair.host.ok(&["fault", NAME, "slow", "60000"]);
-    let request = b"GET /1.0/operations/x/wait HTTP/1.1\r\nHost: x\r\n\r\n";
-    let waiting: Vec<_> = (0..8).map(|_| said(&pair, request)).collect();
-    std::thread::sleep(Duration::from_millis(300));
-    let refused = pair.ask("GET", "/1.0/operations/x/wait");
-    assert_eq!(refused, (503, "Too many requests that take long\n".into()));
-    pair.host.ok(&["fault", NAME, "none"]);
-    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
-    // An image takes one of the long requests.
-    let image = "GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    assert_eq!(split(&pair.talk(image.as_bytes())).0, 503);
-    drop(waiting);
-    let limit = Duration::from_secs(5);
-    let image = || {
-        let (head, _) = answered(said(&pair, image.as_bytes()));
-        head.starts_with("HTTP/1.1 200").then_some(())
-    };
-    wait("a permit to be given back", limit, image);
-    // A client that does not read its image is evicted.
-    let stalled: Vec<_> = (0..8)
-        .map(|_| said(&pair, b"GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\n\r\n"))
-        .collect();
-    wait("an image beside eight readers that do not read", limit, image);
-    drop(stalled);
 }

@@ -10,42 +10,6 @@ use mote_tests::{NAME, wait};
 use super::lxd;
 
 #[test]
-fn answers_invalid_requests_with_a_clear_error() {
-    let mut pair = lxd();
-    let long = "x".repeat(20_000);
-    for (bytes, status) in [
-        ("\u{16}\u{3}\u{1} not http\r\n\r\n".to_owned(), 400),
-        (format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"), 431),
-        (format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(60)), 431),
-        (
-            "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
-                .into(),
-            400,
-        ),
-        (
-            format!(
-                "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{}",
-                "x".repeat(100_000)
-            ),
-            413,
-        ),
-        ("PATCH /1.0 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".into(), 400),
-        ("PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{x}".into(), 400),
-        (
-            "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{\"state\":\"Odd\"}"
-                .into(),
-            400,
-        ),
-        ("GET / HTTP/3.0\r\n\r\n".into(), 505),
-        ("GET / HTTP/1.1".into(), 0),
-    ] {
-        let answer = pair.talk(bytes.as_bytes());
-        assert_eq!(split(&answer).0, status, "{} -> {answer}", &bytes[..bytes.len().min(60)]);
-    }
-    pair.assert_alive();
-}
-
-#[test]
 fn any_fault_of_the_host_is_a_500_in_time() {
     let mut pair = lxd();
     for (kind, number) in

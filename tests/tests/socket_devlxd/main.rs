@@ -6,7 +6,6 @@ mod floods;
 mod life;
 mod ready;
 mod verification;
-mod wire;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -41,8 +40,9 @@ fn answered(stream: UnixStream) -> (String, BufReader<UnixStream>) {
     (head, reader)
 }
 
+/// The core's tests cover each route (`devlxd/forward`, `devlxd/exchange`).
 #[test]
-fn storage_instances_and_operations_need_a_token_and_pass_through() {
+fn token_operations_and_conditions_pass_through() {
     let pair = lxd();
     let token = "Authorization: Bearer secret\r\n";
     let volumes = "/1.0/storage-pools/p/volumes/custom";
@@ -51,40 +51,15 @@ fn storage_instances_and_operations_need_a_token_and_pass_through() {
     assert_eq!(pair.ask_with("GET", volumes, token, ""), (200, "[]\n".into()));
     let (status, operation) = pair.ask_with("POST", volumes, token, "{\"name\":\"v\"}");
     assert!(status == 200 && operation.contains("\"Running\""), "{operation}");
-    // The host refuses a volume without a type, which came from the path.
-    let volume = format!("{volumes}/v");
-    let (_, shown) = pair.ask_with("GET", &volume, token, "");
-    assert_eq!(shown, "{\"name\":\"v\",\"type\":\"custom\"}\n");
-    assert_eq!(pair.ask_with("PATCH", &volume, token, "{\"description\":\"d\"}").0, 200);
-    let snapshots = format!("{volume}/snapshots");
-    assert_eq!(pair.ask_with("POST", &snapshots, token, "{\"name\":\"s\"}").0, 200);
-    assert_eq!(pair.ask_with("GET", &snapshots, token, "").1, "[]\n");
-    assert_eq!(pair.ask_with("DELETE", &format!("{snapshots}/s"), token, "").0, 200);
-    assert_eq!(pair.ask_with("DELETE", &volume, token, "").0, 200);
     let operation: serde_json::Value = serde_json::from_str(&operation).unwrap();
     let operation = format!("/1.0/operations/{}", operation["id"].as_str().unwrap());
-    for (timeout, status) in [(0, 500), (3, 200)] {
+    for (timeout, status) in [("0", 500), ("3", 200), ("a", 400)] {
         let waited = format!("{operation}/wait?timeout={timeout}");
         assert_eq!(pair.ask_with("GET", &waited, token, "").0, status);
     }
-    assert!(pair.ask_with("DELETE", &operation, token, "").1.contains("\"Cancelled\""));
-    assert_eq!(pair.ask_with("GET", "/1.0/operations/x/wait?timeout=3", token, "").0, 404);
-    let bad = pair.ask_with("GET", "/1.0/operations/x/wait?timeout=a", token, "");
-    assert_eq!(bad, (400, "Invalid timeout value\n".into()));
-    let whole = pair.talk(
-        format!(
-            "GET /1.0/instances/{NAME} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{token}\r\n"
-        )
-        .as_bytes(),
-    );
-    let etag = whole.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("an ETag");
-    let change = "{\"devices\":{\"d\":{\"type\":\"disk\"}}}";
     let instance = format!("/1.0/instances/{NAME}");
     let stale = format!("{token}If-Match: \"stale\"\r\n");
-    assert_eq!(pair.ask_with("PATCH", &instance, &stale, change).0, 412);
-    let fresh = format!("{token}If-Match: {etag}\r\n");
-    assert_eq!(pair.ask_with("PATCH", &instance, &fresh, change).0, 200);
-    assert!(pair.ask("GET", "/1.0/devices").1.contains("disk"));
+    assert_eq!(pair.ask_with("PATCH", &instance, &stale, "{\"devices\":{}}").0, 412);
 }
 
 #[test]

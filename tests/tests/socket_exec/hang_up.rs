@@ -9,7 +9,7 @@ use mote_tests::{Pair, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{holdings, start};
+use super::{children, start};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -59,36 +59,6 @@ fn the_host_sees_a_hang_up_of_the_terminal_last() {
 }
 
 #[test]
-fn answers_a_host_that_waits_for_the_operation() {
-    let mut pair = start();
-    let agent = pair.client();
-    let mut running = Running::start(&agent, &script("echo begun; exec sleep 300")).unwrap();
-    let _begun = running.out.as_mut().unwrap().until("begun").unwrap();
-    let (target, other) = (format!("{}/wait?timeout=-1", running.exec.operation), pair.client());
-    let waits = std::thread::spawn(move || other.get(&target));
-    std::thread::sleep(Duration::from_secs(1));
-    kill(Signal::TERM, pair.agent.0.id());
-    assert_eq!(waits.join().unwrap().unwrap()["metadata"]["return"], 129);
-    assert_eq!(running.out.unwrap().output().unwrap(), b"");
-    assert_eq!(ends(&mut pair).0, Some(0));
-}
-
-#[test]
-fn cuts_off_a_command_with_endless_output() {
-    let mut pair = start();
-    let agent = pair.client();
-    let mut events = Ws::open(&agent, "/1.0/events").unwrap();
-    let mut running = Running::start(&agent, &script("exec yes")).unwrap();
-    let mut out = running.out.take().unwrap();
-    let _first = out.until("y\n").unwrap();
-    kill(Signal::TERM, pair.agent.0.id());
-    let _rest = out.output().unwrap();
-    assert_eq!(over(&mut events, &running)["metadata"]["return"], 129);
-    drop(events);
-    assert_eq!(ends(&mut pair).0, Some(0));
-}
-
-#[test]
 fn a_stalled_host_delays_the_end_by_seconds_only() {
     for flood in [false, true] {
         let mut pair = start();
@@ -96,7 +66,7 @@ fn a_stalled_host_delays_the_end_by_seconds_only() {
         let _events = Ws::open(&agent, "/1.0/events").unwrap();
         let request = script(if flood { "exec yes" } else { "exec sleep 300" });
         let _running = Running::start(&agent, &request).unwrap();
-        let started = || holdings(&pair).1.contains(' ').then_some(());
+        let started = || children(&pair).contains(' ').then_some(());
         wait("the command", LIMIT, started);
         std::thread::sleep(Duration::from_secs(1));
         kill(Signal::TERM, pair.agent.0.id());
