@@ -21,42 +21,8 @@ fn limited(soft: usize, hard: usize) -> (Scratch, Session) {
 fn told(session: &mut Session) -> usize {
     let limits = session.ask(kind::EXTENDED, &[Text(b"limits@openssh.com")]);
     let Reply::Numbers(limits) = limits else { panic!("{limits:?}") };
+    assert_eq!(limits[..3], [260 * 1024, 255 * 1024, 255 * 1024]);
     usize::try_from(limits[3]).unwrap()
-}
-
-#[test]
-fn keeps_a_thousand_files_and_directories_open() {
-    let (scratch, mut session) = limited(64, 2000);
-    fs::create_dir(scratch.0.join("d")).unwrap();
-    fs::write(scratch.0.join("d/inside"), "").unwrap();
-    let before = session.memory("VmRSS");
-    let mut handles = Vec::new();
-    for number in 0..1000 {
-        let name = format!("f{number}");
-        let handle = session.open(name.as_bytes(), open::READ | open::WRITE | open::CREATE);
-        session.done(kind::WRITE, &[Text(&handle), Long(0), Text(name.as_bytes())]);
-        handles.push(handle);
-    }
-    for _ in 0..500 {
-        let reply = session.ask(kind::OPENDIR, &[Text(b"d")]);
-        let Reply::Handle(handle) = reply else { panic!("{reply:?}") };
-        handles.push(handle);
-    }
-    for (number, handle) in handles.iter().enumerate() {
-        if number < 1000 {
-            let read = session.ask(kind::READ, &[Text(handle), Long(0), Int(100)]);
-            assert_eq!(read, Reply::Data(format!("f{number}").into_bytes()));
-        } else {
-            let names = session.ask(kind::READDIR, &[Text(handle)]);
-            assert!(matches!(names, Reply::Names(names) if names.len() == 3));
-        }
-    }
-    // 16 bytes for each handle, doubled while the table grows.
-    let after = session.memory("VmRSS");
-    assert!(after <= before + 200, "{before} kB grew to {after} kB");
-    for handle in &handles {
-        session.done(kind::CLOSE, &[Text(handle)]);
-    }
 }
 
 #[test]
@@ -81,20 +47,10 @@ fn fails_a_request_at_the_limit_and_continues() {
             session.done(kind::CLOSE, &[Text(&handles.swap_remove(7))]);
             handles.push(session.open(b"f", open::READ));
         }
-        assert_eq!(session.ask(kind::OPEN, &[Text(b"f"), Int(open::READ), Int(0)]), FAILURE);
+        session.send(kind::OPEN, &[Text(b"f"), Int(open::READ), Int(0)]);
+        let text = String::from_utf8_lossy(&session.receive_raw()).into_owned();
+        assert!(text.contains("os error 24") || text.contains("descriptors"), "{text}");
     }
-}
-
-#[test]
-fn reports_why_there_is_no_handle() {
-    let (scratch, mut session) = limited(20, 20);
-    fs::write(scratch.0.join("f"), "").unwrap();
-    for _ in 0..told(&mut session) {
-        session.open(b"f", open::READ);
-    }
-    session.send(kind::OPEN, &[Text(b"f"), Int(open::READ), Int(0)]);
-    let text = String::from_utf8_lossy(&session.receive_raw()).into_owned();
-    assert!(text.contains("os error 24") || text.contains("descriptors"), "{text}");
 }
 
 #[test]

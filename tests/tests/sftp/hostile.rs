@@ -9,9 +9,7 @@ use std::time::Duration;
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
 use mote_tests::wait;
 
-use super::{FAILURE, UNSUPPORTED, session};
-
-const BAD_MESSAGE: Reply = Reply::Status(5);
+use super::{FAILURE, session};
 
 fn end(mut session: Session) -> Option<i32> {
     let limit = Duration::from_secs(5);
@@ -47,24 +45,6 @@ fn does_not_open_irregular_files() {
         }
     }
     assert_eq!(session.ask(kind::SETSTAT, &[Text(own[0]), Int(1), Long(0)]), FAILURE);
-}
-
-#[test]
-fn rejects_a_malformed_request_and_serves_the_next() {
-    let (_scratch, mut session) = session();
-    assert_eq!(session.ask(kind::STAT, &[]), BAD_MESSAGE);
-    assert_eq!(session.ask(kind::OPEN, &[Text(b"x"), Int(0)]), BAD_MESSAGE);
-    assert_eq!(session.ask(kind::READ, &[Int(4_000_000_000), Int(7)]), BAD_MESSAGE);
-    assert_eq!(session.ask(kind::EXTENDED, &[Int(5)]), BAD_MESSAGE);
-    for unknown in [0, 2, 21, 99, 101, 105, 201, 255] {
-        assert_eq!(session.ask(unknown, &[Text(b"x")]), UNSUPPORTED, "{unknown}");
-    }
-    // Longer than any path, and longer than a reply.
-    let long = vec![b'x'; 200_000];
-    assert_eq!(session.ask(kind::STAT, &[Text(&long)]), FAILURE);
-    assert_eq!(session.ask(kind::REALPATH, &[Text(&long)]), FAILURE);
-    let dots = b"./".repeat(2000);
-    assert_eq!(session.ask(kind::STAT, &[Text(&dots)]), session.ask(kind::STAT, &[Text(b".")]));
 }
 
 #[test]

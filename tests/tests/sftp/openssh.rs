@@ -1,12 +1,10 @@
 //! OpenSSH's `sftp` in batch mode.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-
-use mote_tests::{Scratch, agent};
 
 pub(crate) fn batch(here: &Path, server: &str, options: &[&str], lines: &str) -> String {
     let mut client = Command::new("sftp");
@@ -28,34 +26,6 @@ pub(crate) fn batch(here: &Path, server: &str, options: &[&str], lines: &str) ->
     let errors: Vec<_> = errors.lines().filter(|line| !line.contains("info: audit: ")).collect();
     assert!(errors.is_empty(), "{printed}{errors:?}");
     printed
-}
-
-struct Sides(Scratch);
-
-impl Sides {
-    fn new() -> Self {
-        let sides = Self(Scratch::new());
-        fs::create_dir(sides.here()).unwrap();
-        fs::create_dir(sides.there()).unwrap();
-        sides
-    }
-
-    fn here(&self) -> PathBuf {
-        self.0.0.join("here")
-    }
-
-    fn there(&self) -> PathBuf {
-        self.0.0.join("there")
-    }
-
-    fn run_with(&self, options: &[&str], lines: &str) -> String {
-        let server = format!(
-            "env MOTE_STARTED_BY=agent {} sftp-server -d {}",
-            agent().display(),
-            self.there().display()
-        );
-        batch(&self.here(), &server, options, lines)
-    }
 }
 
 /// Creates a sparse file with short pieces that contain their own offset.
@@ -80,27 +50,5 @@ pub(crate) fn assert_same(a: &Path, b: &Path) {
         b.read_exact(&mut right[..count]).unwrap();
         assert!(left[..count] == right[..count], "they differ after byte {compared}");
         compared += u64::try_from(count).unwrap();
-    }
-}
-
-#[test]
-fn transfers_files_of_all_lengths_around_the_limits() {
-    let sides = Sides::new();
-    let data: Vec<u8> = (0..600_000u32).flat_map(u32::to_le_bytes).collect();
-    let lengths = [0, 1, 32_767, 32_768, 65_535, 261_119, 261_120, 261_121, 262_144, 2_400_000];
-    for length in lengths {
-        fs::write(sides.here().join(format!("f{length}")), &data[..length]).unwrap();
-    }
-    // The limits that the server reports, and buffer sizes that clients use.
-    for options in [&[][..], &["-B", "32768"], &["-B", "8192", "-R", "1"]] {
-        let (here, there) = (sides.here(), sides.there());
-        fs::create_dir(here.join("back")).unwrap();
-        sides.run_with(options, "put f*\nlcd back\nget f*");
-        for length in lengths {
-            let name = format!("f{length}");
-            assert!(fs::read(there.join(&name)).unwrap() == data[..length], "put {name}");
-            assert!(fs::read(here.join("back").join(&name)).unwrap() == data[..length], "{name}");
-        }
-        fs::remove_dir_all(here.join("back")).unwrap();
     }
 }
