@@ -40,11 +40,11 @@ pub(crate) fn ok(line: &str, path: &Path) -> String {
     said
 }
 
-/// Returns whether this machine can create disks, after it has run the test of this name in a
-/// private mount namespace.
-pub(crate) fn has_disks(test: &str) -> bool {
+/// Returns a directory for disks if this machine can create them, after it has run the test of this
+/// name in a private mount namespace.
+pub(crate) fn disks(test: &str) -> Option<Scratch> {
     if !in_private(Private::Mounts, test) {
-        return false;
+        return None;
     }
     let tools = ["sfdisk", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "addpart"];
     let has = |tool: &&str| {
@@ -57,7 +57,7 @@ pub(crate) fn has_disks(test: &str) -> bool {
     if !can {
         skipped("root, loop devices, ext4, xfs, btrfs and the tools that make them");
     }
-    can
+    can.then(Scratch::new)
 }
 
 /// Returns the file systems that this machine can grow. ext4 needs a capability that some
@@ -151,6 +151,22 @@ impl Disk {
         self
     }
 
+    /// Creates a disk with a GPT, and a file system in its partition that is mounted at `point`.
+    pub(crate) fn with(directory: &Path, name: &str, kind: &str, point: &Path) -> Self {
+        let disk = Self::new(directory, name, 512, GPT);
+        let partition = disk.partition();
+        disk.mounted(&partition, kind, point)
+    }
+
+    /// Checks that it cannot grow for this reason, and changes neither table nor partition.
+    #[track_caller]
+    pub(crate) fn refuses(&self, why: &str) {
+        let (table, length) = (self.table(), self.length());
+        let (code, said) = self.grow(&[]);
+        assert!(code == Some(1) && said.contains(why), "{why}: {said}");
+        assert!(self.table() == table && self.length() == length, "{said}");
+    }
+
     pub(crate) fn resize(&self, mib: u64) {
         OpenOptions::new().write(true).open(&self.file).unwrap().set_len(mib * MIB).unwrap();
         ok("losetup -c", &self.device());
@@ -187,15 +203,4 @@ pub(crate) fn grow(arguments: &[&str]) -> (Option<i32>, String) {
 pub(crate) fn size(point: &Path) -> u64 {
     let about = rustix::fs::statvfs(point).unwrap();
     about.f_blocks * about.f_frsize / MIB
-}
-
-/// Creates a file system that is smaller than its disk and holds the attacker's mount points.
-pub(crate) fn victim(scratch: &Scratch) -> (Disk, PathBuf, u64) {
-    let point = scratch.0.join("victim");
-    let disk = Disk::new(&scratch.0, "victim.disk", 512, "");
-    let device = disk.device();
-    let disk = disk.mounted(&device, "xfs", &point);
-    disk.resize(2 * NEW);
-    let before = size(&point);
-    (disk, point, before)
 }

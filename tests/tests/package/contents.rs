@@ -201,18 +201,6 @@ fn the_rpm_has_exactly_these_files() {
 }
 
 #[test]
-fn each_package_contains_the_built_agent() {
-    let scratch = mote_tests::Scratch::new();
-    run(Command::new("dpkg-deb").arg("-x").arg(deb()).arg(&scratch.0));
-    let built = std::fs::read(mote_tests::agent()).expect("the agent");
-    let packed = std::fs::read(scratch.0.join("usr/sbin/mote-agent")).expect("the agent");
-    assert!(built == packed);
-    let tarball = mote_tests::Scratch::new();
-    let packed = std::fs::read(crate::built::tarball(&tarball).join("mote-agent"));
-    assert!(built == packed.expect("the agent"));
-}
-
-#[test]
 fn program_and_package_have_the_same_version() {
     let scratch = mote_tests::Scratch::new();
     run(Command::new("dpkg-deb").arg("-x").arg(newer()).arg(&scratch.0));
