@@ -4,7 +4,7 @@
 mod disk;
 
 use std::ffi::OsStr;
-use std::fs::{self};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use disk::{Disk, GPT, MIB, NEW, OLD, disks, grow, kinds, ok, run, size};
@@ -33,8 +33,8 @@ fn grows_each_file_system_at_any_mount_point_name() {
 }
 
 #[test]
-fn restores_the_table_if_kernel_or_disk_fails() {
-    let Some(scratch) = disks("restores_the_table_if_kernel_or_disk_fails") else { return };
+fn restores_the_table_if_the_kernel_refuses() {
+    let Some(scratch) = disks("restores_the_table_if_the_kernel_refuses") else { return };
     let point = scratch.0.join("point");
     for script in [GPT, "label: dos\nstart=2048, type=83\n"] {
         // The kernel knows another partition behind it, which the table lacks.
