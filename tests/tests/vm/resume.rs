@@ -176,8 +176,11 @@ fn clones_have_different_random_numbers_and_detect_it() {
         "without an agent: {shared} of {all} samples are the same, told by the kernel: {is_told}"
     );
     println!("behind: {:.2} {:.2}", without[0].behind, without[1].behind);
-    // The kernel reseeds itself, or not.
-    assert!(if is_told { shared < all / 2 } else { shared > all / 2 }, "{shared} of {all}");
+    assert!(!is_told || shared < all / 2, "{shared} of {all}");
+    if !is_told && shared <= all / 2 {
+        // It reseeds at intervals, too, which a busy machine gives it time for.
+        skipped("a kernel whose clones share random numbers");
+    }
 
     let rng = ["-device".to_owned(), "virtio-rng-pci".into()];
     for hardware in [&[][..], &rng] {
