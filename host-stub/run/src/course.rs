@@ -14,7 +14,7 @@ use super::guest::{Job, Step};
 use super::outcome::{Outcome, Phases};
 use super::running_vm::RunningVm;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::agent::client;
+use mote_client::agent::client::Agent;
 use mote_client::common::printable::{complain, to_stderr};
 use mote_client::common::shell::quoted;
 use mote_client::net::stream::Limit;
@@ -272,9 +272,8 @@ impl Course<'_> {
     }
 
     fn answers(&self) -> bool {
-        let (root, instance) = (&self.vm.host.daemon.root, self.vm.instance());
-        let limit = Limit::Until(Instant::now() + ANSWER);
-        client::metadata(root, &instance, "GET", "/1.0", limit).is_ok()
+        let agent = Agent::of(&self.vm.host.daemon.root, &self.vm.instance());
+        agent.metadata("GET", "/1.0", Limit::Until(Instant::now() + ANSWER)).is_ok()
     }
 
     fn is_reachable(&self) -> bool {

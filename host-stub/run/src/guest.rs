@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use super::retry_policy::{RetryPolicy, is_passing, is_unsent};
 use super::share::{Access, Share, mounted};
+use mote_client::agent::client::{Agent, connecting};
 use mote_client::common::limits::{self, Bounded};
 use mote_client::common::printable::{self, complain};
 use mote_client::exec::request::Exec;
@@ -16,13 +17,11 @@ use mote_client::exec::wait::{Disconnected, Outcome as Ended};
 use mote_client::files::local_directory::{Missing, Target, place};
 use mote_client::files::session::{self, SILENCE, Session};
 use mote_client::files::tree::{self, Owner};
-use mote_client::instance::Instance;
 use mote_client::net::stream::Limit;
 
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) root: PathBuf,
-    pub(crate) instance: Instance,
+    pub(crate) agent: Agent,
     pub(crate) exec: Exec,
     pub(crate) shell: Option<Exec>,
     /// The last command, which syncs the guest's disk.
@@ -78,20 +77,19 @@ impl Job {
 
     /// Pushes files and runs the command. Returns its code, or why the guest was lost.
     fn command(&self, tell: &Sender<Step>) -> Result<Result<u8, String>> {
-        let (root, instance, retry) = (&self.root, &self.instance, RetryPolicy::until(self.until));
-        let events = retry.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
+        let (agent, retry) = (&self.agent, RetryPolicy::until(self.until));
+        let events = retry.ask(|limit| exec::listen(agent, limit), is_passing)?;
         if self.exec.needs_identity() {
-            let knows = |limit| exec::knows_users(root, instance, &self.exec, limit);
+            let knows = |limit| exec::knows_users(agent, &self.exec, limit);
             retry.ask(knows, is_passing)?;
         }
         if !self.shares.is_empty() || !self.push.is_empty() {
             self.before(tell)?;
         }
         // A request that the agent may have received is not repeated, so it gets all of the time.
-        let ask = |_| Asked::new(root, instance, &self.exec, retry.whole());
+        let ask = |_| Asked::new(agent, &self.exec, retry.whole());
         let asked = retry.ask(ask, is_unsent)?;
-        let limit = Some(retry.whole());
-        let running = Running::start(root, instance, &self.exec, events, asked, limit)?;
+        let running = Running::start(agent, &self.exec, events, asked, retry.whole())?;
         let _heard = tell.send(Step::Started);
         let End { outcome, body, lost } = running.end();
         for why in lost {
@@ -100,7 +98,7 @@ impl Job {
         match outcome {
             Err(Disconnected(why)) => Ok(Err(why)),
             Ok(Ended { code: Some(code @ (126 | 127)), error: Some(_) }) => {
-                let why = || exec::not_found(root, instance, &body);
+                let why = || exec::not_found(agent, &body);
                 let why = if code == 127 { why() } else { exec::NOT_EXECUTABLE.to_owned() };
                 let _heard = tell.send(Step::CannotRun(why));
                 Ok(Ok(u8::try_from(code)?))
@@ -111,7 +109,7 @@ impl Job {
     }
 
     fn session(&self, retry: RetryPolicy) -> Result<Session> {
-        let open = |limit| session::open_within(&self.root, &self.instance, limit);
+        let open = |limit| session::open(&self.agent, limit, SILENCE);
         retry.ask(open, is_passing)
     }
 
@@ -178,10 +176,10 @@ impl Job {
 
     /// Runs another command.
     fn also(&self, exec: &Exec) -> Result<()> {
-        let (root, instance, retry) = (&self.root, &self.instance, RetryPolicy::of(AFTER));
-        let events = retry.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
-        let asked = retry.ask(|_| Asked::new(root, instance, exec, retry.whole()), is_unsent)?;
-        let _ended = Running::start(root, instance, exec, events, asked, None)?.end();
+        let (agent, retry) = (&self.agent, RetryPolicy::of(AFTER));
+        let events = retry.ask(|limit| exec::listen(agent, limit), is_passing)?;
+        let asked = retry.ask(|_| Asked::new(agent, exec, retry.whole()), is_unsent)?;
+        let _ended = Running::start(agent, exec, events, asked, connecting())?.end();
         Ok(())
     }
 

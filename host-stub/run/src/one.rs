@@ -18,9 +18,10 @@ use super::outcome::junit::{self, Case};
 use super::outcome::{Outcome, Phases, result};
 use super::running_vm::{RunningVm, Scratch};
 use crate::accel::Used;
+use mote_client::agent::client::Agent;
 use mote_client::common::printable::complain;
 use mote_client::common::shell::quoted;
-use mote_client::exec::request::{Exec, Input, Plain, Terminal};
+use mote_client::exec::request::{Exec, Input, Signals, Terminal};
 use mote_client::exec::tail::Tails;
 use mote_client::exec::terminal::Kept;
 use mote_client::files::local_directory::report;
@@ -121,9 +122,7 @@ fn staged(
         cannot_run: None,
         lacks: Vec::new(),
     };
-    let mut job = job(args, root, &plan);
-    job.exec.tails = tails.clone();
-    job.push = push;
+    let job = job(args, root, &plan, push, tails.clone());
     let outcome = course.run(job, sender, phases);
     if outcome.has_exited() && args.vm.write {
         course.switch_off();
@@ -143,36 +142,49 @@ fn log(args: &RunArgs, root: &Path) -> Result<File> {
     report(&args.log.clone().unwrap_or_else(|| root.join("log")))
 }
 
-fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
-    let is_interactive = args.terminal;
+fn job(
+    args: &RunArgs,
+    root: &Path,
+    plan: &Plan,
+    push: Vec<(PathBuf, PathBuf)>,
+    tails: Tails,
+) -> Job {
     // The terminal is not read unless -t is given.
-    let input =
-        if stdin().is_terminal() && !is_interactive { Input::Nothing } else { Input::Stdin };
-    let terminal = if is_interactive { Terminal::Yes } else { Terminal::No };
-    let plain = Plain {
+    let is_unread = stdin().is_terminal() && !args.terminal;
+    let exec = Exec {
+        instance: NAME.to_owned(),
         command: args.command.clone(),
         environment: args.env.iter().cloned().collect(),
-        user: args.user,
+        user: args.user.map(|(user, _)| user),
+        group: args.user.map(|(_, group)| group),
         cwd: args.cwd.clone(),
-        input,
-        terminal,
+        terminal: if args.terminal { Terminal::Yes } else { Terminal::No },
+        input: if is_unread { Input::Nothing } else { Input::Stdin },
+        signals: Signals::Ours,
+        ..Exec::default()
     };
-    let shell = Plain {
+    let shell = Exec {
         command: vec!["sh".into()],
         input: Input::Stdin,
         terminal: Terminal::Yes,
-        ..plain.clone()
+        ..exec.clone()
     };
-    let sync = Plain { command: vec!["sync".into()], ..Plain::default() };
+    let sync = Exec {
+        instance: NAME.to_owned(),
+        command: vec!["sync".into()],
+        terminal: Terminal::No,
+        input: Input::Nothing,
+        signals: Signals::Ours,
+        ..Exec::default()
+    };
     let has_shell = args.shell_on_failure && stdin().is_terminal();
     Job {
-        root: root.to_owned(),
-        instance: plan.instance.clone(),
-        exec: Exec::plain(NAME, plain),
-        sync: args.vm.write.then(|| Exec::plain(NAME, sync)),
-        shell: has_shell.then(|| Exec::plain(NAME, shell)),
+        agent: Agent::of(root, &plan.instance),
+        exec: Exec { tails, ..exec },
+        sync: args.vm.write.then_some(sync),
+        shell: has_shell.then_some(shell),
         shares: plan.shares.clone(),
-        push: Vec::new(),
+        push,
         pull: args.pull.clone(),
         until: Instant::now(),
     }

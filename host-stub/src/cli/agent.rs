@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use mote_client::agent::client::{self, metadata};
-use mote_client::agent::websocket::{self, Piece};
+use mote_client::agent::client::{Agent, connecting};
+use mote_client::agent::websocket::Piece;
 use mote_client::common::json;
 use mote_client::common::printable::{self, Shape, text};
 use mote_client::common::units;
 use mote_client::daemon::client::ask;
 use mote_client::daemon::known::{self, Known};
-use mote_client::instance::Instance;
+use mote_client::exec::run::listen;
 use mote_client::net::stream::Limit;
 use mote_client::report::{metrics, state};
 
@@ -55,27 +55,27 @@ enum Action {
 }
 
 pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
-    let (instance, known) = asked(root, name)?;
+    let (agent, known) = asked(root, name)?;
     let said = match &known {
         Known::State(state, _) => state.clone(),
-        Known::Absent(_) => return Err(known.refused(&instance)),
-        Known::Reachable => report(root, &instance, Greeting::Always, "/1.0/state")?,
+        Known::Absent(_) => return Err(known.refused(&agent)),
+        Known::Reachable => report(&agent, Greeting::Always, "/1.0/state")?,
     };
     // Agents leave the status to the host (P§4.5).
     let target = format!("/1.0/internal/{name}/agent-state");
     let host = ask(root, "GET", &target, &Value::Null)?;
-    let readable = state::readable(&instance, &said)?;
+    let readable = state::readable(&agent.instance, &said)?;
     let status = text(host["status"].as_str().unwrap_or("-"));
     print(shape, &said, &format!("status     {status}\n{readable}"))
 }
 
 pub(crate) fn metrics(root: &Path, name: &str, shape: Shape) -> Result<()> {
-    let (instance, known) = asked(root, name)?;
+    let (agent, known) = asked(root, name)?;
     let said = match &known {
-        Known::Absent(_) | Known::State(..) => return Err(known.refused(&instance)),
-        Known::Reachable => report(root, &instance, Greeting::AsItsServer, "/1.0/metrics")?,
+        Known::Absent(_) | Known::State(..) => return Err(known.refused(&agent)),
+        Known::Reachable => report(&agent, Greeting::AsItsServer, "/1.0/metrics")?,
     };
-    let published = metrics::openmetrics(&instance, &said)?;
+    let published = metrics::openmetrics(&agent.instance, &said)?;
     print(shape, &said, &published)
 }
 
@@ -88,12 +88,12 @@ enum Greeting {
 
 /// Asks for a report. If the agent is too slow for a real host, waits longer and prints a warning,
 /// because the machine may be busy.
-fn report(root: &Path, instance: &Instance, greeting: Greeting, target: &str) -> Result<Value> {
+fn report(agent: &Agent, greeting: Greeting, target: &str) -> Result<Value> {
     let (begun, limit) = (Instant::now(), Limit::within(REQUEST));
-    if greeting == Greeting::Always || instance.flavour.greets() {
-        client::greet(root, instance, limit)?;
+    if greeting == Greeting::Always || agent.instance.flavour.server().greets {
+        agent.greet(limit)?;
     }
-    let said = metadata(root, instance, "GET", target, limit)?;
+    let said = agent.metadata("GET", target, limit)?;
     let took = begun.elapsed();
     if took > HOSTS {
         let (took, hosts) = (units::duration(took), units::duration(HOSTS));
@@ -105,12 +105,12 @@ fn report(root: &Path, instance: &Instance, greeting: Greeting, target: &str) ->
 }
 
 /// Returns the instance if its agent can be asked for a report.
-fn asked(root: &Path, name: &str) -> Result<(Instance, Known)> {
-    let (instance, known) = known::known(root, name)?;
-    if instance.is_false("security.agent.metrics") {
+fn asked(root: &Path, name: &str) -> Result<(Agent, Known)> {
+    let (agent, known) = known::known(root, name)?;
+    if agent.instance.is_false("security.agent.metrics") {
         bail!("security.agent.metrics is false, so the agent is not called");
     }
-    Ok((instance, known))
+    Ok((agent, known))
 }
 
 fn print(shape: Shape, said: &Value, readable: &str) -> Result<()> {
@@ -122,7 +122,7 @@ fn print(shape: Shape, said: &Value, readable: &str) -> Result<()> {
 }
 
 pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
-    let instance = known::reach(root, &args.name)?;
+    let agent = known::reach(root, &args.name)?;
     let one = format!("/1.0/operations/{}", args.id.as_deref().unwrap_or_default());
     let (method, target, limit) = match (args.action, args.timeout) {
         (Action::List, _) => ("GET", "/1.0/operations?recursion=1".to_owned(), Some(REQUEST)),
@@ -133,7 +133,7 @@ pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
     };
     // A wait without a timeout lasts as long as the operation.
     let limit = limit.map_or(Limit::Each(Duration::from_secs(3600)), Limit::within);
-    let said = metadata(root, &instance, method, &target, limit)?;
+    let said = agent.metadata(method, &target, limit)?;
     if args.action == Action::List && args.json {
         return Ok(writeln!(stdout(), "{}", printable::json(&said))?);
     }
@@ -149,15 +149,13 @@ pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
 }
 
 /// Runs `events NAME --agent`: prints the agent's events, one per line, until it ends.
-pub(crate) fn events(root: &Path, name: &str, types: Option<&str>) -> Result<()> {
-    let instance: Instance = known::reach(root, name)?;
+pub(crate) fn events(root: &Path, name: &str) -> Result<()> {
+    let agent = known::reach(root, name)?;
     // A request shows why an agent refuses the host; the websocket does not.
-    client::greet(root, &instance, Limit::within(REQUEST))?;
-    let target = types.map_or("/1.0/events".into(), |types| format!("/1.0/events?type={types}"));
-    let mut socket = websocket::connect(root, &instance, &target).context("events")?;
-    socket.incoming.watch(&instance, known::pauses(root, name));
+    agent.greet(Limit::within(REQUEST))?;
+    let mut events = listen(&agent, connecting())?;
     loop {
-        match socket.incoming.receive()? {
+        match events.receive()? {
             Piece::Text(text) => {
                 let event = json::parse(text.as_bytes()).context("an event")?;
                 writeln!(stdout(), "{}", printable::json(&event))?;

@@ -14,7 +14,7 @@ use mote_client::daemon::client::{ask, is_running};
 use mote_client::instance::{store, vsock_device};
 use mote_run::args::VmArgs;
 use mote_run::boot;
-use mote_stub::daemon::fault::{self, Fault};
+use mote_stub::daemon::fault::{self, Fault, Kind};
 
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
@@ -59,9 +59,9 @@ pub(crate) struct FaultArgs {
     /// The instance
     name: String,
     /// The fault
-    #[arg(value_parser = fault::KINDS.map(|(kind, ..)| kind))]
-    kind: Option<String>,
-    /// Duration or delay; see below
+    #[arg(value_enum)]
+    kind: Option<Kind>,
+    /// Duration or delay
     number: Option<u64>,
 }
 
@@ -181,16 +181,16 @@ pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
 }
 
 pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
-    let Some(kind) = &args.kind else {
+    let Some(kind) = args.kind else {
         let state = look::state(root, &args.name).with_context(|| {
-            let kinds = fault::KINDS.map(|(kind, ..)| kind).join(", ");
-            format!("fault NAME KIND sets one of {kinds}")
+            format!("fault NAME KIND [N] sets one of these:\n{}", fault::help())
         })?;
         let fault = state["fault"].as_str().unwrap_or("none");
-        return Ok(writeln!(stdout(), "active fault: {fault}\n\n{}", fault::help())?);
+        return Ok(write!(stdout(), "active fault: {fault}\n\n{}", fault::help())?);
     };
     // Checked here first, for the better message.
-    Fault::parse(kind, args.number)?;
+    let fault = Fault::new(kind, args.number)?.to_string();
+    let kind = fault.split(' ').next();
     let body = json!({"kind": kind, "number": args.number});
     change(root, "POST", &args.name, "fault", &body)
 }

@@ -10,7 +10,7 @@ use clap_complete::engine::{
 };
 use clap_complete::env::{CompleteEnv, Shells};
 
-use super::values::directory;
+use super::directory;
 use mote_client::instance::store;
 
 /// The variable that the shells' scripts set.

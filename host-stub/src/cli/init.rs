@@ -8,13 +8,11 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use super::values::{context_id, nic};
 use mote_client::common::pair::pair;
 use mote_client::common::printable::to_stderr;
 use mote_client::common::random::uuid;
 use mote_client::daemon::client::{ask, is_running};
 use mote_client::instance::create::create;
-use mote_client::instance::share::{Device, Template};
 use mote_client::instance::store;
 use mote_client::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
 use mote_vm::recipe::{Recipe, YOURS};
@@ -54,24 +52,14 @@ pub(crate) struct InitArgs {
     /// cloud-init.user-data="$(cat FILE)", vendor-data or network-config
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     config: Vec<(String, String)>,
-    /// Let the guest rename the NIC with this MAC address
-    #[arg(long = "nic", value_name = "NAME=MAC[,mtu=N]", value_parser = nic)]
-    nics: Vec<(String, Device)>,
-    /// Let the guest create a file from a template
-    #[arg(
-        long = "template",
-        value_name = "TARGET=FILE[,create_only][,mode=M][,uid=N][,gid=N]",
-        value_parser = Template::parse
-    )]
-    templates: Vec<Template>,
 }
 
 /// Creates the instance. Prints its share on stdout, for programs, and how to boot it on stderr,
 /// for people.
 pub(crate) fn run(root: &Path, mut args: InitArgs) -> Result<()> {
-    let (agent, templates) = (args.agent.take(), std::mem::take(&mut args.templates));
+    let agent = args.agent.take();
     let instance = described(root, args)?;
-    let share = create(root, &instance, agent.as_deref(), &templates)?;
+    let share = create(root, &instance, agent.as_deref())?;
     writeln!(stdout(), "{}", share.display())?;
     to_stderr(format_args!("{}", Recipe::of(root, &instance, &share)));
     // A running daemon is informed. If there is none or it is about to end, the next one finds the
@@ -113,9 +101,6 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
     let id = uuid();
     config.extend([UUID, GENERATION].map(|key| (key.to_owned(), id.clone())));
     config.extend(args.config);
-    if !args.nics.is_empty() {
-        config.insert("agent.nic_config".into(), "true".into());
-    }
     fits(&vsock, &channel)?;
     Ok(Instance {
         name: args.name,
@@ -123,8 +108,16 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
         vsock,
         channel,
         config,
-        devices: args.nics.into_iter().collect(),
+        devices: BTreeMap::new(),
     })
+}
+
+/// Parses a context id. The first three are reserved (P§3.2).
+fn context_id(text: &str) -> Result<u32> {
+    text.parse()
+        .ok()
+        .filter(|id| *id > 2)
+        .with_context(|| format!("{text} is not a guest's context id: the lowest is 3"))
 }
 
 /// Checks that socket paths are short enough; the host's own has a port number after it.
@@ -198,16 +191,6 @@ mod tests {
         assert!(error.contains("107 bytes") && error.contains("--vsock-uds"), "{error}");
         assert!(parsed(&format!("vm1 --qmp /{}", &long[YOURS.len() + 2..])).is_ok());
         assert!(parsed(&format!("vm1 --qmp /{long}")).is_err());
-    }
-
-    #[test]
-    fn a_nic_enables_its_configuration() {
-        let line = "vm1 --flavour lxd --qmp /q --vsock-cid 7 --nic eth0=AA:bb,mtu=1400 --nic x=cc";
-        let instance = parsed(line).unwrap();
-        assert_eq!(instance.devices["eth0"]["mtu"], "1400");
-        assert_eq!(instance.devices["x"]["hwaddr"], "cc");
-        assert_eq!(instance.config["agent.nic_config"], "true");
-        assert!(nic("eth0=aa,mut=1").is_err());
     }
 
     #[test]

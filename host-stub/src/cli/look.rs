@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::agent;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::agent::client;
 use mote_client::common::printable;
 use mote_client::daemon::client::{ask, print_events};
 use mote_client::daemon::known::{self, Known};
@@ -31,9 +30,6 @@ pub(crate) struct EventsArgs {
     /// The agent's own events instead of the host's
     #[arg(long, requires = "name")]
     agent: bool,
-    /// Only these types, separated by commas
-    #[arg(long = "type", value_name = "A,B", requires = "agent")]
-    types: Option<String>,
 }
 
 /// Arguments of `query`.
@@ -72,10 +68,7 @@ const GREETING: Duration = Duration::from_secs(3);
 /// cause of an error is included.
 pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Value>>)> {
     let said = match known::known(root, name)? {
-        (instance, Known::Reachable) => {
-            let limit = Limit::within(GREETING);
-            Some(client::metadata(root, &instance, "GET", "/1.0", limit))
-        }
+        (agent, Known::Reachable) => Some(agent.metadata("GET", "/1.0", Limit::within(GREETING))),
         (_, Known::Absent(_) | Known::State(..)) => None,
     };
     let error = said.as_ref().and_then(|said| said.as_ref().err());
@@ -117,7 +110,7 @@ pub(crate) fn agent_state(root: &Path, name: &str) -> Result<()> {
 
 pub(crate) fn events(root: &Path, args: &EventsArgs) -> Result<()> {
     match (&args.name, args.agent) {
-        (Some(name), true) => agent::events(root, name, args.types.as_deref()),
+        (Some(name), true) => agent::events(root, name),
         (name, _) => print_events(root, name.as_deref()),
     }
 }

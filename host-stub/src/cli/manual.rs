@@ -48,7 +48,7 @@ unset vm1 user.greeting
 device-add vm1 data type=disk path=/mnt    # the agent mounts it
 device-remove vm1 data
 events vm1    # the host's events
-events vm1 --agent --type operation    # the agent's events
+events vm1 --agent    # the agent's events
 query vm1 GET /1.0
 exec vm1 -- uname -sr
 exec vm1 --user 1000 --group 1000 --cwd /tmp -e A=b -- env

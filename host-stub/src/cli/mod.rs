@@ -10,9 +10,9 @@ mod look;
 mod manual;
 mod port_forward;
 mod qemu;
-mod values;
 mod wait;
 
+use std::env::var_os;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -98,7 +98,7 @@ enum Command {
     /// Set configuration values
     ///
     /// Keys of mote-host's own: mote.bearer (the token for storage, instances and operations),
-    /// mote.image.size (bytes of any image), mote.operation.ms (how long operations take).
+    /// mote.image.size (bytes of any image).
     Set(change::SetArgs),
     /// Remove a configuration value
     Unset(change::UnsetArgs),
@@ -138,7 +138,6 @@ enum Command {
     /// as off.
     Stop(change::StopArgs),
     /// Make the host misbehave towards an instance; without KIND, show the current fault
-    #[command(after_help = mote_stub::daemon::fault::help())]
     Fault(change::FaultArgs),
     /// Print completions for a shell
     Completions {
@@ -168,6 +167,17 @@ struct ReportArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Returns the directory of the instances: from the option, the environment, or the user's default.
+fn directory(said: Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| var_os(name).filter(|value| !value.is_empty());
+    if let Some(directory) = said.or_else(|| set("MOTE_HOST_DIR")) {
+        return Some(directory.into());
+    }
+    let state = set("XDG_STATE_HOME").map(PathBuf::from);
+    let state = state.or_else(|| Some(Path::new(&set("HOME")?).join(".local/state")));
+    Some(state?.join("mote-host"))
 }
 
 fn command() -> clap::Command {
@@ -211,7 +221,7 @@ pub(crate) fn act_on_line() -> Result<u8> {
         be_patient();
         return Ok(mote_run::run(&args));
     }
-    let root = values::directory(dir).context(
+    let root = directory(dir).context(
         "the directory of the instances is unknown, because HOME is not set: use --dir DIR, or set \
          MOTE_HOST_DIR",
     )?;

@@ -15,10 +15,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
-use mote_client::agent::upgrade::upgrade;
+use mote_client::agent::client::{Agent, connecting};
 use mote_client::common::printable::complain;
 use mote_client::daemon::known;
-use mote_client::instance::{Flavour, Instance};
+use mote_client::instance::Flavour;
 use mote_client::net::slots::{AT_ONCE, Slots, raise_descriptor_limit};
 
 /// Arguments of `port-forward`.
@@ -41,25 +41,22 @@ type Target = (Option<String>, u16);
 pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
     let ForwardArgs { name, listen, target: (address, port) } = args;
     let port = *port;
-    let instance = known::reach(root, name)?;
+    let agent = Arc::new(known::reach(root, name)?);
     let listener = TcpListener::bind(listen).with_context(|| listen.clone())?;
     // For port 0, the chosen one.
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     raise_descriptor_limit();
     let slots = Slots::new(AT_ONCE);
-    let (root, instance) = (root.to_owned(), Arc::new(instance));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        let (root, instance, address) = (root.clone(), instance.clone(), address.clone());
+        let (agent, address) = (agent.clone(), address.clone());
         slots.serve(move || {
-            let carried = match instance.flavour {
-                Flavour::Incus => carry(&root, &instance, &address, port, &stream),
-                Flavour::Lxd | Flavour::LxdOld => {
-                    join(&root, &instance.name, address.as_deref(), port, stream)
-                }
+            let carried = match agent.instance.flavour {
+                Flavour::Incus => carry(&agent, &address, port, &stream),
+                Flavour::Lxd | Flavour::LxdOld => join(&agent, address.as_deref(), port, stream),
             };
             if let Err(error) = carried {
                 complain(&format!("{error:#}"));
@@ -78,20 +75,14 @@ fn parse(target: &str) -> Result<Target> {
     Ok((address, port.with_context(|| format!("{target} is not a port"))?))
 }
 
-fn carry(
-    root: &Path,
-    instance: &Instance,
-    address: &Option<String>,
-    port: u16,
-    stream: &TcpStream,
-) -> Result<()> {
+fn carry(agent: &Agent, address: &Option<String>, port: u16, stream: &TcpStream) -> Result<()> {
     let mut body = json!({ "port": port });
     if let Some(address) = address {
         body["address"] = json!(address);
     }
     let body = body.to_string();
     let request = ("POST", "/1.0/port-forward");
-    let guest = upgrade(root, instance, request, "tcp", body.as_bytes())?;
+    let guest = agent.upgrade(request, "tcp", body.as_bytes(), connecting())?;
     std::thread::scope(|threads| {
         threads.spawn(|| {
             let _cut = std::io::copy(&mut &*stream, &mut &guest);
@@ -105,19 +96,14 @@ fn carry(
 
 /// Runs `mote-agent connect` in the guest with the connection as its input and output, and waits
 /// for its end. It prints its own errors.
-fn join(
-    root: &Path,
-    name: &str,
-    address: Option<&str>,
-    port: u16,
-    stream: TcpStream,
-) -> Result<()> {
+fn join(agent: &Agent, address: Option<&str>, port: u16, stream: TcpStream) -> Result<()> {
     let target = match address.unwrap_or("127.0.0.1") {
         address if address.contains(':') => format!("[{address}]:{port}"),
         address => format!("{address}:{port}"),
     };
     let mut exec = Command::new(std::env::current_exe()?);
-    exec.arg("--dir").arg(root).args(["exec", name, "-T", "--", "mote-agent", "connect", &target]);
+    exec.arg("--dir").arg(&agent.root).args(["exec", &agent.instance.name, "-T", "--"]);
+    exec.args(["mote-agent", "connect", &target]);
     let input = OwnedFd::from(stream.try_clone()?);
     exec.stdin(input).stdout(OwnedFd::from(stream)).status()?;
     Ok(())

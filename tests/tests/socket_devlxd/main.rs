@@ -24,7 +24,6 @@ fn lxd() -> Pair {
             "mote.image.size=209715200",
             "security.devlxd.management.volumes=true",
             "mote.bearer=secret",
-            "mote.operation.ms=100",
             "ubuntu_pro.guest_attach=on",
         ],
     )

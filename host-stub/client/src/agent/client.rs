@@ -1,7 +1,8 @@
 //! Calls to an agent over vsock or its substitute, with TLS that accepts exactly the agent's
-//! certificate, and one request per connection (P§3.2).
+//! certificate, and one request per connection (P§3.2). After an upgrade a connection changes its
+//! protocol: sftp, port-forward (P§4.4, P§4.7).
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,11 +21,13 @@ use crate::common::limits;
 use crate::instance::{Instance, Vsock};
 use crate::instance::{store, vsock_device};
 use crate::net::certs::{Pair, certificate};
-use crate::net::http::{Message, read_answer, write_request};
+use crate::net::http::{Message, read_answer, unanswered, write_request};
 use crate::net::pump;
 use crate::net::stream::{Limit, Timed};
 use crate::net::tls;
 
+/// Limit for connecting, TLS and an upgrade together (P§3.2).
+const CONNECT: Duration = Duration::from_secs(10);
 /// Limit for a PUT or an event, including the GET before it (P§3.2).
 const DEADLINE: Duration = Duration::from_secs(3);
 const AGENT_PORT: u32 = 8443;
@@ -37,38 +40,120 @@ const ACCEPTED: Duration = Duration::from_secs(20);
 
 pub type Stream = StreamOwned<ClientConnection, Timed>;
 
-/// Tells the agent the host's address and certificate.
-pub fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
-    tell(root, instance, "PUT", "/1.0", body)
+/// An instance's agent, and the directory with the certificates for calls to it.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    pub root: PathBuf,
+    pub instance: Instance,
 }
 
-pub fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Result<()> {
-    tell(root, instance, "POST", "/1.0/events", event)
-}
-
-fn tell(root: &Path, instance: &Instance, method: &str, path: &str, body: &[u8]) -> Result<()> {
-    let limit = Limit::Until(Instant::now() + DEADLINE);
-    if instance.flavour.greets() {
-        greet(root, instance, limit)?;
+impl Agent {
+    pub fn of(root: &Path, instance: &Instance) -> Self {
+        Self { root: root.to_owned(), instance: instance.clone() }
     }
-    let answer = request(root, instance, method, path, body, limit)?;
-    success(method, &answer)
+
+    /// Sends a PUT or an event.
+    pub fn tell(&self, method: &str, path: &str, body: &[u8]) -> Result<()> {
+        let limit = Limit::Until(Instant::now() + DEADLINE);
+        if self.instance.flavour.server().greets {
+            self.greet(limit)?;
+        }
+        success(method, &self.request(method, path, body, limit)?)
+    }
+
+    /// Sends the first request of every client, and returns the agent's API extensions (P§3.4).
+    pub fn greet(&self, limit: Limit) -> Result<Vec<String>> {
+        let info = self.metadata("GET", "/1.0", limit)?;
+        let server = &info["environment"]["server"];
+        let expected = self.instance.flavour.server().agent;
+        if server != expected {
+            bail!(
+                "the agent calls itself {server}, not {expected}: does the status port have the name of \
+                 another server?"
+            );
+        }
+        let extensions: Option<Vec<String>> =
+            serde_json::from_value(info["api_extensions"].clone()).context("api_extensions")?;
+        Ok(extensions.unwrap_or_default())
+    }
+
+    /// Returns the `metadata` of a sync answer. Any other answer is an error.
+    pub fn metadata(&self, method: &str, target: &str, limit: Limit) -> Result<Value> {
+        let answer = self.request(method, target, b"", limit)?;
+        success(method, &answer)?;
+        let mut envelope = answer.json()?;
+        if envelope["type"] != "sync" {
+            bail!("{method} {target}: not a sync answer: {envelope}");
+        }
+        Ok(envelope["metadata"].take())
+    }
+
+    pub fn request(
+        &self,
+        method: &str,
+        target: &str,
+        body: &[u8],
+        limit: Limit,
+    ) -> Result<Message> {
+        let mut stream = self.open(limit)?;
+        let mut call = || {
+            write_request(&mut stream, method, target, body)?;
+            read_answer(&mut stream, limits::ANSWER)
+        };
+        let answer = call();
+        answer.map_err(|error| self.explained(error, &mut stream))
+    }
+
+    /// Asks for `protocol`, and returns the connection after the 101.
+    pub fn upgrade(
+        &self,
+        request: (&str, &str),
+        protocol: &str,
+        body: &[u8],
+        limit: Limit,
+    ) -> Result<UnixStream> {
+        let mut stream = self.open(limit)?;
+        match upgraded(&mut stream, request, protocol, body) {
+            Ok(()) => pump::plain(stream),
+            Err(error) => Err(self.explained(error, &mut stream)),
+        }
+    }
+
+    /// Opens a connection that outlives one request, and returns it as a socket without TLS or a
+    /// limit.
+    pub(super) fn plain(&self, limit: Limit) -> Result<UnixStream> {
+        let mut stream = self.open(limit)?;
+        // The limit applies to the handshake only.
+        let handshake = stream.conn.complete_io(&mut stream.sock).context("agent");
+        handshake.map_err(|error| FailedCall::explained(error, &self.instance))?;
+        pump::plain(stream)
+    }
+
+    /// Connects and prepares TLS. The first read or write does the handshake.
+    fn open(&self, limit: Limit) -> Result<Stream> {
+        let socket = dial(&self.instance, limit)?;
+        let (root, name) = (&self.root, &self.instance.name);
+        let pair = Pair::load_or_make(&store::directory(root, name), "agent-client")?;
+        let agent = certificate(&store::share(root, name).join("agent.crt"))?;
+        let config = tls::client(&pair, agent)?;
+        let connection = ClientConnection::new(config, ServerName::try_from("unspecified")?)?;
+        Ok(StreamOwned::new(connection, socket))
+    }
+
+    /// Adds the cause to the error of a failed call. An agent that refuses the host sends an alert
+    /// and closes: a write then fails with a broken pipe, and the reason is still to be read.
+    fn explained(&self, error: anyhow::Error, stream: &mut Stream) -> anyhow::Error {
+        let is_cut = error.downcast_ref().is_some_and(|error: &std::io::Error| {
+            matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+        });
+        let reason = is_cut.then(|| refusal(stream)).flatten();
+        FailedCall::explained(reason.unwrap_or(error).context("agent"), &self.instance)
+    }
 }
 
-/// Sends the first request of every client, and returns the agent's API extensions (P§3.4).
-pub fn greet(root: &Path, instance: &Instance, limit: Limit) -> Result<Vec<String>> {
-    let info = metadata(root, instance, "GET", "/1.0", limit)?;
-    let server = &info["environment"]["server"];
-    if server != instance.flavour.agent() {
-        let expected = instance.flavour.agent();
-        bail!(
-            "the agent calls itself {server}, not {expected}: does the status port have the name of \
-             another server?"
-        );
-    }
-    let extensions: Option<Vec<String>> =
-        serde_json::from_value(info["api_extensions"].clone()).context("api_extensions")?;
-    Ok(extensions.unwrap_or_default())
+/// Returns the usual limit for a connection that outlives a request.
+pub fn connecting() -> Limit {
+    Limit::within(CONNECT)
 }
 
 fn success(method: &str, answer: &Message) -> Result<()> {
@@ -86,54 +171,6 @@ pub fn complaint(body: &[u8]) -> String {
     error.chars().take(COMPLAINT).collect()
 }
 
-/// Returns the `metadata` of a sync answer. Any other answer is an error.
-pub fn metadata(
-    root: &Path,
-    instance: &Instance,
-    method: &str,
-    target: &str,
-    limit: Limit,
-) -> Result<Value> {
-    let answer = request(root, instance, method, target, b"", limit)?;
-    success(method, &answer)?;
-    let mut envelope = answer.json()?;
-    if envelope["type"] != "sync" {
-        bail!("{method} {target}: not a sync answer: {envelope}");
-    }
-    Ok(envelope["metadata"].take())
-}
-
-pub fn request(
-    root: &Path,
-    instance: &Instance,
-    method: &str,
-    target: &str,
-    body: &[u8],
-    limit: Limit,
-) -> Result<Message> {
-    let mut stream = open(root, instance, limit)?;
-    let mut call = || {
-        write_request(&mut stream, method, target, body)?;
-        read_answer(&mut stream, limits::ANSWER)
-    };
-    let answer = call();
-    answer.map_err(|error| explained(error, instance, &mut stream))
-}
-
-/// Adds the cause to the error of a failed call. An agent that refuses the host sends an alert and
-/// closes: a write then fails with a broken pipe, and the reason is still to be read.
-pub(super) fn explained(
-    error: anyhow::Error,
-    instance: &Instance,
-    stream: &mut Stream,
-) -> anyhow::Error {
-    let is_cut = error.downcast_ref().is_some_and(|error: &std::io::Error| {
-        matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
-    });
-    let reason = is_cut.then(|| refusal(stream)).flatten();
-    FailedCall::explained(reason.unwrap_or(error).context("agent"), instance)
-}
-
 /// Reads the reason that the agent sent before it closed.
 fn refusal(stream: &mut Stream) -> Option<anyhow::Error> {
     let mut read = || {
@@ -145,24 +182,63 @@ fn refusal(stream: &mut Stream) -> Option<anyhow::Error> {
     read().or_else(read)
 }
 
-/// Opens a connection that outlives one request, and returns it as a socket without TLS or a limit.
-pub fn plain(root: &Path, instance: &Instance, limit: Limit) -> Result<UnixStream> {
-    let mut stream = open(root, instance, limit)?;
-    // The limit applies to the handshake only.
-    let handshake = stream.conn.complete_io(&mut stream.sock).context("agent");
-    handshake.map_err(|error| FailedCall::explained(error, instance))?;
-    pump::plain(stream)
+fn upgraded(
+    stream: &mut Stream,
+    (method, target): (&str, &str),
+    protocol: &str,
+    body: &[u8],
+) -> Result<()> {
+    let mut out = format!(
+        "{method} {target} HTTP/1.1\r\nHost: custom.socket\r\nUpgrade: {protocol}\r\n\
+         Connection: Upgrade\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    out.extend_from_slice(body);
+    stream.write_all(&out)?;
+    stream.flush()?;
+    let (head, rest) = read_head(stream)?;
+    let from = [head, rest.clone()].concat();
+    let answer = read_answer(&mut from.as_slice().chain(stream), limits::ANSWER)?;
+    if answer.status != 101 {
+        bail!("status {}: {}", answer.status, complaint(&answer.body));
+    }
+    if answer.header("upgrade") != Some(protocol) {
+        bail!("Missing or unexpected Upgrade header in response");
+    }
+    if !rest.is_empty() {
+        // Real hosts discard the buffer with which they read the head (P§4.4).
+        bail!("{} bytes came in the same record as the head: real hosts lose them", rest.len());
+    }
+    Ok(())
 }
 
-/// Connects and prepares TLS. The first read or write does the handshake.
-pub fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
-    let socket = dial(instance, limit)?;
-    let directory = store::directory(root, &instance.name);
-    let pair = Pair::load_or_make(&directory, "agent-client")?;
-    let agent = certificate(&store::share(root, &instance.name).join("agent.crt"))?;
-    let config = tls::client(&pair, agent)?;
-    let connection = ClientConnection::new(config, ServerName::try_from("unspecified")?)?;
-    Ok(StreamOwned::new(connection, socket))
+/// Reads TLS records up to the empty line. Returns the head, and what follows it in the last
+/// record.
+fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            let rest = bytes.split_off(at + 4);
+            return Ok((bytes, rest));
+        }
+        if bytes.len() > limits::UPGRADE_HEAD {
+            bail!("head too long");
+        }
+        let mut reader = stream.conn.reader();
+        match reader.fill_buf() {
+            Ok([]) => return Err(unanswered().into()),
+            Ok(record) => {
+                let count = record.len();
+                bytes.extend_from_slice(record);
+                reader.consume(count);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                stream.conn.complete_io(&mut stream.sock)?;
+            }
+            Err(error) => return Err(error).context("closed without an answer"),
+        }
+    }
 }
 
 fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {

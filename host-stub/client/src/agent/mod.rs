@@ -2,5 +2,4 @@
 
 pub mod call_failure;
 pub mod client;
-pub mod upgrade;
 pub mod websocket;

@@ -4,7 +4,6 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,14 +17,12 @@ use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::Cl
 use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
 use super::call_failure::FailedCall;
-use super::client;
+use super::client::{Agent, complaint};
 use crate::common::limits;
 use crate::instance::{Instance, vsock_device};
 use crate::net::http::unanswered;
 use crate::net::stream::{Limit, Timed, patient};
 
-/// Limit for connecting, TLS and the upgrade together (P§3.2).
-const CONNECT: Duration = Duration::from_secs(10);
 /// Interval of the checks while nothing arrives.
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks between pings.
@@ -190,18 +187,9 @@ impl Write for Half {
     }
 }
 
-/// Connects to a path of the agent within the usual time.
-pub fn connect(root: &Path, instance: &Instance, target: &str) -> Result<Socket> {
-    connect_within(root, instance, target, Limit::within(CONNECT))
-}
-
-pub fn connect_within(
-    root: &Path,
-    instance: &Instance,
-    target: &str,
-    limit: Limit,
-) -> Result<Socket> {
-    let socket = client::plain(root, instance, limit)?;
+/// Connects to a path of the agent.
+pub fn connect(agent: &Agent, target: &str, limit: Limit) -> Result<Socket> {
+    let socket = agent.plain(limit)?;
     let write = Mutex::new(socket.try_clone()?);
     let wire = Arc::new(Wire { write, arrived: AtomicU64::new(0) });
     let half = |limit: Limit| -> Result<Half> {
@@ -216,9 +204,9 @@ pub fn connect_within(
         Ok((incoming, _)) => incoming,
         Err(HandshakeError::Failure(Error::Http(answer))) => {
             let body = whole_body(&answer, &mut half(limit)?);
-            bail!("status {}: {}", answer.status().as_u16(), client::complaint(&body));
+            bail!("status {}: {}", answer.status().as_u16(), complaint(&body));
         }
-        Err(error) => return Err(FailedCall::explained(meant(error), instance)),
+        Err(error) => return Err(FailedCall::explained(meant(error), &agent.instance)),
     };
     incoming.get_mut().read.limit(Limit::Never);
     socket.set_read_timeout(None)?;

@@ -1,6 +1,5 @@
 //! The host's side of `exec` and `shell`.
 
-pub mod operation;
 mod output;
 pub mod request;
 pub mod run;

@@ -12,17 +12,18 @@ use super::terminal;
 use crate::common::pair::pair;
 use crate::instance::Instance;
 
+/// A command for a guest.
 #[derive(Clone, Debug, Default)]
 pub struct Exec {
     pub instance: String,
-    command: Vec<String>,
-    environment: BTreeMap<String, String>,
-    user: Option<u32>,
-    group: Option<u32>,
-    cwd: Option<String>,
-    mode: Mode,
+    pub command: Vec<String>,
+    pub environment: BTreeMap<String, String>,
+    pub user: Option<u32>,
+    pub group: Option<u32>,
+    pub cwd: Option<String>,
+    pub terminal: Terminal,
     pub input: Input,
-    defaults: Defaults,
+    pub defaults: Defaults,
     /// What a signal ends.
     pub signals: Signals,
     pub faults: Vec<Fault>,
@@ -38,13 +39,15 @@ pub enum Signals {
     Ours,
 }
 
+/// Whether the command gets a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Mode {
+pub enum Terminal {
     /// If stdin and stdout are terminals.
     #[default]
     Auto,
-    Interactive,
-    Pipes,
+    Yes,
+    /// It gets pipes.
+    No,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +60,7 @@ pub enum Input {
 
 /// Whether the host adds defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Defaults {
+pub enum Defaults {
     /// It does, as real hosts do.
     #[default]
     Host,
@@ -78,11 +81,10 @@ pub enum Fault {
     Skip(String),
     /// Does not read output for that time.
     Stall(Duration),
-    /// Connects this socket twice.
-    Twice(String),
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct ExecArgs {
     /// The instance
     name: String,
@@ -103,12 +105,13 @@ pub struct ExecArgs {
     bare: bool,
     #[command(flatten)]
     terminal: TerminalArgs,
-    #[command(flatten)]
-    input: InputArgs,
+    /// No input
+    #[arg(short = 'n', long)]
+    no_stdin: bool,
     /// Set a variable of the command's environment
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// Make a fault: skip=S, bad-secret=S, twice=S (S: control, 0, 1, 2), no-barrier,
+    /// Make a fault: skip=S, bad-secret=S (S: control, 0, 1, 2), no-barrier,
     /// drop-control=MILLISECONDS, stall=SECONDS (output is not read)
     #[arg(long = "fault", value_name = "KIND", value_parser = Fault::parse)]
     faults: Vec<Fault>,
@@ -137,18 +140,11 @@ struct TerminalArgs {
     force_noninteractive: bool,
 }
 
-#[derive(Debug, Args)]
-struct InputArgs {
-    /// No input
-    #[arg(short = 'n', long)]
-    no_stdin: bool,
-}
-
-impl From<TerminalArgs> for Mode {
+impl From<TerminalArgs> for Terminal {
     fn from(args: TerminalArgs) -> Self {
         match (args.force_interactive, args.force_noninteractive) {
-            (true, _) => Self::Interactive,
-            (false, true) => Self::Pipes,
+            (true, _) => Self::Yes,
+            (false, true) => Self::No,
             (false, false) => Self::Auto,
         }
     }
@@ -163,12 +159,11 @@ impl From<ExecArgs> for Exec {
             user: args.user,
             group: args.group,
             cwd: args.cwd,
-            mode: args.terminal.into(),
-            input: if args.input.no_stdin { Input::Nothing } else { Input::Stdin },
+            terminal: args.terminal.into(),
+            input: if args.no_stdin { Input::Nothing } else { Input::Stdin },
             defaults: if args.bare { Defaults::Agent } else { Defaults::Host },
-            signals: Signals::Command,
             faults: args.faults,
-            tails: Tails::default(),
+            ..Self::default()
         }
     }
 }
@@ -180,58 +175,18 @@ impl From<ShellArgs> for Exec {
             instance: args.name,
             command: ["su", "-l"].map(String::from).into(),
             environment: args.env.into_iter().collect(),
-            mode: args.terminal.into(),
+            terminal: args.terminal.into(),
             ..Self::default()
         }
     }
-}
-
-/// A command without faults or defaults, for `run`.
-#[derive(Clone, Debug, Default)]
-pub struct Plain {
-    pub command: Vec<String>,
-    pub environment: BTreeMap<String, String>,
-    /// User and group id; the agent's own if `None`.
-    pub user: Option<(u32, u32)>,
-    pub cwd: Option<String>,
-    pub input: Input,
-    pub terminal: Terminal,
-}
-
-/// Whether the command gets a terminal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Terminal {
-    Yes,
-    /// It gets pipes.
-    #[default]
-    No,
 }
 
 impl Exec {
-    /// Returns a command in this instance. Signals are not passed on to it.
-    pub fn plain(instance: &str, plain: Plain) -> Self {
-        Self {
-            instance: instance.to_owned(),
-            command: plain.command,
-            environment: plain.environment,
-            user: plain.user.map(|(user, _)| user),
-            group: plain.user.map(|(_, group)| group),
-            cwd: plain.cwd,
-            mode: match plain.terminal {
-                Terminal::Yes => Mode::Interactive,
-                Terminal::No => Mode::Pipes,
-            },
-            input: plain.input,
-            signals: Signals::Ours,
-            ..Self::default()
-        }
-    }
-
     pub fn is_interactive(&self) -> bool {
-        match self.mode {
-            Mode::Interactive => true,
-            Mode::Pipes => false,
-            Mode::Auto => terminal::is_both(),
+        match self.terminal {
+            Terminal::Yes => true,
+            Terminal::No => false,
+            Terminal::Auto => terminal::is_both(),
         }
     }
 
@@ -307,10 +262,9 @@ impl Fault {
             "no-barrier" => Self::NoBarrier,
             "skip" => Self::Skip(socket()?),
             "stall" => Self::Stall(Duration::from_secs(number()?)),
-            "twice" => Self::Twice(socket()?),
             other => bail!(
                 "unknown fault {other}; known are bad-secret=S, drop-control=MILLISECONDS, \
-                 no-barrier, skip=S, stall=SECONDS, twice=S"
+                 no-barrier, skip=S, stall=SECONDS"
             ),
         })
     }
@@ -342,8 +296,8 @@ mod tests {
         assert_eq!(parse("vm1 ls -t").unwrap().command, ["ls", "-t"]);
         assert_eq!(parse("vm1 -T ls -- -t").unwrap().command, ["ls", "--", "-t"]);
         assert_eq!(parse("vm1 -- -odd").unwrap().command, ["-odd"]);
-        assert_eq!(parse("vm1 -t -T ls").unwrap().mode, Mode::Pipes);
-        assert_eq!(parse("vm1 -T -t ls").unwrap().mode, Mode::Interactive);
+        assert_eq!(parse("vm1 -t -T ls").unwrap().terminal, Terminal::No);
+        assert_eq!(parse("vm1 -T -t ls").unwrap().terminal, Terminal::Yes);
         assert_eq!(parse("vm1 -eA=b --env C=d=e ls").unwrap().environment["C"], "d=e");
         for line in ["vm1", "vm1 --", "vm1 --what -- ls", "-- ls", "vm1 --user x -- ls"] {
             assert!(parse(line).is_err(), "{line}");

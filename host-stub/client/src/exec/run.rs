@@ -13,23 +13,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::operation::{self, Operation};
 use super::output::{AllOutput, Cut};
 use super::request::Exec;
 use super::sockets::Sockets;
 use super::terminal::Raw;
 use super::wait::{self, Disconnected, Outcome};
-use crate::agent::websocket::Incoming;
-use crate::agent::{client, websocket};
+use crate::agent::client::{Agent, complaint, connecting};
+use crate::agent::websocket::{self, Incoming};
 use crate::common::printable::{self, complain};
 use crate::daemon::known::{self, Known};
 use crate::files::session;
-use crate::instance::{Instance, vsock_device};
+use crate::instance::vsock_device;
 use crate::net::stream::Limit;
 
 const REQUEST: Duration = Duration::from_secs(20);
-/// Limit for the connection to the events.
-const LISTEN: Duration = Duration::from_secs(10);
 /// How long to wait for output after a failed operation.
 const REST: Duration = Duration::from_secs(2);
 /// How long the output of a successful operation may pause. It always ends unless the agent is
@@ -51,22 +48,21 @@ const RESET: &str = "the guest has lost its connections, as after a suspend";
 const INCOMPLETE: u8 = 1;
 
 pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
-    let instance = known::reach(root, &exec.instance)?;
-    knows_users(root, &instance, exec, Limit::within(REQUEST))?;
-    let events = listen(root, &instance, Limit::within(LISTEN))?;
-    let asked = Asked::new(root, &instance, exec, Limit::within(REQUEST))?;
-    let ended = Running::start(root, &instance, exec, events, asked, None)?.end();
-    let End { outcome, body, lost: output } = ended;
+    let agent = known::reach(root, &exec.instance)?;
+    knows_users(&agent, exec, Limit::within(REQUEST))?;
+    let events = listen(&agent, connecting())?;
+    let asked = Asked::new(&agent, exec, Limit::within(REQUEST))?;
+    let End { outcome, body, lost: output } =
+        Running::start(&agent, exec, events, asked, connecting())?.end();
     output.iter().for_each(|why| complain(why));
-    let code =
-        exit_code(outcome, |why| lost(root, &instance, why), || not_found(root, &instance, &body))?;
+    let code = exit_code(outcome, |why| lost(&agent, why), || not_found(&agent, &body))?;
     // A command whose output is incomplete has not succeeded.
     Ok(if output.is_empty() { code } else { code.max(INCOMPLETE) })
 }
 
 /// Returns an error if the agent would ignore user, group or directory.
-pub fn knows_users(root: &Path, instance: &Instance, exec: &Exec, limit: Limit) -> Result<()> {
-    let extensions = client::greet(root, instance, limit)?;
+pub fn knows_users(agent: &Agent, exec: &Exec, limit: Limit) -> Result<()> {
+    let extensions = agent.greet(limit)?;
     if exec.needs_identity() && !extensions.iter().any(|name| name == IDENTITY) {
         bail!("The server is missing the required \"{IDENTITY}\" API extension");
     }
@@ -74,11 +70,36 @@ pub fn knows_users(root: &Path, instance: &Instance, exec: &Exec, limit: Limit) 
 }
 
 /// Connects to the agent's events, which report a command's end.
-pub fn listen(root: &Path, instance: &Instance, limit: Limit) -> Result<Incoming> {
-    let socket = websocket::connect_within(root, instance, "/1.0/events", limit);
-    let mut events = socket.context("events")?.incoming;
-    events.watch(instance, known::pauses(root, &instance.name));
+pub fn listen(agent: &Agent, limit: Limit) -> Result<Incoming> {
+    let mut events = websocket::connect(agent, "/1.0/events", limit).context("events")?.incoming;
+    events.watch(&agent.instance, known::pauses(agent));
     Ok(events)
+}
+
+/// A command that the agent has accepted.
+pub(super) struct Operation {
+    pub(super) id: String,
+    /// Secrets by the names of the sockets.
+    pub(super) fds: Value,
+}
+
+/// Sends the request and checks the answer as a real client does (P§4.1).
+fn requested(agent: &Agent, body: &Value, limit: Limit) -> Result<Operation> {
+    let body = body.to_string();
+    let answer = agent.request("POST", "/1.0/exec", body.as_bytes(), limit)?;
+    let envelope = answer.json().with_context(|| complaint(&answer.body))?;
+    if envelope["type"] == "error" || answer.status != 202 {
+        bail!("{}", complaint(&answer.body));
+    }
+    let id = envelope["metadata"]["id"].as_str().context("an operation without an id")?;
+    let path = format!("/1.0/operations/{id}");
+    if envelope["type"] != "async" || envelope["operation"] != path.as_str() {
+        bail!("not an operation's envelope: {envelope}");
+    }
+    if answer.header("location") != Some(path.as_str()) {
+        bail!("Location is {:?}, not {path}", answer.header("location"));
+    }
+    Ok(Operation { id: id.to_owned(), fds: envelope["metadata"]["metadata"]["fds"].clone() })
 }
 
 /// A requested command. Agents start it once its sockets are connected.
@@ -88,16 +109,15 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn new(root: &Path, instance: &Instance, exec: &Exec, limit: Limit) -> Result<Self> {
-        let body = exec.body(instance, exec.is_interactive());
-        let operation = operation::start(root, instance, &body, limit)?;
+    pub fn new(agent: &Agent, exec: &Exec, limit: Limit) -> Result<Self> {
+        let body = exec.body(&agent.instance, exec.is_interactive());
+        let operation = requested(agent, &body, limit)?;
         Ok(Self { body, operation })
     }
 }
 
 pub struct Running<'a> {
-    root: &'a Path,
-    instance: &'a Instance,
+    agent: &'a Agent,
     body: Value,
     id: String,
     events: Incoming,
@@ -114,23 +134,22 @@ pub struct End {
 }
 
 impl<'a> Running<'a> {
-    /// Connects the sockets within `limit` or the usual time, which starts the command.
+    /// Connects the sockets within `limit`, which starts the command.
     pub fn start(
-        root: &'a Path,
-        instance: &'a Instance,
+        agent: &'a Agent,
         exec: &Exec,
         events: Incoming,
         Asked { body, operation }: Asked,
-        limit: Option<Limit>,
+        limit: Limit,
     ) -> Result<Self> {
-        let sockets = Sockets::connect(root, instance, &operation, exec, limit)?;
+        let sockets = Sockets::connect(agent, &operation, exec, limit)?;
         let raw = if exec.is_interactive() { Raw::begin()? } else { None };
         let output = sockets.serve(exec)?;
-        Ok(Self { root, instance, body, id: operation.id, events, output, raw })
+        Ok(Self { agent, body, id: operation.id, events, output, raw })
     }
 
     pub fn end(mut self) -> End {
-        let ended = wait::wait(self.root, self.instance, &self.id, &mut self.events);
+        let ended = wait::wait(self.agent, &self.id, &mut self.events);
         let is_reset = ended.as_ref().is_ok_and(|(_, is_reset)| *is_reset);
         let outcome = ended.map(|(outcome, _)| outcome);
         let cuts = match &outcome {
@@ -160,16 +179,16 @@ impl<'a> Running<'a> {
 
 /// Returns the message for a lost guest, with the reason if the daemon learns one within
 /// [`LEARNT`].
-fn lost(root: &Path, instance: &Instance, why: &str) -> String {
+fn lost(agent: &Agent, why: &str) -> String {
     if !why.is_empty() {
         return format!("Disconnected: {why}");
     }
-    if let Some(why) = vsock_device::why_stopped(instance) {
+    if let Some(why) = vsock_device::why_stopped(&agent.instance) {
         return format!("Disconnected: {why}");
     }
     let until = Instant::now() + LEARNT;
     loop {
-        match known::known(root, &instance.name) {
+        match known::known(&agent.root, &agent.instance.name) {
             Ok((_, Known::Absent(why) | Known::State(_, why))) if !why.is_empty() => {
                 return format!("Disconnected: {why}");
             }
@@ -181,9 +200,9 @@ fn lost(root: &Path, instance: &Instance, why: &str) -> String {
 
 /// Returns the message for exit code 127. Agents return it for a missing command and for a missing
 /// directory (P§4.1), so the guest is asked for the directory.
-pub fn not_found(root: &Path, instance: &Instance, body: &Value) -> String {
+pub fn not_found(agent: &Agent, body: &Value) -> String {
     let cwd = body["cwd"].as_str().unwrap_or_default();
-    if !cwd.is_empty() && session::is_no_directory(root, instance, Path::new(cwd)) {
+    if !cwd.is_empty() && session::is_no_directory(agent, Path::new(cwd)) {
         return format!("the guest has no directory {} for the command", printable::name(cwd));
     }
     no_command(body)

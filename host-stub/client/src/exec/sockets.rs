@@ -1,7 +1,6 @@
 //! The websockets of one exec and the threads that serve them (P§4.1). A stream ends with a
 //! barrier. Output that is not read here is not read from the agent either.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,14 +15,14 @@ use signal_hook::consts::{
 };
 use signal_hook::iterator::Signals;
 
-use super::operation::Operation;
 use super::output::{AllOutput, Cut, Flow};
 use super::request::{self, Exec, Fault, Input};
+use super::run::Operation;
 use super::tail::Stream;
 use super::terminal::{self, write_all};
+use crate::agent::client::Agent;
 use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Pulse, Socket};
-use crate::common::printable::complain;
-use crate::instance::{Flavour, Instance};
+use crate::instance::Flavour;
 use crate::net::stream::Limit;
 
 /// Bytes per message, as in Go's client.
@@ -53,12 +52,11 @@ enum Control {
 impl Sockets {
     /// Connects the sockets, control first. LXD connects the others at the same time, Incus and
     /// older versions one after the other.
-    pub fn connect(
-        root: &Path,
-        instance: &Instance,
+    pub(super) fn connect(
+        agent: &Agent,
         operation: &Operation,
         exec: &Exec,
-        limit: Option<Limit>,
+        limit: Limit,
     ) -> Result<Self> {
         let is_interactive = exec.is_interactive();
         let names: &[&str] = if is_interactive { &["0"] } else { &["0", "1", "2"] };
@@ -69,11 +67,18 @@ impl Sockets {
         let connect = |name: &str| -> Result<Option<Socket>> {
             let secret = secrets.get(name).and_then(Value::as_str);
             let secret = secret.with_context(|| format!("no secret for {name}"))?;
-            let target = Target { id: &operation.id, name, secret, faults: &exec.faults, limit };
-            connect_one(root, instance, &target).with_context(|| format!("socket {name}"))
+            let is = |fault: fn(String) -> Fault| exec.faults.contains(&fault(name.to_owned()));
+            if is(Fault::Skip) {
+                return Ok(None);
+            }
+            let id = &operation.id;
+            let secret = if is(Fault::BadSecret) { &"0".repeat(64) } else { secret };
+            let target = format!("/1.0/operations/{id}/websocket?secret={secret}");
+            let socket = websocket::connect(agent, &target, limit);
+            socket.map(Some).with_context(|| format!("socket {name}"))
         };
         let control = connect("control")?;
-        let data: Vec<Option<Socket>> = if instance.flavour == Flavour::Lxd {
+        let data: Vec<Option<Socket>> = if agent.instance.flavour == Flavour::Lxd {
             scope(|threads| {
                 let all: Vec<_> =
                     names.iter().map(|name| threads.spawn(|| connect(name))).collect();
@@ -176,36 +181,6 @@ fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> Al
         drop(done);
     });
     AllOutput { cuts, flow, lines }
-}
-
-struct Target<'a> {
-    id: &'a str,
-    name: &'a str,
-    secret: &'a str,
-    faults: &'a [Fault],
-    /// `None` for the usual limit.
-    limit: Option<Limit>,
-}
-
-fn connect_one(root: &Path, instance: &Instance, of: &Target<'_>) -> Result<Option<Socket>> {
-    let Target { id, name, secret, faults, limit } = *of;
-    let is = |fault: fn(String) -> Fault| faults.contains(&fault(name.to_owned()));
-    if is(Fault::Skip) {
-        return Ok(None);
-    }
-    let secret = if is(Fault::BadSecret) { "0".repeat(64) } else { secret.to_owned() };
-    let target = format!("/1.0/operations/{id}/websocket?secret={secret}");
-    let socket = match limit {
-        Some(limit) => websocket::connect_within(root, instance, &target, limit)?,
-        None => websocket::connect(root, instance, &target)?,
-    };
-    if is(Fault::Twice) {
-        match websocket::connect(root, instance, &target) {
-            Ok(_) => complain(&format!("socket {name}: connected twice")),
-            Err(error) => complain(&format!("socket {name} again: {error:#}")),
-        }
-    }
-    Ok(Some(socket))
 }
 
 /// Discards data until the socket closes; pings are answered.

@@ -1,16 +1,14 @@
 //! Waits for an operation's end as real hosts do: with the agent's events, and with a query in case
 //! an event came too early or is lost (P§4.1).
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::agent::client;
+use crate::agent::client::Agent;
 use crate::agent::websocket::{Incoming, Piece, Silent};
 use crate::common::json;
-use crate::instance::Instance;
 use crate::net::stream::Limit;
 
 /// Limit for a query of the operation.
@@ -32,13 +30,12 @@ pub struct Disconnected(pub String);
 
 /// Waits for the end of `id`, which `events` report. Also returns whether that connection was lost.
 pub fn wait(
-    root: &Path,
-    instance: &Instance,
+    agent: &Agent,
     id: &str,
     events: &mut Incoming,
 ) -> Result<(Outcome, bool), Disconnected> {
     // It may have ended before the events were connected.
-    if let Ok(Some(outcome)) = look(root, instance, id) {
+    if let Ok(Some(outcome)) = look(agent, id) {
         return Ok((outcome, false));
     }
     let is_lost = loop {
@@ -61,14 +58,13 @@ pub fn wait(
             Err(_) => break true,
         }
     };
-    let outcome = look(root, instance, id).ok().flatten();
+    let outcome = look(agent, id).ok().flatten();
     Ok((outcome.ok_or_else(|| Disconnected(String::new()))?, is_lost))
 }
 
-fn look(root: &Path, instance: &Instance, id: &str) -> Result<Option<Outcome>> {
+fn look(agent: &Agent, id: &str) -> Result<Option<Outcome>> {
     let target = format!("/1.0/operations/{id}");
-    let shown =
-        client::metadata(root, instance, "GET", &target, Limit::within(OPERATION_LOOK_TIMEOUT))?;
+    let shown = agent.metadata("GET", &target, Limit::within(OPERATION_LOOK_TIMEOUT))?;
     if shown["id"] != id {
         bail!("asked for operation {id}, got {}", shown["id"]);
     }

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::args::{FileCommand, LinkArgs, MakeArgs, RemoveArgs, before, inside, octal, path};
-use super::session::{Session, guest, start, unbuffered_stdout};
+use super::session::{self, Session, guest, start, unbuffered_stdout};
 use super::sftp::wire::Attrs;
 use super::{transfer, tree};
-use crate::agent::upgrade::upgrade;
+use crate::agent::client::connecting;
 use crate::common::limits::LISTING;
 use crate::common::printable::{self, Shape};
 use crate::daemon::known;
@@ -41,8 +41,7 @@ pub fn run(root: &Path, command: FileCommand) -> Result<()> {
 
 /// Connects stdin and stdout to an SFTP session.
 pub fn pipe(root: &Path, name: &str) -> Result<()> {
-    let instance = known::reach(root, name)?;
-    let stream = upgrade(root, &instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
+    let stream = session::connect(&known::reach(root, name)?, connecting())?;
     let mut sending = stream.try_clone()?;
     std::thread::spawn(move || {
         // The end of input is passed on; the server then ends the session.

@@ -1,6 +1,7 @@
 //! SFTP sessions with a guest, and the names of paths on both sides.
 
 use std::io::stdout;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,10 +9,9 @@ use anyhow::Result;
 
 use super::sftp::client::{self, Client};
 use super::sftp::wire::NO_SUCH_FILE;
-use crate::agent::upgrade::{upgrade, upgrade_within};
+use crate::agent::client::{Agent, connecting};
 use crate::common::printable;
 use crate::daemon::known;
-use crate::instance::Instance;
 use crate::net::stream::{Limit, Timed};
 
 pub type Session = Client<Timed>;
@@ -37,27 +37,22 @@ pub fn unbuffered_stdout() -> Result<std::fs::File> {
 
 /// Opens a session. An unreachable agent is an error.
 pub fn start(root: &Path, name: &str) -> Result<Session> {
-    let instance = known::reach(root, name)?;
-    open(root, &instance, SILENCE)
+    open(&known::reach(root, name)?, connecting(), SILENCE)
 }
 
-/// Opens a session within `limit` with an agent that is known to be reachable.
-pub fn open_within(root: &Path, instance: &Instance, limit: Limit) -> Result<Session> {
-    let request = ("GET", "/1.0/sftp");
-    let stream = upgrade_within(root, instance, request, "sftp", b"", limit)?;
-    Client::start(Timed::new(stream, Limit::Each(SILENCE)))
+/// Opens a session within `limit`, in which each answer must make progress within `silence`.
+pub fn open(agent: &Agent, limit: Limit, silence: Duration) -> Result<Session> {
+    Client::start(Timed::new(connect(agent, limit)?, Limit::Each(silence)))
 }
 
-/// Opens a session in which each answer must make progress within `silence`.
-fn open(root: &Path, instance: &Instance, silence: Duration) -> Result<Session> {
-    let stream = upgrade(root, instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
-    Client::start(Timed::new(stream, Limit::Each(silence)))
+pub(super) fn connect(agent: &Agent, limit: Limit) -> Result<UnixStream> {
+    agent.upgrade(("GET", "/1.0/sftp"), "sftp", b"", limit)
 }
 
 /// Returns whether a path is known not to be a directory. A path that cannot be read is not known.
-pub fn is_no_directory(root: &Path, instance: &Instance, path: &Path) -> bool {
+pub fn is_no_directory(agent: &Agent, path: &Path) -> bool {
     let look = || -> Result<bool> {
-        match open(root, instance, PATH_LOOK_TIMEOUT)?.stat(path) {
+        match open(agent, connecting(), PATH_LOOK_TIMEOUT)?.stat(path) {
             Ok(attrs) => Ok(!attrs.is_directory()),
             Err(error) => Ok(client::code(&error) == Some(NO_SUCH_FILE)),
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::share::{self, Template};
+use super::share;
 use super::store::{
     directory, exists, is_usable, last_port, make_private, save, share, write_conf,
 };
@@ -17,12 +17,7 @@ use crate::net::certs::Pair;
 const NO_PORT: u32 = 1024;
 
 /// Creates an instance with its certificates and config share (P§1.2), and returns the share.
-pub fn create(
-    root: &Path,
-    instance: &Instance,
-    agent: Option<&Path>,
-    templates: &[Template],
-) -> Result<PathBuf> {
+pub fn create(root: &Path, instance: &Instance, agent: Option<&Path>) -> Result<PathBuf> {
     if instance.name.is_empty() || !instance.name.chars().all(is_usable) {
         bail!("an instance's name has letters, digits and dashes");
     }
@@ -38,7 +33,7 @@ pub fn create(
     Pair::load_or_make(&share, "agent")?;
     let client = Pair::load_or_make(&directory, "agent-client")?;
     write_whole(&share.join("server.crt"), client.pem.as_bytes(), 0o644)?;
-    share::write_templates(root, &instance.name, templates)?;
+    write_whole(&share.join("files/metadata.yaml"), b"templates: {}\n", 0o644)?;
     share::write_devices(root, instance)?;
     if let Some(agent) = agent {
         let name = agent.file_name().context("--agent needs a file")?;

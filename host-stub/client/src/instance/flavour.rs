@@ -17,78 +17,58 @@ pub enum Flavour {
     LxdOld,
 }
 
+/// The names that a server uses, and its habits.
+#[derive(Debug)]
+pub struct Server {
+    /// On the command line.
+    pub name: &'static str,
+    /// Configuration key that switches devlxd.
+    pub gate: &'static str,
+    /// Configuration key that permits guests to export images.
+    pub images_gate: &'static str,
+    /// Key of the devlxd switch in `PUT /1.0` (P§3.3).
+    pub flag: &'static str,
+    /// Name of the VM's status port (P§2.1).
+    pub port: &'static str,
+    /// Name of the VM's board for QEMU (`DQ:Start`).
+    pub board: &'static str,
+    /// The agent's name (P§3.4).
+    pub agent: &'static str,
+    /// Whether every call begins with `GET /1.0`, which Incus omits for most (P§3.2).
+    pub greets: bool,
+    /// Message for a missing agent.
+    pub absent: &'static str,
+}
+
+const LXD: Server = Server {
+    name: "lxd",
+    gate: "security.devlxd",
+    images_gate: "security.devlxd.images",
+    flag: "devlxd",
+    port: "com.canonical.lxd",
+    board: "manufacturer=Canonical Ltd.,product=LXD",
+    agent: "lxd-agent",
+    greets: true,
+    absent: "LXD VM agent is not currently running",
+};
+
 impl Flavour {
-    /// Returns the configuration key that switches devlxd.
-    pub fn gate(self) -> &'static str {
+    pub fn server(self) -> &'static Server {
+        const OLD: Server = Server { name: "lxd-5.0", port: "org.linuxcontainers.lxd", ..LXD };
         match self {
-            Self::Lxd | Self::LxdOld => "security.devlxd",
-            Self::Incus => "security.guestapi",
-        }
-    }
-
-    /// Returns the key that permits guests to export images.
-    pub fn images_gate(self) -> &'static str {
-        match self {
-            Self::Lxd | Self::LxdOld => "security.devlxd.images",
-            Self::Incus => "security.guestapi.images",
-        }
-    }
-
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Incus => "incus",
-            Self::Lxd => "lxd",
-            Self::LxdOld => "lxd-5.0",
-        }
-    }
-
-    /// Returns the name of the VM's status port (P§2.1).
-    pub fn port_name(self) -> &'static str {
-        match self {
-            Self::Incus => "org.linuxcontainers.incus",
-            Self::Lxd => "com.canonical.lxd",
-            Self::LxdOld => "org.linuxcontainers.lxd",
-        }
-    }
-
-    /// Returns the name of the VM's board for QEMU (`DQ:Start`).
-    pub fn board(self) -> &'static str {
-        match self {
-            Self::Incus => "manufacturer=LinuxContainers,product=Incus",
-            Self::Lxd | Self::LxdOld => "manufacturer=Canonical Ltd.,product=LXD",
-        }
-    }
-
-    /// Returns the agent's name (P§3.4).
-    pub fn agent(self) -> &'static str {
-        match self {
-            Self::Lxd | Self::LxdOld => "lxd-agent",
-            Self::Incus => "incus-agent",
-        }
-    }
-
-    /// Returns whether every call begins with `GET /1.0`, which Incus omits for most (P§3.2).
-    pub fn greets(self) -> bool {
-        match self {
-            Self::Lxd | Self::LxdOld => true,
-            Self::Incus => false,
-        }
-    }
-
-    /// Returns the server's message for a missing agent.
-    pub fn absent(self) -> &'static str {
-        match self {
-            Self::Lxd | Self::LxdOld => "LXD VM agent is not currently running",
-            Self::Incus => "VM agent isn't currently running",
-        }
-    }
-
-    /// Returns the key of the devlxd switch in `PUT /1.0` (P§3.3).
-    pub fn flag(self) -> &'static str {
-        match self {
-            Self::Lxd | Self::LxdOld => "devlxd",
-            Self::Incus => "dev_incus",
+            Self::Lxd => &LXD,
+            Self::LxdOld => &OLD,
+            Self::Incus => &Server {
+                name: "incus",
+                gate: "security.guestapi",
+                images_gate: "security.guestapi.images",
+                flag: "dev_incus",
+                port: "org.linuxcontainers.incus",
+                board: "manufacturer=LinuxContainers,product=Incus",
+                agent: "incus-agent",
+                greets: false,
+                absent: "VM agent isn't currently running",
+            },
         }
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Flavour;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Vsock {
     /// AF_VSOCK of the host's kernel, with the guest's context id.
     Cid(u32),
@@ -19,14 +20,6 @@ pub enum Vsock {
 }
 
 impl Vsock {
-    pub fn to_json(&self) -> Value {
-        match self {
-            Self::Cid(cid) => json!({ "cid": cid }),
-            Self::Plain(prefix) => json!({ "plain": prefix }),
-            Self::Uds(path) => json!({ "uds": path }),
-        }
-    }
-
     /// Returns the unix socket where a host listens for its guest's calls to `port`, if it is one.
     pub fn host_socket(&self, port: u32) -> Option<PathBuf> {
         match self {
@@ -42,6 +35,7 @@ impl Vsock {
 
 /// How to read the agent's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Channel {
     /// QEMU's ring buffer, over QMP.
     Qmp(PathBuf),
@@ -51,15 +45,6 @@ pub enum Channel {
         /// Whether to return every byte to the agent, as shared memory would.
         shared: bool,
     },
-}
-
-impl Channel {
-    pub fn to_json(&self) -> Value {
-        match self {
-            Self::Qmp(path) => json!({ "qmp": path }),
-            Self::Serial { path, shared } => json!({"serial": path, "shared": shared}),
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,14 +92,14 @@ impl Instance {
     pub fn host_info(&self, port: u32, certificate: &str) -> Value {
         let mut told = json!({ "cid": 2, "port": port, "certificate": certificate });
         if self.allows_guests() {
-            told[self.flavour.flag()] = json!(true);
+            told[self.flavour.server().flag] = json!(true);
         }
         told
     }
 
     /// Returns whether guests may use devlxd, which is the default.
     pub fn allows_guests(&self) -> bool {
-        !self.is_false(self.flavour.gate())
+        !self.is_false(self.flavour.server().gate)
     }
 
     /// Returns whether a key is set to a word for no.

@@ -1,12 +1,10 @@
-//! Mounts, NICs and templates in the config share (P§1.7, P§1.8, P§1.9), and the mount tags of
-//! shares.
+//! Mounts and NICs in the config share (P§1.8, P§1.9), and the mount tags of shares.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use data_encoding::BASE64URL_NOPAD;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -16,61 +14,6 @@ use super::{Flavour, Instance};
 use crate::common::whole_file::write_whole;
 
 pub type Device = BTreeMap<String, String>;
-
-/// A file that the agent creates from an image's template.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
-    target: String,
-    file: PathBuf,
-    /// `create_only`, `mode`, `uid`, `gid`.
-    options: BTreeMap<String, String>,
-}
-
-impl Template {
-    /// Reads `TARGET=FILE[,create_only][,mode=M][,uid=N][,gid=N]`.
-    pub fn parse(text: &str) -> Result<Self> {
-        let (target, rest) = text.split_once('=').context("a template is TARGET=FILE")?;
-        let (mut file, mut options) = (rest, BTreeMap::new());
-        // A file name may contain commas.
-        while let Some((before, part)) = file.rsplit_once(',') {
-            let (key, value) = part.split_once('=').unwrap_or((part, "true"));
-            if !["create_only", "mode", "uid", "gid"].contains(&key) {
-                break;
-            }
-            options.entry(key.to_owned()).or_insert_with(|| value.to_owned());
-            file = before;
-        }
-        if file.contains(',') && !Path::new(file).exists() {
-            anyhow::bail!("there is no file {file}, and a template has no such option");
-        }
-        Ok(Self { target: target.to_owned(), file: file.into(), options })
-    }
-}
-
-/// Writes `files/`: the content of each template, and their list.
-pub fn write_templates(root: &Path, instance: &str, templates: &[Template]) -> Result<()> {
-    let directory = store::share(root, instance).join("files");
-    let mut text = String::from("templates:");
-    text += if templates.is_empty() { " {}\n" } else { "\n" };
-    for (number, template) in templates.iter().enumerate() {
-        let name = format!("{number}.tpl");
-        let content = fs::read(&template.file);
-        let content = content.with_context(|| template.file.display().to_string())?;
-        write_whole(&directory.join(format!("{name}.out")), &content, 0o644)?;
-        // JSON is valid YAML, so a target cannot break out of its quotes.
-        let _never = write!(
-            text,
-            "  {}:\n    when:\n      - create\n      - start\n    template: {name}\n    \
-             properties: {{}}\n",
-            json!(template.target),
-        );
-        for (key, value) in &template.options {
-            let value = if key == "create_only" { value.clone() } else { json!(value).to_string() };
-            let _never = writeln!(text, "    {key}: {value}");
-        }
-    }
-    write_whole(&directory.join("metadata.yaml"), text.as_bytes(), 0o644)
-}
 
 /// Writes `agent-mounts.json` and `nics/`.
 pub fn write_devices(root: &Path, instance: &Instance) -> Result<()> {
@@ -211,15 +154,5 @@ mod tests {
             assert_eq!(tag.len(), length);
             assert!(!tag.contains("aaaa"), "{tag}");
         }
-    }
-
-    #[test]
-    fn describes_a_templates_path_content_and_mode() {
-        let template = Template::parse("/etc/x=/f,create_only,mode=600").unwrap();
-        assert_eq!((template.target.as_str(), template.file), ("/etc/x", "/f".into()));
-        assert_eq!(template.options["create_only"], "true");
-        assert_eq!(template.options["mode"], "600");
-        assert!(Template::parse("/etc/x").is_err());
-        assert!(Template::parse("/etc/x=/f,mod=600").is_err());
     }
 }

@@ -17,7 +17,7 @@ use crate::daemon::Daemon;
 use crate::daemon::diagnosis::diagnose;
 use crate::daemon::fault::Fault;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::agent::client;
+use mote_client::agent::client::Agent;
 use mote_client::common::clock::now;
 use mote_client::common::limits;
 use mote_client::daemon::client::path;
@@ -147,7 +147,7 @@ fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     apply(&mut after, changes);
     if before.is_running() && before.allows_guests() != after.allows_guests() {
         if !daemon.with(name, |live| live.agent.is_started())? {
-            bail!("Failed getting agent client handle: {}", after.flavour.absent());
+            bail!("Failed getting agent client handle: {}", after.flavour.server().absent);
         }
         daemon.advertise(&after)?;
     }
@@ -221,9 +221,8 @@ fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) ->
     });
     let Ok(Some(instance)) = instance else { return Ok(()) };
     let event = json!({"type": kind, "timestamp": now(), "metadata": metadata}).to_string();
-    let Err(error) = client::post_event(&daemon.root, &instance, event.as_bytes()) else {
-        return Ok(());
-    };
+    let told = Agent::of(&daemon.root, &instance).tell("POST", "/1.0/events", event.as_bytes());
+    let Err(error) = told else { return Ok(()) };
     let failure = FailedCall::of(&error).map(|failed| failed.failure);
     daemon.failed(name, &format!("event not delivered: {error:#}"), failure);
     if failure.is_some() { Ok(()) } else { Err(error) }
@@ -234,9 +233,8 @@ fn query(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     let instance = daemon.instance(name)?;
     let text = |key: &str| body[key].as_str().unwrap_or_default();
     let (limit, content) = (Limit::within(QUERY), text("body").as_bytes());
-    let root = &daemon.root;
-    let (method, target) = (text("method"), text("path"));
-    let answer = client::request(root, &instance, method, target, content, limit)?;
+    let agent = Agent::of(&daemon.root, &instance);
+    let answer = agent.request(text("method"), text("path"), content, limit)?;
     Ok(json!({"status": answer.status, "body": String::from_utf8_lossy(&answer.body)}))
 }
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use mote_client::agent::call_failure::CallFailure;
@@ -18,11 +19,8 @@ const LENGTH: usize = 256;
 /// Longest error kept, bytes.
 const LONG: usize = 1024;
 
-/// Longest time from STOPPED to STARTED of an agent that only asks for another PUT: it gives the
-/// host 1.5 s to read both, and QEMU may delay the second by another.
-const TURN: Duration = Duration::from_secs(5);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Word {
     /// Calls have worked in both directions.
     Connected,
@@ -31,17 +29,6 @@ pub enum Word {
     Stopped,
     /// It has not reported itself.
     Unknown,
-}
-
-impl Word {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Connected => "CONNECTED",
-            Self::Started => "STARTED",
-            Self::Stopped => "STOPPED",
-            Self::Unknown => "UNKNOWN",
-        }
-    }
 }
 
 /// The effect of a decisive line.
@@ -75,8 +62,6 @@ pub struct LastError {
 pub struct AgentState {
     word: Word,
     since: (SystemTime, Instant),
-    /// Since when it had reported itself before it wrote STOPPED.
-    announced: Option<(SystemTime, Instant)>,
     started: bool,
     lines: VecDeque<(SystemTime, String)>,
     last_put: Option<Put>,
@@ -95,7 +80,6 @@ impl Default for AgentState {
         Self {
             word: Word::Unknown,
             since: (SystemTime::now(), Instant::now()),
-            announced: None,
             started: false,
             lines: VecDeque::new(),
             last_put: None,
@@ -131,16 +115,10 @@ impl AgentState {
     }
 
     fn enter(&mut self, word: Word) {
-        if self.word == word {
-            return;
+        if self.word != word {
+            self.word = word;
+            self.since = (SystemTime::now(), Instant::now());
         }
-        let turns = word == Word::Started && self.since.1.elapsed() < TURN;
-        let before = self.announced.take().filter(|_| turns);
-        if (self.word, word) == (Word::Started, Word::Stopped) {
-            self.announced = Some(self.since);
-        }
-        self.word = word;
-        self.since = before.unwrap_or_else(|| (SystemTime::now(), Instant::now()));
     }
 
     /// Records a line, decisive or not.
@@ -245,7 +223,7 @@ impl AgentState {
                 "ms": millis(put.took)})
         });
         json!({
-            "state": self.word.name(),
+            "state": self.word,
             "since": rfc3339(self.since.0),
             "since_ms": millis(self.since.1.elapsed()),
             "started": self.started,
@@ -267,31 +245,6 @@ impl AgentState {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_repeated_stopped_and_started_keeps_the_first_start_time() {
-        let mut agent = AgentState::default();
-        let since = |agent: &AgentState| agent.since.1;
-        agent.note("STARTED");
-        let first = since(&agent);
-        for _ in 0..2 {
-            agent.note("STOPPED");
-            assert_ne!(since(&agent), first);
-            agent.note("STARTED");
-            assert_eq!(since(&agent), first);
-        }
-        // An agent that was CONNECTED is a new one when it reports itself again, and so is a slow
-        // one.
-        agent.note("CONNECTED");
-        agent.note("STOPPED");
-        agent.note("STARTED");
-        let second = since(&agent);
-        assert_ne!(second, first);
-        agent.note("STOPPED");
-        agent.since.1 -= TURN;
-        agent.note("STARTED");
-        assert_ne!(since(&agent), second);
-    }
 
     #[test]
     fn a_slow_agent_is_connected_by_its_call() {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::agent_state::{LastError, Word};
-use super::fault::Fault;
+use super::fault::Kind;
 use super::live::Live;
 use super::vm::{End, Monitor, PANIC, SUSPENDED};
 use mote_client::agent::call_failure::CallFailure;
@@ -36,7 +36,7 @@ const IN_THE_GUEST: &str = "(in the guest, mote-agent --check shows more)";
 /// failed.
 pub fn diagnose(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
     let mut found = of_the_vm(live).unwrap_or_else(|| of_the_agent(live, failure));
-    if live.fault != Fault::None {
+    if live.fault.kind != Kind::None {
         found.text += &format!("; the fault {} is active", live.fault);
     }
     found
@@ -235,7 +235,7 @@ fn silent(live: &Live) -> Diagnosis {
             format!("the agent has not reported itself: {why}"),
         );
     }
-    let name = live.instance.flavour.port_name();
+    let name = live.instance.flavour.server().port;
     let port = format!(
         "is there a status port with the name {name}, and the chardev qemu_serial-chardev?"
     );

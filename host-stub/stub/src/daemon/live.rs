@@ -45,7 +45,7 @@ impl Live {
         Self {
             instance,
             agent: AgentState::default(),
-            fault: Fault::None,
+            fault: Fault::default(),
             called: false,
             running: None,
             vm: Vm::default(),

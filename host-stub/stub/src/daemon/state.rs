@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use super::agent_state::{Edge, Put};
 use super::diagnosis::{by_port_alone, diagnose};
 use super::events::Events;
-use super::fault::Fault;
+use super::fault::Kind;
 use super::live::Live;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::agent::client;
+use mote_client::agent::client::Agent;
 use mote_client::common::clock;
 use mote_client::common::printable;
 use mote_client::instance::store;
@@ -176,13 +176,14 @@ impl Daemon {
     /// Sends `PUT /1.0` once, within 3 s. `instance` may be newer than on disk.
     pub fn advertise(&self, instance: &Instance) -> Result<()> {
         let name = instance.name.as_str();
-        if self.with(name, |live| live.fault)? == Fault::DenyPut {
+        if self.with(name, |live| live.fault.kind)? == Kind::DenyPut {
             self.log(&format!("{name}: PUT withheld"));
             bail!("PUT withheld");
         }
         let begun = Instant::now();
         let body = instance.host_info(self.port, &self.pair.pem).to_string();
-        let result = client::put(&self.root, instance, body.as_bytes());
+        let agent = Agent::of(&self.root, instance);
+        let result = agent.tell("PUT", "/1.0", body.as_bytes());
         let took = begun.elapsed();
         let error = result.as_ref().err();
         let failure = error.and_then(FailedCall::of).map(|failed| failed.failure);
@@ -206,9 +207,9 @@ impl Daemon {
             shown["ready"] = json!(instance.is_ready());
             shown["status"] = json!(live.status());
             shown["port"] = json!(self.port);
-            shown["flavour"] = json!(instance.flavour.name());
-            shown["vsock"] = instance.vsock.to_json();
-            shown["channel"] = instance.channel.to_json();
+            shown["flavour"] = json!(instance.flavour.server().name);
+            shown["vsock"] = json!(instance.vsock);
+            shown["channel"] = json!(instance.channel);
             shown["vm"] = live.vm.to_json();
             shown["port_alone"] = json!(by_port_alone(live));
             shown["why"] = diagnose(live, failure).to_json();

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use mote_client::common::clock;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Monitor {
     /// It answers this daemon.
     Connected,
@@ -159,14 +161,9 @@ impl Vm {
     }
 
     pub fn to_json(&self) -> Value {
-        let monitor = match self.monitor {
-            Monitor::Connected => "connected",
-            Monitor::Silent => "silent",
-            Monitor::Taken => "taken",
-        };
         let end = self.end.as_ref();
         let ago = self.ended.map(|ended| clock::millis(ended.elapsed()));
-        json!({"monitor": monitor, "does": self.does, "share_read": self.share_read,
+        json!({"monitor": self.monitor, "does": self.does, "share_read": self.share_read,
             "port_opened": self.port_opened,
             "end": end.map(|end| json!({"reason": end.reason, "heard": end.heard, "ago_ms": ago}))})
     }

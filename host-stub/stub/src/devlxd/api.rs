@@ -149,33 +149,14 @@ fn set_state(daemon: &Arc<Daemon>, instance: &Instance, request: &Message) -> Re
     Ok(data(json!("")))
 }
 
-const SSH_KEYS: &str = "cloud-init.ssh-keys.";
-
 fn is_guests(key: &str) -> bool {
     key.starts_with("user.") || key.starts_with("cloud-init.")
 }
 
-/// Returns the keys that a guest may read. SSH keys are not listed; instead cloud-init's documents
-/// are, under both names, into which they are merged.
+/// Returns the keys that a guest may read.
 fn config_keys(instance: &Instance) -> Value {
-    let has = |key: String| instance.config.contains_key(&key);
-    let mut keys: Vec<String> = instance
-        .config
-        .keys()
-        .filter(|key| is_guests(key))
-        .filter(|key| instance.flavour != Flavour::Lxd || !key.starts_with(SSH_KEYS))
-        .cloned()
-        .collect();
-    let has_ssh = instance.config.keys().any(|key| key.starts_with(SSH_KEYS));
-    if instance.flavour == Flavour::Lxd && has_ssh {
-        for kind in ["vendor-data", "user-data"] {
-            let names = ["cloud-init.", "user."].map(|space| format!("{space}{kind}"));
-            if !names.iter().any(|name| has(name.clone())) {
-                keys.extend(names);
-            }
-        }
-    }
-    keys.iter().map(|key| format!("/1.0/config/{key}")).collect()
+    let keys = instance.config.keys().filter(|key| is_guests(key));
+    keys.map(|key| format!("/1.0/config/{key}")).collect()
 }
 
 fn config_value(instance: &Instance, key: &str) -> Answer {
@@ -184,30 +165,12 @@ fn config_value(instance: &Instance, key: &str) -> Answer {
     }
     let value = instance.config.get(key).cloned();
     match (instance.flavour, value) {
-        (Flavour::Lxd, None) => match ssh_document(instance, key) {
-            Some(document) => data(json!(document)),
-            None => error(404, "Not Found"),
-        },
+        (Flavour::Lxd, None) => error(404, "Not Found"),
         // There, empty means missing.
         (Flavour::Lxd, Some(value)) if value.is_empty() => error(404, "Not Found"),
         (Flavour::Incus | Flavour::LxdOld, None) => error(404, "not found"),
         (Flavour::Incus | Flavour::Lxd | Flavour::LxdOld, Some(value)) => data(json!(value)),
     }
-}
-
-/// Returns the cloud-init document made from `cloud-init.ssh-keys.NAME=USER:KEY` if the user wrote
-/// none. (A real host also merges keys into a document of the user.)
-fn ssh_document(instance: &Instance, key: &str) -> Option<String> {
-    let (_, kind) = key.split_once('.')?;
-    if !matches!(kind, "vendor-data" | "user-data") {
-        return None;
-    }
-    let keys = instance.config.iter().filter(|(key, _)| key.starts_with(SSH_KEYS));
-    let mut users = String::new();
-    for (user, key) in keys.filter_map(|(_, value)| value.split_once(':')) {
-        users += &format!("- name: {user}\n  ssh_authorized_keys:\n  - {key}\n");
-    }
-    (!users.is_empty()).then(|| format!("#cloud-config\nusers:\n- default\n{users}"))
 }
 
 fn meta_data(instance: &Instance) -> String {
@@ -220,7 +183,7 @@ fn meta_data(instance: &Instance) -> String {
 }
 
 fn image(instance: &Instance) -> Answer {
-    if !instance.is_true(instance.flavour.images_gate()) {
+    if !instance.is_true(instance.flavour.server().images_gate) {
         return forbidden(instance.flavour);
     }
     let size = instance.config.get("mote.image.size").and_then(|size| size.parse().ok());
@@ -259,26 +222,6 @@ mod tests {
         assert_eq!(config_value(&incus, "user.b"), error(404, "not found"));
         assert_eq!(config_value(&lxd, "limits.cpu"), error(403, "Forbidden"));
         assert_eq!(config_value(&incus, "limits.cpu"), error(403, "not authorized"));
-    }
-
-    #[test]
-    fn ssh_keys_are_hidden_and_imply_the_documents_that_carry_them() {
-        let config = [("cloud-init.ssh-keys.me", "root:ssh-ed25519 AAAA"), ("user.user-data", "x")];
-        let lxd = Instance::sample(Flavour::Lxd, &config);
-        let keys = config_keys(&lxd);
-        assert_eq!(
-            keys,
-            json!([
-                "/1.0/config/user.user-data",
-                "/1.0/config/cloud-init.vendor-data",
-                "/1.0/config/user.vendor-data"
-            ])
-        );
-        let Answer::Data(document, None) = config_value(&lxd, "cloud-init.vendor-data") else {
-            panic!("no document");
-        };
-        assert!(document.as_str().unwrap().contains("- name: root\n"), "{document}");
-        assert!(document.as_str().unwrap().contains("  - ssh-ed25519 AAAA\n"), "{document}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use vsock::{VMADDR_CID_ANY, VsockListener};
 
 use super::answer::Answer;
 use super::api;
-use crate::daemon::fault::Fault;
+use crate::daemon::fault::{Fault, Kind};
 use crate::daemon::{Daemon, Life};
 use mote_client::agent::call_failure::CallFailure;
 use mote_client::common::limits;
@@ -188,21 +188,16 @@ impl Door {
     }
 
     fn serve(&self, socket: Timed, fault: Fault) -> Result<()> {
-        if let Fault::Stall(time) = fault {
-            stall(socket, time);
+        if fault.kind == Kind::Stall {
+            stall(socket, fault.time);
             return Ok(());
         }
-        let config = match fault {
-            Fault::WrongCert => &self.wrong,
-            Fault::NoTickets(_) => &self.forgetful,
-            Fault::DenyPut
-            | Fault::Forbidden
-            | Fault::Garbage
-            | Fault::Huge
-            | Fault::None
-            | Fault::Reset
-            | Fault::Slow(_)
-            | Fault::Stall(_) => &self.right,
+        let config = if fault.kind == Kind::WrongCert {
+            &self.wrong
+        } else if fault.kind == Kind::NoTickets {
+            &self.forgetful
+        } else {
+            &self.right
         };
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone())?, socket);
         let Some(request) = read_request(&mut stream, limits::REQUEST)? else { return Ok(()) };
@@ -214,23 +209,20 @@ impl Door {
         })?;
         // A response may take long, but not one of its parts.
         stream.sock.limit(Limit::Each(WRITE));
-        match fault {
-            Fault::Reset => {
-                self.daemon.log(&format!("{}: {line} reset", self.name));
-                return Ok(());
-            }
-            Fault::Garbage => return Ok(stream.write_all(b"\x16\x03 this is not HTTP\r\n\r\n")?),
-            Fault::Huge => return huge(&mut stream),
-            Fault::Slow(time) | Fault::NoTickets(time) => {
-                // For Go the ticket is part of the handshake, so it is sent before the answer.
-                stream.flush()?;
-                std::thread::sleep(time);
-            }
-            Fault::DenyPut
-            | Fault::Forbidden
-            | Fault::None
-            | Fault::Stall(_)
-            | Fault::WrongCert => {}
+        if fault.kind == Kind::Reset {
+            self.daemon.log(&format!("{}: {line} reset", self.name));
+            return Ok(());
+        }
+        if fault.kind == Kind::Garbage {
+            return Ok(stream.write_all(b"\x16\x03 this is not HTTP\r\n\r\n")?);
+        }
+        if fault.kind == Kind::Huge {
+            return huge(&mut stream);
+        }
+        if matches!(fault.kind, Kind::Slow | Kind::NoTickets) {
+            // For Go the ticket is part of the handshake, so it is sent before the answer.
+            stream.flush()?;
+            std::thread::sleep(fault.time);
         }
         let answer = self.answer(&stream, &request, fault)?;
         let status = self.write(&mut stream, &request, answer)?;
@@ -254,7 +246,7 @@ impl Door {
             return Ok(Answer::Error(401, "Unauthorized".into()));
         }
         self.daemon.with(&self.name, |live| live.called = true)?;
-        if fault == Fault::Forbidden {
+        if fault.kind == Kind::Forbidden {
             return Ok(Answer::Error(403, "Forbidden".into()));
         }
         // The guest gets the host's error.

@@ -1,6 +1,6 @@
 //! Storage volumes, snapshots, instances and operations of the devlxd API, for guests with a token
 //! only (P§5.3). Requests are checked as by a real host, and answered without storage: a volume
-//! exists if it is asked for, and an operation takes `mote.operation.ms`.
+//! exists if it is asked for, and an operation takes [`DURATION`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use mote_client::net::http::Message;
 pub const GATE: &str = "security.devlxd.management.volumes";
 /// The id of every operation.
 const OPERATION: &str = "5c0ffee0-0000-4000-8000-000000000001";
-const MAX_WAIT: Duration = Duration::from_secs(300);
+const DURATION: Duration = Duration::from_millis(100);
 
 pub fn answer(
     daemon: &Arc<Daemon>,
@@ -34,13 +34,8 @@ pub fn answer(
         return Ok(error(403, "You must be authenticated"));
     }
     Ok(match (request.method.as_str(), path) {
-        ("GET", ["1.0", "operations", id, "wait"]) => wait(instance, request, id),
-        ("DELETE", ["1.0", "operations", OPERATION]) if !duration(instance).is_zero() => {
-            operation("Cancelled", 401)
-        }
-        ("DELETE", ["1.0", "operations", OPERATION]) => {
-            error(400, "Only running operations can be cancelled")
-        }
+        ("GET", ["1.0", "operations", id, "wait"]) => wait(request, id),
+        ("DELETE", ["1.0", "operations", OPERATION]) => operation("Cancelled", 401),
         ("DELETE", ["1.0", "operations", _]) => error(404, "Operation not found"),
         (method, ["1.0", "instances", name]) if *name == instance.name => match method {
             "GET" => tagged(shown(instance)),
@@ -52,24 +47,18 @@ pub fn answer(
         }
         (method, ["1.0", "storage-pools", _, "volumes", rest @ ..]) => match (method, rest) {
             ("GET", [] | [_] | [_, _, "snapshots"]) => data(json!([])),
-            ("POST", [] | [_] | [_, _, "snapshots"]) => new(instance, request, rest),
+            ("POST", [] | [_] | [_, _, "snapshots"]) => new(request, rest),
             ("GET", [kind, name]) => tagged(json!({"name": name, "type": kind})),
             ("GET", [_, _, "snapshots", name]) => tagged(json!({"name": name})),
             ("PATCH" | "PUT", [kind, name]) => {
-                change(instance, request, &json!({"name": name, "type": kind}))
+                change(request, &json!({"name": name, "type": kind}))
             }
-            ("DELETE", [_, _] | [_, _, "snapshots", _]) => begin(instance),
+            ("DELETE", [_, _] | [_, _, "snapshots", _]) => begin(),
             (_, [] | [_] | [_, _] | [_, _, "snapshots"] | [_, _, "snapshots", _]) => error(501, ""),
             _ => error(404, ""),
         },
         _ => error(404, ""),
     })
-}
-
-/// Returns how long operations of this instance take.
-fn duration(instance: &Instance) -> Duration {
-    let millis = instance.config.get("mote.operation.ms").and_then(|millis| millis.parse().ok());
-    Duration::from_millis(millis.unwrap_or(0))
 }
 
 /// Returns a `DevLXDOperation` (P§5.3).
@@ -78,26 +67,28 @@ fn operation(status: &str, code: u16) -> Answer {
 }
 
 /// Starts the operation of a change.
-fn begin(instance: &Instance) -> Answer {
-    if duration(instance).is_zero() { operation("Success", 200) } else { operation("Running", 103) }
+fn begin() -> Answer {
+    operation("Running", 103)
 }
 
-fn wait(instance: &Instance, request: &Message, id: &str) -> Answer {
+fn wait(request: &Message, id: &str) -> Answer {
     let limit = match request.parameter("timeout").map(str::parse::<i64>) {
         Some(Err(_)) => return error(400, "Invalid timeout value"),
-        Some(Ok(seconds)) => u64::try_from(seconds).map_or(MAX_WAIT, Duration::from_secs),
-        None => MAX_WAIT,
+        Some(Ok(seconds)) => u64::try_from(seconds).map_or(DURATION, Duration::from_secs),
+        None => DURATION,
     };
     if id != OPERATION {
         return error(404, "Operation not found");
     }
-    let (limit, takes) = (limit.min(MAX_WAIT), duration(instance));
-    std::thread::sleep(takes.min(limit));
-    if takes > limit { error(500, "context deadline exceeded") } else { operation("Success", 200) }
+    std::thread::sleep(DURATION.min(limit));
+    if DURATION > limit {
+        return error(500, "context deadline exceeded");
+    }
+    operation("Success", 200)
 }
 
 /// Creates a volume or a snapshot.
-fn new(instance: &Instance, request: &Message, rest: &[&str]) -> Answer {
+fn new(request: &Message, rest: &[&str]) -> Answer {
     let Ok(body) = request.json() else { return error(400, "Invalid JSON") };
     let is_name = |name: &str| !name.is_empty() && !name.contains('/');
     if !body["name"].as_str().is_some_and(is_name) {
@@ -106,15 +97,15 @@ fn new(instance: &Instance, request: &Message, rest: &[&str]) -> Answer {
     if rest.is_empty() && !body["type"].is_string() {
         return error(400, "No type provided");
     }
-    begin(instance)
+    begin()
 }
 
-fn change(instance: &Instance, request: &Message, current: &Value) -> Answer {
+fn change(request: &Message, current: &Value) -> Answer {
     if is_stale(request, current) {
         return stale();
     }
     match request.json() {
-        Ok(body) if body.is_object() => begin(instance),
+        Ok(body) if body.is_object() => begin(),
         Ok(_) | Err(_) => error(400, "Invalid JSON"),
     }
 }

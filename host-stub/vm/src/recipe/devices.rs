@@ -52,7 +52,7 @@ impl Recipe<'_> {
         if self.machine != Machine::Micro {
             options.add(
                 "the board's name (SMBIOS type 2) as the server sets it; cloud-init identifies LXD by it",
-                &["-smbios", &format!("type=2,{}", self.instance.flavour.board())],
+                &["-smbios", &format!("type=2,{}", self.instance.flavour.server().board)],
             );
             for text in self.instance.smbios11() {
                 let text = format!("type=11,value={}", escaped(&text));
@@ -98,13 +98,13 @@ impl Recipe<'_> {
             &["-qmp", &listening(&monitor)],
         );
         options.add(why, &["-chardev", &status]);
-        let name = self.instance.flavour.port_name();
+        let name = self.instance.flavour.server().port;
         let port = format!(
             "virtserialport,bus=serial.0,chardev=qemu_serial-chardev,name={name},id=qemu_serial"
         );
         options.add("the status port; its name identifies the server", &["-device", &port]);
         if self.instance.flavour != Flavour::LxdOld {
-            let old = Flavour::LxdOld.port_name();
+            let old = Flavour::LxdOld.server().port;
             let dummy = format!("virtserialport,bus=serial.0,name={old},id=legacy");
             options.add(
                 "the port's old name, which current servers also create, unused",
