@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use super::share::Share;
 use crate::accel::Accel;
-use mote_client::common::pair::pair;
+use mote_client::common::printable::pair;
 use mote_client::instance::Flavour;
 
 /// Options for the VM: kernel, disks, configuration, shares.

@@ -16,9 +16,9 @@ use super::child::{self, Helper};
 use super::machine::{Plan, Talk, write_config};
 use super::running_vm::{Scratch, last_line, serve, start};
 use mote_client::common::whole_file::write_whole;
-use mote_client::daemon::client::{ask, is_running};
-use mote_client::instance::create::create;
+use mote_client::daemon::{ask, is_running};
 use mote_client::instance::store;
+use mote_client::instance::store::create;
 
 /// The saved command lines of a VM.
 #[derive(Debug, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ use super::outcome::junit::{self, Case};
 use super::running_vm::Scratch;
 use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
-use mote_client::exec::tail::TAIL;
+use mote_client::exec::output::TAIL;
 use mote_client::files::local_directory::report;
 
 /// Interval of the checks of the processes.

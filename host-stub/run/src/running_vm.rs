@@ -18,11 +18,11 @@ use super::machine::{Plan, Talk};
 use mote_client::common::printable::log_line;
 use mote_client::common::random;
 use mote_client::common::whole_file::end_of_log;
-use mote_client::instance::create::create;
+use mote_client::instance::store::create;
 use mote_client::instance::vsock_device::Watch;
 use mote_client::instance::{Instance, store};
-use mote_stub::control::host::{Host, Whose};
-use mote_stub::control::server;
+use mote_stub::control;
+use mote_stub::control::{Host, Whose};
 use mote_stub::daemon::vm::{Monitor, SUSPENDED};
 use mote_stub::daemon::{Daemon, Live};
 
@@ -123,7 +123,7 @@ impl RunningVm {
         let host = Host::new(Daemon::new(root, random::port(), Some(log))?)?;
         let ours = host.clone();
         std::thread::spawn(move || {
-            if let Err(error) = server::serve(&ours) {
+            if let Err(error) = control::serve(&ours) {
                 ours.daemon.log(&format!("control socket: {error:#}"));
             }
         });

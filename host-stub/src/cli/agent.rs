@@ -12,9 +12,8 @@ use mote_client::agent::client::{Agent, connecting};
 use mote_client::agent::websocket::Piece;
 use mote_client::common::json;
 use mote_client::common::printable::{self, Shape, text};
-use mote_client::common::units;
-use mote_client::daemon::client::ask;
-use mote_client::daemon::known::{self, Known};
+use mote_client::daemon::ask;
+use mote_client::daemon::{self, Known};
 use mote_client::exec::run::listen;
 use mote_client::net::stream::Limit;
 use mote_client::report::{metrics, state};
@@ -96,7 +95,7 @@ fn report(agent: &Agent, greeting: Greeting, target: &str) -> Result<Value> {
     let said = agent.metadata("GET", target, limit)?;
     let took = begun.elapsed();
     if took > HOSTS {
-        let (took, hosts) = (units::duration(took), units::duration(HOSTS));
+        let (took, hosts) = (printable::duration(took), printable::duration(HOSTS));
         printable::complain(&format!(
             "the agent took {took} for this; a real host gives up after {hosts}"
         ));
@@ -106,7 +105,7 @@ fn report(agent: &Agent, greeting: Greeting, target: &str) -> Result<Value> {
 
 /// Returns the instance if its agent can be asked for a report.
 fn asked(root: &Path, name: &str) -> Result<(Agent, Known)> {
-    let (agent, known) = known::known(root, name)?;
+    let (agent, known) = daemon::known(root, name)?;
     if agent.instance.is_false("security.agent.metrics") {
         bail!("security.agent.metrics is false, so the agent is not called");
     }
@@ -122,7 +121,7 @@ fn print(shape: Shape, said: &Value, readable: &str) -> Result<()> {
 }
 
 pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
-    let agent = known::reach(root, &args.name)?;
+    let agent = daemon::reach(root, &args.name)?;
     let one = format!("/1.0/operations/{}", args.id.as_deref().unwrap_or_default());
     let (method, target, limit) = match (args.action, args.timeout) {
         (Action::List, _) => ("GET", "/1.0/operations?recursion=1".to_owned(), Some(REQUEST)),
@@ -150,7 +149,7 @@ pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
 
 /// Runs `events NAME --agent`: prints the agent's events, one per line, until it ends.
 pub(crate) fn events(root: &Path, name: &str) -> Result<()> {
-    let agent = known::reach(root, name)?;
+    let agent = daemon::reach(root, name)?;
     // A request shows why an agent refuses the host; the websocket does not.
     agent.greet(Limit::within(REQUEST))?;
     let mut events = listen(&agent, connecting())?;

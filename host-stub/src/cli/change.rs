@@ -9,8 +9,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{look, wait};
-use mote_client::common::pair::pair;
-use mote_client::daemon::client::{ask, is_running};
+use mote_client::common::printable::pair;
+use mote_client::daemon::{ask, is_running};
 use mote_client::instance::{store, vsock_device};
 use mote_run::args::VmArgs;
 use mote_run::boot;

@@ -12,8 +12,8 @@ use signal_hook::iterator::Signals;
 use mote_client::common::random;
 use mote_client::instance::store;
 use mote_client::net::slots;
-use mote_stub::control::host::Host;
-use mote_stub::control::server;
+use mote_stub::control;
+use mote_stub::control::Host;
 use mote_stub::daemon::Daemon;
 
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ pub(crate) fn run(root: &Path, args: &DaemonArgs) -> Result<()> {
     if args.until_empty {
         end_when_empty(host.clone());
     }
-    server::serve(&host).context("control socket")
+    control::serve(&host).context("control socket")
 }
 
 /// Ends this process when the last instance is deleted, or if none is created.

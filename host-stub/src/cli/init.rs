@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use mote_client::common::pair::pair;
+use mote_client::common::printable::pair;
 use mote_client::common::printable::to_stderr;
 use mote_client::common::random::uuid;
-use mote_client::daemon::client::{ask, is_running};
-use mote_client::instance::create::create;
+use mote_client::daemon::{ask, is_running};
 use mote_client::instance::store;
+use mote_client::instance::store::create;
 use mote_client::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
 use mote_vm::recipe::{Recipe, YOURS};
 

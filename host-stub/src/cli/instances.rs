@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::look;
 use mote_client::common::printable::{self, Shape, text};
-use mote_client::common::units;
-use mote_client::daemon::client::ask;
+use mote_client::daemon::ask;
 
 /// The agent's port (P§3.2).
 const AGENT_PORT: u32 = 8443;
@@ -103,14 +102,14 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
         other => other.unwrap_or("-").to_owned(),
     };
     let lasted = Duration::from_millis(state["since_ms"].as_u64().unwrap_or(0));
-    let agent = format!("{} for {}", word("state"), units::duration(lasted));
+    let agent = format!("{} for {}", word("state"), printable::duration(lasted));
     let program = match said {
         None => "-".to_owned(),
         Some(Err(why)) => format!("does not answer: {}", text(&why)),
         Some(Ok(said)) => program(&said["environment"]),
     };
     let uptime = state["running_ms"].as_u64().map_or("-".to_owned(), |millis| {
-        format!("at least {}", units::duration(Duration::from_millis(millis)))
+        format!("at least {}", printable::duration(Duration::from_millis(millis)))
     });
     let (connections, resumed) = (&state["connections"], &state["resumed"]);
     let rows = [

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::agent;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::common::printable;
-use mote_client::daemon::client::{ask, print_events};
-use mote_client::daemon::known::{self, Known};
+use mote_client::daemon::{self, Known};
+use mote_client::daemon::{ask, print_events};
 use mote_client::net::stream::Limit;
 
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ const GREETING: Duration = Duration::from_secs(3);
 /// Returns the host's knowledge and, if a host would ask, the agent's description of itself. The
 /// cause of an error is included.
 pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Value>>)> {
-    let said = match known::known(root, name)? {
+    let said = match daemon::known(root, name)? {
         (agent, Known::Reachable) => Some(agent.metadata("GET", "/1.0", Limit::within(GREETING))),
         (_, Known::Absent(_) | Known::State(..)) => None,
     };

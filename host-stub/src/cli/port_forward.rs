@@ -17,7 +17,7 @@ use serde_json::json;
 
 use mote_client::agent::client::{Agent, connecting};
 use mote_client::common::printable::complain;
-use mote_client::daemon::known;
+use mote_client::daemon;
 use mote_client::instance::Flavour;
 use mote_client::net::slots::{AT_ONCE, Slots, raise_descriptor_limit};
 
@@ -41,7 +41,7 @@ type Target = (Option<String>, u16);
 pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
     let ForwardArgs { name, listen, target: (address, port) } = args;
     let port = *port;
-    let agent = Arc::new(known::reach(root, name)?);
+    let agent = Arc::new(daemon::reach(root, name)?);
     let listener = TcpListener::bind(listen).with_context(|| listen.clone())?;
     // For port 0, the chosen one.
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::look;
 use mote_client::common::printable::complain;
-use mote_client::daemon::client::is_running;
+use mote_client::daemon::is_running;
 
 /// Exit code on timeout, as of timeout(1).
 const LATE: u8 = 124;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use cpio::newc::{Builder, Reader, trailer};
 
-use mote_client::common::shell::quoted;
+use mote_client::common::printable::quoted;
 
 /// The program that the kernel runs first (`rdinit=`), without the line of its shell.
 const SCRIPT: &str = "PATH=/bin:/sbin:/usr/bin:/usr/sbin

@@ -1,4 +1,4 @@
-//! Text from a guest in a form that cannot control a terminal: control characters, line ends and
+//! Text for people and shells. That of a guest is printed in a form that cannot control a terminal: control characters, line ends and
 //! characters that change the writing direction are escaped. Used for everything that is printed
 //! for people. The output of a command in the guest is passed on unchanged.
 
@@ -6,7 +6,9 @@ use std::ffi::OsStr;
 use std::fmt::{Arguments, Write as _};
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 pub fn text(raw: &str) -> String {
@@ -148,6 +150,59 @@ impl From<bool> for Shape {
     }
 }
 
+/// Formats bytes with a binary unit and three digits.
+pub fn size(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut rest = count;
+    let mut below = 0;
+    let mut unit = "B";
+    for next in UNITS {
+        if rest < 1024 {
+            break;
+        }
+        (below, rest, unit) = (rest % 1024, rest / 1024, next);
+    }
+    if rest < 10 {
+        return format!("{rest}.{:02} {unit}", below * 100 / 1024);
+    }
+    if rest < 100 {
+        return format!("{rest}.{} {unit}", below * 10 / 1024);
+    }
+    format!("{rest} {unit}")
+}
+
+/// Formats a duration with its two largest units.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let (minutes, rest) = (seconds / 60 % 60, seconds % 60);
+    match () {
+        () if days > 0 => format!("{days} d {hours} h"),
+        () if hours > 0 => format!("{hours} h {minutes} min"),
+        () if minutes > 0 => format!("{minutes} min {rest} s"),
+        () if seconds >= 10 => format!("{seconds} s"),
+        () if seconds > 0 => format!("{}.{} s", seconds, time.subsec_millis() / 100),
+        () => format!("{} ms", time.subsec_millis()),
+    }
+}
+
+pub fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,=:+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Parses `KEY=VALUE`.
+pub fn pair(text: &str) -> Result<(String, String)> {
+    let (key, value) = text.split_once('=').with_context(|| format!("{text} is not KEY=VALUE"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +247,38 @@ mod tests {
         let raw = "f1: No such file or directory (os error 2)";
         assert_eq!(without_numbers(raw), "f1: No such file or directory");
         assert_eq!(without_numbers("a (os error 2) b (os error x)"), "a b (os error x)");
+    }
+
+    #[test]
+    fn sizes_and_times_have_units() {
+        for (count, shown) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (1536, "1.50 KiB"),
+            (35_750_000, "34.0 MiB"),
+            (134_217_728, "128 MiB"),
+            (1 << 40, "1.00 TiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(size(count), shown);
+        }
+        for (millis, shown) in [
+            (7, "7 ms"),
+            (1250, "1.2 s"),
+            (59_900, "59 s"),
+            (61_000, "1 min 1 s"),
+            (7_260_000, "2 h 1 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(millis)), shown);
+        }
+    }
+
+    #[test]
+    fn quotes_only_words_that_need_it() {
+        assert_eq!(quoted("/a/b-c_d.e,f=g:h@i+j%k"), "/a/b-c_d.e,f=g:h@i+j%k");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("it's a"), "'it'\\''s a'");
     }
 }

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::tail::Tails;
+use super::output::Tails;
 use super::terminal;
-use crate::common::pair::pair;
+use crate::common::printable::pair;
 use crate::instance::Instance;
 
 /// A command for a guest.

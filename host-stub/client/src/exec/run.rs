@@ -21,7 +21,7 @@ use super::wait::{self, Disconnected, Outcome};
 use crate::agent::client::{Agent, complaint, connecting};
 use crate::agent::websocket::{self, Incoming};
 use crate::common::printable::{self, complain};
-use crate::daemon::known::{self, Known};
+use crate::daemon::{self, Known};
 use crate::files::session;
 use crate::instance::vsock_device;
 use crate::net::stream::Limit;
@@ -48,7 +48,7 @@ const RESET: &str = "the guest has lost its connections, as after a suspend";
 const INCOMPLETE: u8 = 1;
 
 pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
-    let agent = known::reach(root, &exec.instance)?;
+    let agent = daemon::reach(root, &exec.instance)?;
     knows_users(&agent, exec, Limit::within(REQUEST))?;
     let events = listen(&agent, connecting())?;
     let asked = Asked::new(&agent, exec, Limit::within(REQUEST))?;
@@ -72,7 +72,7 @@ pub fn knows_users(agent: &Agent, exec: &Exec, limit: Limit) -> Result<()> {
 /// Connects to the agent's events, which report a command's end.
 pub fn listen(agent: &Agent, limit: Limit) -> Result<Incoming> {
     let mut events = websocket::connect(agent, "/1.0/events", limit).context("events")?.incoming;
-    events.watch(&agent.instance, known::pauses(agent));
+    events.watch(&agent.instance, daemon::pauses(agent));
     Ok(events)
 }
 
@@ -188,7 +188,7 @@ fn lost(agent: &Agent, why: &str) -> String {
     }
     let until = Instant::now() + LEARNT;
     loop {
-        match known::known(&agent.root, &agent.instance.name) {
+        match daemon::known(&agent.root, &agent.instance.name) {
             Ok((_, Known::Absent(why) | Known::State(_, why))) if !why.is_empty() => {
                 return format!("Disconnected: {why}");
             }

@@ -15,10 +15,10 @@ use signal_hook::consts::{
 };
 use signal_hook::iterator::Signals;
 
+use super::output::Stream;
 use super::output::{AllOutput, Cut, Flow};
 use super::request::{self, Exec, Fault, Input};
 use super::run::Operation;
-use super::tail::Stream;
 use super::terminal::{self, write_all};
 use crate::agent::client::Agent;
 use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Pulse, Socket};

@@ -14,7 +14,7 @@ use super::{transfer, tree};
 use crate::agent::client::connecting;
 use crate::common::limits::LISTING;
 use crate::common::printable::{self, Shape};
-use crate::daemon::known;
+use crate::daemon;
 use crate::instance::store;
 
 pub fn run(root: &Path, command: FileCommand) -> Result<()> {
@@ -41,7 +41,7 @@ pub fn run(root: &Path, command: FileCommand) -> Result<()> {
 
 /// Connects stdin and stdout to an SFTP session.
 pub fn pipe(root: &Path, name: &str) -> Result<()> {
-    let stream = session::connect(&known::reach(root, name)?, connecting())?;
+    let stream = session::connect(&daemon::reach(root, name)?, connecting())?;
     let mut sending = stream.try_clone()?;
     std::thread::spawn(move || {
         // The end of input is passed on; the server then ends the session.

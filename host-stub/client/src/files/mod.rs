@@ -8,4 +8,3 @@ pub mod session;
 pub mod sftp;
 mod transfer;
 pub mod tree;
-mod unlike;

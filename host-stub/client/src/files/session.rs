@@ -11,7 +11,7 @@ use super::sftp::client::{self, Client};
 use super::sftp::wire::NO_SUCH_FILE;
 use crate::agent::client::{Agent, connecting};
 use crate::common::printable;
-use crate::daemon::known;
+use crate::daemon;
 use crate::net::stream::{Limit, Timed};
 
 pub type Session = Client<Timed>;
@@ -37,7 +37,7 @@ pub fn unbuffered_stdout() -> Result<std::fs::File> {
 
 /// Opens a session. An unreachable agent is an error.
 pub fn start(root: &Path, name: &str) -> Result<Session> {
-    open(&known::reach(root, name)?, connecting(), SILENCE)
+    open(&daemon::reach(root, name)?, connecting(), SILENCE)
 }
 
 /// Opens a session within `limit`, in which each answer must make progress within `silence`.

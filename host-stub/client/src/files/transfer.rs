@@ -9,8 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::args::{PullArgs, PushArgs, before, inside, path};
 use super::local_directory::{Missing, Target, place};
 use super::session::{local, start, unbuffered_stdout};
-use super::tree::{self, Owner};
-use super::unlike::Unlike;
+use super::tree::{self, Owner, Unlike};
 
 pub(super) fn push(root: &Path, args: PushArgs) -> Result<()> {
     let owner = Owner::from(args.owner);

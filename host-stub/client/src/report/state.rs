@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::common::printable;
-use crate::common::units;
 use crate::instance::{Flavour, Instance};
 
 /// `api.InstanceState`.
@@ -95,12 +94,12 @@ pub fn readable(instance: &Instance, metadata: &Value) -> Result<String> {
         row("in its words", printable::text(&status));
     }
     if let Some(usage) = known(cpu.usage) {
-        row("cpu time", units::duration(Duration::from_nanos(usage)));
+        row("cpu time", printable::duration(Duration::from_nanos(usage)));
     }
     if let Some(allocated) = known(cpu.allocated_time) {
         row(
             "cpu limit",
-            format!("{} per second", units::duration(Duration::from_nanos(allocated))),
+            format!("{} per second", printable::duration(Duration::from_nanos(allocated))),
         );
     }
     row("memory", used(memory.usage, memory.total, memory.usage_peak));
@@ -121,9 +120,9 @@ fn known(number: Option<i64>) -> Option<u64> {
 
 fn used(usage: Option<i64>, total: Option<i64>, peak: Option<i64>) -> String {
     let Some(usage) = known(usage) else { return "none in use".to_owned() };
-    let of = known(total).map(|total| format!(" of {}", units::bytes(total)));
-    let peak = known(peak).map(|peak| format!(", at most {}", units::bytes(peak)));
-    format!("{}{}{}", units::bytes(usage), of.unwrap_or_default(), peak.unwrap_or_default())
+    let of = known(total).map(|total| format!(" of {}", printable::size(total)));
+    let peak = known(peak).map(|peak| format!(", at most {}", printable::size(peak)));
+    format!("{}{}{}", printable::size(usage), of.unwrap_or_default(), peak.unwrap_or_default())
 }
 
 /// Refuses lists where objects are expected. serde accepts them, Go does not.
@@ -168,7 +167,7 @@ fn show(text: &mut String, name: &str, network: Network) -> Result<()> {
         let _never = writeln!(
             text,
             "             {what} {} in {} packets, {} errors, {} dropped",
-            units::bytes(count(&format!("bytes_{what}"))),
+            printable::size(count(&format!("bytes_{what}"))),
             count(&format!("packets_{what}")),
             count(&format!("errors_{what}")),
             count(&format!("packets_dropped_{way}")),

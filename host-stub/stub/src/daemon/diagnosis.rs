@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
+use super::Live;
 use super::agent_state::{LastError, Word};
 use super::fault::Kind;
-use super::live::Live;
 use super::vm::{End, Monitor, PANIC, SUSPENDED};
 use mote_client::agent::call_failure::CallFailure;
 use mote_client::instance::{Channel, Flavour, vsock_device};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, data, error, is_trusted};
 use super::storage;
 use crate::daemon::Daemon;
 use mote_client::common::{clock, random};
@@ -204,9 +203,38 @@ fn pro_token(instance: &Instance) -> Answer {
     }
 }
 
+/// The key with the token for storage, instances and operations.
+const BEARER: &str = "mote.bearer";
+
+/// An answer without its envelope.
+#[derive(Debug, PartialEq)]
+pub enum Answer {
+    /// Metadata and an `ETag`.
+    Data(Value, Option<String>),
+    /// Status and text; without a text the status' own.
+    Error(u16, String),
+    /// An image of that many bytes.
+    Image(u64),
+}
+
+pub fn data(value: Value) -> Answer {
+    Answer::Data(value, None)
+}
+
+pub fn error(code: u16, text: &str) -> Answer {
+    Answer::Error(code, text.to_owned())
+}
+
+/// Returns whether the guest sent the token.
+pub fn is_trusted(instance: &Instance, request: &Message) -> bool {
+    let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    token.is_some() && token == instance.config.get(BEARER).map(String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
     fn get(target: &str) -> Message {
         Message { method: "GET".into(), target: target.into(), ..Message::default() }
     }

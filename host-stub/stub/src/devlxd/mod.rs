@@ -1,6 +1,5 @@
 //! The devlxd API as hosts serve it to guests.
 
-pub mod answer;
 pub mod api;
 pub mod server;
 pub mod storage;

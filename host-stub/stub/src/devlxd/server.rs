@@ -16,8 +16,8 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use vsock::{VMADDR_CID_ANY, VsockListener};
 
-use super::answer::Answer;
 use super::api;
+use super::api::Answer;
 use crate::daemon::fault::{Fault, Kind};
 use crate::daemon::{Daemon, Life};
 use mote_client::agent::call_failure::CallFailure;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use super::answer::{Answer, data, error, is_trusted};
+use super::api::{Answer, data, error, is_trusted};
 use crate::daemon::Daemon;
 use mote_client::instance::Instance;
 use mote_client::net::http::Message;

@@ -3,18 +3,17 @@
 //! balloon, RNG and generation (`DQ:Start`, `driver_qemu_templates.go`). Different from servers:
 //! QEMU's default machine with a BIOS, and no NIC, display, keyboard and USB.
 
-mod devices;
-mod disk;
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use devices::YOURS;
-pub use disk::root_disk;
+use anyhow::Result;
 
-use mote_client::common::shell::quoted;
+pub use devices::YOURS;
+use mote_client::common::printable::quoted;
 use mote_client::instance::vsock_device::{DEVICE, DEVICE_LOCK};
 use mote_client::instance::{Instance, Vsock};
+
+mod devices;
 
 /// Default memory of the VM, MiB.
 pub const MEMORY: u32 = 256;
@@ -163,6 +162,17 @@ impl fmt::Display for Recipe<'_> {
     }
 }
 
+/// Returns a disk image and its format, which is never detected from its content.
+pub fn root_disk(said: &str) -> Result<(PathBuf, String)> {
+    const FORMATS: [&str; 2] = ["raw", "qcow2"];
+    let (file, format) = match said.rsplit_once('=') {
+        Some((file, format)) if FORMATS.contains(&format) => (file, format),
+        _ if said.ends_with(".qcow2") => (said, "qcow2"),
+        _ => (said, "raw"),
+    };
+    Ok((std::path::absolute(file)?, format.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,5 +305,22 @@ mod tests {
         assert_eq!(monitors(&vm), ["/q", "/q.yours"]);
         vm.channel = Channel::Serial { path: "/s".into(), shared: false };
         assert_eq!(monitors(&vm), ["/d/instances/vm1/qmp.yours"]);
+    }
+
+    #[test]
+    fn uses_the_given_format_or_the_file_extension() {
+        let of = |said: &str| {
+            let (file, format) = root_disk(said).unwrap();
+            (file.to_str().unwrap().to_owned(), format)
+        };
+        for (said, file, format) in [
+            ("/a.img", "/a.img", "raw"),
+            ("/a.qcow2", "/a.qcow2", "qcow2"),
+            ("/a.qcow2=raw", "/a.qcow2", "raw"),
+            ("/a=b", "/a=b", "raw"),
+            ("/a=b=qcow2", "/a=b", "qcow2"),
+        ] {
+            assert_eq!(of(said), (file.to_owned(), format.to_owned()), "{said}");
+        }
     }
 }

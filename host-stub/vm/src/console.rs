@@ -1,16 +1,14 @@
 //! The VM's console: the output of the guest's kernel and programs, read from the file that QEMU
 //! writes.
 
-mod stuck;
-
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anstream::adapter::{StripBytes, strip_str};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use self::stuck::{Stuck, stops_at};
 use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
 
@@ -208,6 +206,24 @@ fn agent_in(line: &str) -> Option<String> {
     levels.iter().find_map(|level| said.strip_prefix(level)).map(printable::text)
 }
 
+/// The first line that shows it.
+#[derive(Debug)]
+pub struct Stuck {
+    pub line: String,
+    /// The time at which it was read.
+    pub since: Instant,
+}
+
+/// Returns a line that shows a stopped boot, in the words of initramfs-tools, dracut, systemd or
+/// mkinitcpio.
+pub(super) fn stops_at(line: &str) -> Option<Stuck> {
+    let is_alert = line.contains("ALERT!") && line.contains("does not exist");
+    let is_prompt = line.trim_start().starts_with("(initramfs)");
+    let says = ["You are in emergency mode", "Entering emergency mode", "into an emergency shell"];
+    let is_so = is_alert || is_prompt || says.iter().any(|words| line.contains(words));
+    is_so.then(|| Stuck { line: printable::log_line(line.trim()), since: Instant::now() })
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -303,5 +319,21 @@ mod tests {
             assert!(console.look().is_some() && console.tail().ends_with("x\n"));
         }
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn recognises_each_systems_messages() {
+        for line in [
+            "ALERT!  /dev/vda1 does not exist.  Dropping to a shell!",
+            "(initramfs) ",
+            "You are in emergency mode. After logging in, type \"journalctl -xb\" to view",
+            "Entering emergency mode. Exit the shell to continue.",
+            "You are now being dropped into an emergency shell.",
+        ] {
+            assert_eq!(stops_at(line).map(|stuck| stuck.line).as_deref(), Some(line.trim()));
+        }
+        for line in ["", "/dev/vda1 does not exist", "ALERT! hot", "run-init (initramfs)"] {
+            assert!(stops_at(line).is_none(), "{line}");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The server of the control socket: HTTP and JSON, for the command line and for curl.
+//! The daemon with the listeners for its guests, and the server of its control socket: HTTP and JSON,
+//! for the command line and for curl.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -12,19 +13,96 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
-use super::host::{Host, Whose};
-use crate::daemon::Daemon;
+use crate::channel::{ring, serial};
 use crate::daemon::diagnosis::diagnose;
 use crate::daemon::fault::Fault;
+use crate::daemon::{Daemon, Live};
+use crate::devlxd::server::Doors;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client::Agent;
 use mote_client::common::clock::now;
 use mote_client::common::limits;
-use mote_client::daemon::client::path;
-use mote_client::instance::{Channel, Flavour, Instance, share, store};
+use mote_client::daemon::path;
+use mote_client::instance::{Channel, Flavour, Instance, READY, share, store, vsock_device};
 use mote_client::net::http::{Message, read_request, write_answer};
 use mote_client::net::slots::{AT_ONCE, Slots};
 use mote_client::net::stream::{Limit, Timed};
+
+pub struct Host {
+    pub daemon: Arc<Daemon>,
+    doors: Arc<Doors>,
+}
+
+impl Host {
+    /// Starts to serve all instances of the directory.
+    pub fn new(daemon: Arc<Daemon>) -> Result<Arc<Self>> {
+        let host = Self { daemon, doors: Arc::default() };
+        for instance in store::load_all(&host.daemon.root)? {
+            host.take_up(instance)?;
+        }
+        Ok(Arc::new(host))
+    }
+
+    pub fn take_up(&self, mut instance: Instance) -> Result<()> {
+        let name = instance.name.clone();
+        if self.daemon.instances().contains_key(&name) {
+            bail!("{name} is already served");
+        }
+        if instance.config.remove(READY).is_some() {
+            store::save(&self.daemon.root, &instance)?;
+        }
+        // A real host writes it when a VM starts; that of a running VM stays.
+        if matches!(instance.channel, Channel::Qmp(_)) && !instance.is_running() {
+            store::write_conf(
+                &self.daemon.root,
+                &instance,
+                self.daemon.port,
+                &self.daemon.pair.pem,
+            )?;
+        }
+        let live = Live::new(instance.clone());
+        let life = live.life.clone();
+        self.daemon.instances().insert(name, live);
+        self.doors.open(&self.daemon, &instance, &life)?;
+        match instance.channel.clone() {
+            Channel::Qmp(path) => ring::watch(&self.daemon, &instance, path, life),
+            Channel::Serial { path, shared } => {
+                serial::watch(&self.daemon, &instance.name, path, shared, life);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops serving an instance and removes its files.
+    pub fn delete(&self, name: &str, whose: Whose) -> Result<()> {
+        let mut all = self.daemon.instances();
+        let live = all.get(name).with_context(|| format!("no instance is named {name}"))?;
+        if whose == Whose::Stopped && (live.instance.is_running() || live.called) {
+            bail!("{name} is running; stop its VM first, or delete it with --force");
+        }
+        // As with lxc. A VM whose monitor another client has is not ended.
+        let ended = live.vm.order("quit");
+        if let Err(error) = ended.and_then(|_| vsock_device::end(&self.daemon.root, &live.instance))
+        {
+            self.daemon.log(&format!("{name}: {error:#}"));
+        }
+        store::remove(&self.daemon.root, name)?;
+        live.life.end();
+        let vsock = live.instance.vsock.clone();
+        all.remove(name);
+        drop(all);
+        self.doors.close(&self.daemon, &vsock);
+        self.daemon.event(name, "instance-deleted");
+        Ok(())
+    }
+}
+
+/// Which instances may be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Any,
+    Stopped,
+}
 
 const READ: Duration = Duration::from_secs(5);
 const QUERY: Duration = Duration::from_secs(10);

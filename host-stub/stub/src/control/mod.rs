@@ -1,4 +1,0 @@
-//! The control socket and its server.
-
-pub mod host;
-pub mod server;
