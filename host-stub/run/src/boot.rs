@@ -51,7 +51,7 @@ pub fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
     let scratch = Scratch::new()?;
     let mut plan = Plan::new(root, name, args, scratch.path())?;
     drop(scratch);
-    create(root, &plan.instance, None)?;
+    create(root, &plan.instance)?;
     let made = make(root, &mut plan).and_then(|()| {
         serve_by_daemon(root, name)?;
         power_on(root, name)

@@ -277,7 +277,7 @@ impl Course<'_> {
     }
 
     fn is_reachable(&self) -> bool {
-        self.vm.look(|live| live.agent.is_started() || live.called).unwrap_or(false)
+        self.vm.look(|live| live.agent.started || live.called).unwrap_or(false)
     }
 
     /// Returns whether the console shows that the boot has stopped for good.

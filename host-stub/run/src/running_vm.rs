@@ -119,7 +119,7 @@ impl RunningVm {
         talk: Talk,
         log: File,
     ) -> Result<Self> {
-        create(root, &plan.instance, None)?;
+        create(root, &plan.instance)?;
         let host = Host::new(Daemon::new(root, random::port(), Some(log))?)?;
         let ours = host.clone();
         std::thread::spawn(move || {

@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ use mote_client::daemon::{ask, is_running};
 use mote_client::instance::{store, vsock_device};
 use mote_run::args::VmArgs;
 use mote_run::boot;
-use mote_stub::daemon::fault::{self, Fault, Kind};
+use mote_stub::daemon::fault::{Fault, Kind};
 
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
@@ -182,11 +182,9 @@ pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
 
 pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
     let Some(kind) = args.kind else {
-        let state = look::state(root, &args.name).with_context(|| {
-            format!("fault NAME KIND [N] sets one of these:\n{}", fault::help())
-        })?;
+        let state = look::state(root, &args.name)?;
         let fault = state["fault"].as_str().unwrap_or("none");
-        return Ok(write!(stdout(), "active fault: {fault}\n\n{}", fault::help())?);
+        return Ok(writeln!(stdout(), "active fault: {fault}")?);
     };
     // Checked here first, for the better message.
     let fault = Fault::new(kind, args.number)?.to_string();

@@ -45,9 +45,6 @@ pub(crate) struct InitArgs {
     /// Send every byte of the status port back, as shared memory would (with --serial)
     #[arg(long)]
     shared_memory: bool,
-    /// Copy this agent into the config share, as real hosts do
-    #[arg(long, value_name = "FILE")]
-    agent: Option<PathBuf>,
     /// Set a configuration value: user.greeting=hello, or for cloud-init
     /// cloud-init.user-data="$(cat FILE)", vendor-data or network-config
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
@@ -56,10 +53,9 @@ pub(crate) struct InitArgs {
 
 /// Creates the instance. Prints its share on stdout, for programs, and how to boot it on stderr,
 /// for people.
-pub(crate) fn run(root: &Path, mut args: InitArgs) -> Result<()> {
-    let agent = args.agent.take();
+pub(crate) fn run(root: &Path, args: InitArgs) -> Result<()> {
     let instance = described(root, args)?;
-    let share = create(root, &instance, agent.as_deref())?;
+    let share = create(root, &instance)?;
     writeln!(stdout(), "{}", share.display())?;
     to_stderr(format_args!("{}", Recipe::of(root, &instance, &share)));
     // A running daemon is informed. If there is none or it is about to end, the next one finds the

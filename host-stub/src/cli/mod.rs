@@ -2,7 +2,6 @@
 
 mod agent;
 mod change;
-mod completion;
 mod daemon;
 mod init;
 mod instances;
@@ -14,10 +13,12 @@ mod wait;
 
 use std::env::var_os;
 use std::ffi::OsString;
+use std::io::stdout;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
 
 use mote_client::exec::request::{ExecArgs, ShellArgs};
 use mote_client::exec::run as exec;
@@ -142,8 +143,8 @@ enum Command {
     /// Print completions for a shell
     Completions {
         /// The shell
-        #[arg(value_parser = completion::shells())]
-        shell: String,
+        #[arg(value_enum)]
+        shell: Shell,
     },
     /// Write manual pages, one per command, into a directory
     Man {
@@ -181,7 +182,7 @@ fn directory(said: Option<OsString>) -> Option<PathBuf> {
 }
 
 fn command() -> clap::Command {
-    manual::with_examples(completion::with_instances(Cli::command()))
+    manual::with_examples(Cli::command())
 }
 
 /// Returns whether an invalid command line is one of `run`.
@@ -198,7 +199,6 @@ fn is_run(mut words: impl Iterator<Item = OsString>) -> bool {
 
 /// Parses the command line, runs the command and returns the exit code.
 pub(crate) fn act_on_line() -> Result<u8> {
-    completion::answer(command);
     let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let Cli { dir, command: asked } = match parsed {
         Ok(cli) => cli,
@@ -210,7 +210,7 @@ pub(crate) fn act_on_line() -> Result<u8> {
         Err(error) => error.exit(),
     };
     if let Command::Completions { shell } = asked {
-        completion::print(&shell)?;
+        clap_complete::generate(shell, &mut command(), "mote-host", &mut stdout());
         return Ok(0);
     }
     if let Command::Man { directory } = asked {

@@ -157,9 +157,9 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
         ("GET", ["1.0", "internal", name, "agent"]) => daemon.with(name, |live| {
             // Without a status channel, an agent that has called is running. An agent that reports
             // its state through the status port has no vsock (P§2.4).
-            let told = live.agent.serial_state();
-            let reachable = told.is_none() && (live.agent.is_started() || live.called);
-            let why = diagnose(live, None).to_json();
+            let told = &live.agent.serial_state;
+            let reachable = told.is_none() && (live.agent.started || live.called);
+            let why = diagnose(live, None);
             json!({"instance": live.instance, "reachable": reachable, "state": told, "why": why})
         })?,
         ("GET", ["1.0", "internal", name, "agent-state"]) => {
@@ -224,7 +224,7 @@ fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     let mut after = before.clone();
     apply(&mut after, changes);
     if before.is_running() && before.allows_guests() != after.allows_guests() {
-        if !daemon.with(name, |live| live.agent.is_started())? {
+        if !daemon.with(name, |live| live.agent.started)? {
             bail!("Failed getting agent client handle: {}", after.flavour.server().absent);
         }
         daemon.advertise(&after)?;
@@ -295,7 +295,7 @@ fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) ->
     daemon.events.tell(name, kind, metadata);
     let instance = daemon.with(name, |live| {
         // Without a status channel, an agent that has called is running.
-        (live.agent.is_started() || live.called).then(|| live.instance.clone())
+        (live.agent.started || live.called).then(|| live.instance.clone())
     });
     let Ok(Some(instance)) = instance else { return Ok(()) };
     let event = json!({"type": kind, "timestamp": now(), "metadata": metadata}).to_string();

@@ -1,6 +1,5 @@
 //! Diagnosis: `info`, `wait` and commands report the same cause first.
 
-use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -9,16 +8,6 @@ use crate::peers::agent::Agent;
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
 use crate::peers::liar::Preamble;
-use crate::peers::qmp::Qemu;
-
-/// Returns a host, and a VM whose monitor the host has opened.
-fn world(flavour: &str) -> (Host, Qemu) {
-    let mut host = Host::with_instance(flavour, &[]);
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
-    host.start();
-    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
-    (host, qemu)
-}
 
 fn info(host: &Host) -> Value {
     serde_json::from_str(&host.run(&["info", "vm1", "--json"])).unwrap()
@@ -58,47 +47,8 @@ fn distinguishes_a_vm_without_a_monitor_from_a_stopped_one() {
 }
 
 #[test]
-fn reports_a_monitor_that_another_program_uses() {
-    let mut host = Host::with_instance("lxd", &[]);
-    let _taken = UnixListener::bind(host.path("vm1.qmp")).unwrap();
-    host.start();
-    let text = cause(&host, "monitor-taken");
-    assert!(text.contains("vm1.qmp.yours"), "{text}");
-}
-
-#[test]
-fn reports_how_a_vm_ended_and_whether_its_agent_had_started() {
-    for (reason, heard, expected, told) in [
-        ("guest-reset", false, "reset-early", "so does a kernel panic with panic=-1"),
-        ("guest-reset", true, "reset", "the guest restarted"),
-        ("guest-shutdown", false, "shut-down", "before its agent reported itself"),
-        ("guest-shutdown", true, "shut-down", "the guest powered off the VM"),
-        ("guest-panic", false, "panicked", "before its agent reported itself"),
-        ("host-qmp-quit", true, "qemu-ended", "(host-qmp-quit)"),
-        ("", true, "qemu-gone", "ended without a reason"),
-    ] {
-        let (host, qemu) = world("lxd");
-        if heard {
-            qemu.say("CONNECTED\n");
-            host.wait_for("CONNECTED");
-        }
-        if !reason.is_empty() {
-            qemu.event_with("SHUTDOWN", &json!({"guest": true, "reason": reason}));
-        }
-        drop(qemu);
-        let text = cause(&host, expected);
-        assert!(text.contains(told), "{reason}, {heard}: {text}");
-        assert_eq!(text.contains("before its agent reported itself"), !heard, "{text}");
-        // The next one is another VM.
-        let qemu = Qemu::start(&host.path("vm1.qmp"));
-        wait("the next one", SOON, || (qemu.reads() > 0).then_some(()));
-        cause(&host, "silent");
-    }
-}
-
-#[test]
 fn reports_a_paused_vm_as_paused() {
-    let (host, qemu) = world("lxd");
+    let (host, qemu) = Host::with_vm("lxd", &[]);
     qemu.say("CONNECTED\n");
     host.wait_for("CONNECTED");
     qemu.event("STOP");
@@ -111,7 +61,7 @@ fn reports_a_paused_vm_as_paused() {
     qemu.event("GUEST_PANICKED");
     cause(&host, "panicked");
     // Even if the VM was paused before the host connected.
-    let (mut host, qemu) = world("lxd");
+    let (mut host, qemu) = Host::with_vm("lxd", &[]);
     host.kill();
     qemu.does("paused");
     host.start();
@@ -119,33 +69,15 @@ fn reports_a_paused_vm_as_paused() {
 }
 
 #[test]
-fn reports_an_unread_config_share_first() {
-    let (host, qemu) = world("lxd");
-    qemu.share_read(0);
-    qemu.event("VSERPORT_CHANGE");
-    let text = cause(&host, "share-unread");
-    assert!(text.contains("not even a byte of the disk") && text.contains("virtio_blk"), "{text}");
-    qemu.share_read(8192);
-    qemu.event("VSERPORT_CHANGE");
-    wait("the reason", SOON, || cause(&host, "share-unread").contains("isofs").then_some(()));
-    qemu.share_read(400_000);
-    qemu.event("VSERPORT_CHANGE");
-    let text = cause(&host, "silent");
-    assert!(text.contains("virtio_console") && text.contains("com.canonical.lxd"), "{text}");
-    // A program has opened the port and sends nothing.
-    qemu.event_with("VSERPORT_CHANGE", &json!({"id": "qemu_serial", "open": true}));
-    cause(&host, "nothing-said");
-}
-
-#[test]
 fn reports_which_side_has_another_certificate() {
-    let (host, qemu) = world("incus");
+    let (host, qemu) = Host::with_vm("incus", &[]);
     // An agent with the share of another instance.
     let other = host.init("vm2", "incus", &[]);
     let socket = host.path("vm1.p.listen_8443");
-    let _agent = Agent::start(&socket, &other, "incus-agent", Preamble::None);
+    let agent = Agent::start(&socket, &other, "incus-agent", Preamble::None);
     qemu.say("STARTED\n");
     let text = cause(&host, "agents-certificate");
+    assert_eq!(agent.lines(), Vec::<String>::new(), "it got nothing");
     assert!(text.contains("agent.crt") && text.contains("create the config disk again"), "{text}");
     // An agent with the right certificate that knows another host.
     let mixed = host.path("mixed");
@@ -168,20 +100,10 @@ fn reports_which_side_has_another_certificate() {
 }
 
 #[test]
-fn reports_an_agent_without_vsock() {
-    let (host, qemu) = world("lxd");
-    // It announces itself on the port, but does not listen on vsock.
-    qemu.say("STARTED\n");
-    host.wait_for("STARTED");
-    let text = cause(&host, "no-vsock");
-    assert!(text.contains("a vsock device") && text.contains("--check"), "{text}");
-}
-
-#[test]
 fn distinguishes_a_lost_agent_from_one_that_never_started() {
-    let (host, qemu) = world("lxd");
+    let (host, qemu) = Host::with_vm("lxd", &[]);
     let socket = host.path("vm1.p.listen_8443");
-    let _agent = Agent::start(&socket, &host.share("vm1"), "lxd-agent", Preamble::None);
+    let _agent = Agent::of(&host, "lxd-agent");
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");
     cause(&host, "connected");
@@ -198,9 +120,8 @@ fn distinguishes_a_lost_agent_from_one_that_never_started() {
 
 #[test]
 fn keeps_vm_and_ready_after_stopped() {
-    let (host, qemu) = world("lxd");
-    let socket = host.path("vm1.p.listen_8443");
-    let _agent = Agent::start(&socket, &host.share("vm1"), "lxd-agent", Preamble::None);
+    let (host, qemu) = Host::with_vm("lxd", &[]);
+    let _agent = Agent::of(&host, "lxd-agent");
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");
     let ready = r#"{"state":"Ready"}"#;
@@ -224,7 +145,7 @@ fn keeps_vm_and_ready_after_stopped() {
 
 #[test]
 fn a_vm_is_stopped_by_its_power_button_or_by_force() {
-    let (host, qemu) = world("lxd");
+    let (host, qemu) = Host::with_vm("lxd", &[]);
     let late = { host.command(&["stop", "vm1", "--timeout", "0.3"]) }.output().unwrap();
     let error = String::from_utf8_lossy(&late.stderr).into_owned();
     assert!(error.contains("vm1 did not power off within 0.3 s: does its guest handle"), "{error}");
@@ -244,7 +165,7 @@ fn a_vm_is_stopped_by_its_power_button_or_by_force() {
 
 #[test]
 fn wait_reports_the_end_of_the_vm() {
-    let (host, qemu) = world("lxd");
+    let (host, qemu) = Host::with_vm("lxd", &[]);
     let mut waiting = host.command(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "600"]);
     let waiting = mote_machine::bounded(waiting.stderr(Stdio::piped())).unwrap();
     // The host must have seen the VM run.

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::peers::agent::Agent;
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
-use crate::peers::liar::Preamble;
 use crate::peers::qmp::Qemu;
 
 fn output(host: &Host, args: &[&str]) -> Output {
@@ -39,54 +38,15 @@ fn commands() -> Vec<String> {
 }
 
 #[test]
-fn every_command_has_help_and_needs_no_host_for_it() {
-    let commands = commands();
-    assert!(commands.len() > 20, "{commands:?}");
-    for command in commands.iter().filter(|command| *command != "help") {
-        let help = printed(&mut mote_host(&[command, "--help"]));
-        assert!(help.contains(&format!("Usage: mote-host {command}")), "{help}");
-    }
-    assert!(printed(&mut mote_host(&["exec", "--help"])).contains("--cwd <DIR>"));
-    assert!(printed(&mut mote_host(&["file", "push", "--help"])).contains("NAME/PATH"));
-    let version = printed(&mut mote_host(&["--version"]));
-    assert_eq!(version, concat!("mote-host ", env!("CARGO_PKG_VERSION"), "\n"));
-}
-
-#[test]
 fn completions_know_every_command_and_are_valid() {
-    for (shell, check) in [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish"), ("elvish", "")] {
+    for shell in ["bash", "zsh", "fish", "elvish"] {
         let text = printed(&mut mote_host(&["completions", shell]));
-        assert!(text.contains("MOTE_HOST_COMPLETE") && text.contains(" mote-host"), "{text}");
-        if check == "bash" {
-            let mut bash = Command::new(check);
-            assert!(bash.args(["-n", "-c", &text]).status().unwrap().success());
-        }
-        // The query that the shells' scripts make.
-        let mut asked = mote_host(&["--", "mote-host", ""]);
-        asked.env("MOTE_HOST_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
-        let all = printed(asked.env("_CLAP_IFS", "\n"));
         for command in commands() {
-            let is_it = |line: &str| line.split(['\t', ':']).next() == Some(&command);
-            assert!(all.lines().any(is_it), "{shell}: {command} in {all}");
+            assert!(text.contains(&command), "{shell}: {command} in {text}");
         }
-    }
-    // Names of instances are completed too, from the directory that the command line names.
-    let host = Host::new();
-    for name in ["web-1", "web-2"] {
-        host.init(name, "lxd", &[]);
-    }
-    let directory = host.directory.to_str().unwrap();
-    for (words, offered) in [
-        (&["--dir", directory, "exec", "we"][..], "web-1\nweb-2"),
-        (&["--dir", directory, "info", "web-2"], "web-2"),
-        (&["--dir", directory, "file", "ls", "web-1"], "web-1/"),
-        (&["--dir", directory, "init", "we"], ""),
-        (&["wait", "--for", "S"], "STARTED\nSTOPPED"),
-    ] {
-        let mut asked = mote_host(&[&["--", "mote-host"], words].concat());
-        asked.env("MOTE_HOST_COMPLETE", "bash").env("_CLAP_IFS", "\n");
-        asked.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
-        assert_eq!(printed(&mut asked), offered, "{words:?}");
+        if shell == "bash" {
+            assert!(Command::new(shell).args(["-n", "-c", &text]).status().unwrap().success());
+        }
     }
     let error = errors(&mote_host(&["completions", "tcsh"]).output().unwrap());
     assert!(error.contains("bash") && error.contains("fish"), "{error}");
@@ -122,21 +82,8 @@ fn takes_the_directory_from_the_environment_or_the_users_home() {
 }
 
 #[test]
-fn waits_for_a_daemon_that_was_just_started() {
-    let mut host = Host::with_instance("lxd", &[]);
-    let list = mote_machine::bounded(host.command(&["list", "-q"]).stdout(Stdio::piped())).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    host.start();
-    let output = list.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stdout == b"vm1\n", "{}", errors(&output));
-}
-
-#[test]
 fn an_agent_without_vsock_reports_itself_by_the_port() {
-    let mut host = Host::with_instance("incus", &[]);
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
-    host.start();
-    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    let (host, qemu) = Host::with_vm("incus", &[]);
     // The ring keeps only 16 bytes of it.
     qemu.say("STARTED\n{\"pid\":1,\"processes\":7,\"swap_usage\":0}\n");
     let words =
@@ -148,10 +95,7 @@ fn an_agent_without_vsock_reports_itself_by_the_port() {
 
 #[test]
 fn distinguishes_an_agent_without_a_status_port_from_a_silent_one() {
-    let mut host = Host::with_instance("lxd", &[]);
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
-    host.start();
-    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    let (host, _qemu) = Host::with_vm("lxd", &[]);
     assert_eq!(Guest::of(&host).get("/1.0").0, 200);
     let info = printed(&mut host.command(&["info", "vm1"]));
     let words = "In words     the agent answers over vsock, but nothing arrived on the status port; is there \
@@ -181,19 +125,14 @@ fn a_vm_that_never_ran_is_not_running() {
 #[test]
 fn wait_ends_with_the_state_or_reports_the_obstacle() {
     let mut host = Host::with_instance("lxd", &[]);
-    let agent = Agent::start(
-        &host.path("vm1.p.listen_8443"),
-        &host.share("vm1"),
-        "lxd-agent",
-        Preamble::None,
-    );
+    let agent = Agent::of(&host, "lxd-agent");
     host.start();
     let late = output(&host, &["wait", "vm1", "--for", "CONNECTED", "--timeout", "0.2"]);
     assert_eq!(late.status.code(), Some(124));
     let error = errors(&late);
     assert!(error.contains("vm1 is not CONNECTED after 0.2 s: the VM is not running"), "{error}");
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
-    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    let qemu = Qemu::of(&host);
+    qemu.is_read();
     agent.mood(crate::peers::agent::Mood::Refuses);
     qemu.say("STARTED\n");
     host.run(&["wait", "vm1", "--for", "started", "--timeout", "10"]);
@@ -239,23 +178,14 @@ fn every_report_shows_the_active_fault() {
     host.run(&["fault", "vm1", "slow", "40"]);
     assert!(host.run(&["list"]).contains("slow 40"));
     assert!(host.run(&["info", "vm1"]).contains("Fault        slow 40\n"));
-    let shown = host.run(&["fault", "vm1"]);
-    assert!(
-        shown.starts_with("active fault: slow 40\n") && shown.contains("wrong-cert"),
-        "{shown}"
-    );
-    let error = host.try_run(&["fault", "bogus"]).unwrap_err();
-    assert!(error.contains("deny-put") && error.contains("no instance is named bogus"), "{error}");
+    assert_eq!(host.run(&["fault", "vm1"]), "active fault: slow 40\n");
     let error = host.try_run(&["fault", "vm1", "slow"]).unwrap_err();
     assert!(error.contains("milliseconds"), "{error}");
 }
 
 #[test]
 fn guest_output_cannot_control_a_terminal() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
-    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    let (host, qemu) = Host::with_vm("lxd", &[]);
     qemu.say("\x1b[2J\u{202e}\n");
     wait("the line", SOON, || (host.state()["last_line"] != "").then_some(()));
     let _refused = Guest::of(&host).try_ask("GET", "/\x7f\u{9b}31m", "", "");
@@ -284,8 +214,8 @@ fn a_deleted_instances_name_can_be_reused() {
     // The next instance of that name is a new one.
     host.init("vm1", "lxd", &["user.n=2"]);
     assert_eq!(Guest::of(&host).get("/1.0/config/user.n").1, "2");
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
-    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    let qemu = Qemu::of(&host);
+    qemu.is_read();
     qemu.say("CONNECTED\n");
     host.wait_for("CONNECTED");
     host.run(&["delete", "--force", "vm1"]);

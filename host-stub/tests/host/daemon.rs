@@ -5,8 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde_json::json;
-
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
 use crate::peers::qmp::Qemu;
@@ -96,21 +94,6 @@ fn a_directory_has_one_daemon_and_dead_sockets_are_replaced() {
 }
 
 #[test]
-fn two_daemons_with_two_instances_each_know_their_own() {
-    let mut hosts =
-        [Host::with_instance("lxd", &["user.n=0"]), Host::with_instance("incus", &["user.n=1"])];
-    for (n, host) in hosts.iter_mut().enumerate() {
-        let share = host.init("other", "lxd", &["user.n=other"]);
-        host.start();
-        assert_eq!(host.run(&["list", "-q"]), "other\nvm1\n");
-        assert_eq!(Guest::of(host).get("/1.0/config/user.n").1, json!(n.to_string()));
-        let other = Guest::with_share(host, "other", Some(&share));
-        assert_eq!(other.get("/1.0/config/user.n").1, "other");
-    }
-    assert_ne!(hosts[0].certificate(), hosts[1].certificate());
-}
-
-#[test]
 fn serves_a_new_instance_and_ignores_an_incomplete_one() {
     let mut host = Host::new();
     std::fs::create_dir_all(host.path("instances/half/config")).unwrap();
@@ -132,7 +115,7 @@ fn agent_conf_changes_at_the_next_start_of_the_vm() {
     host.start();
     let first = host.port();
     assert_eq!(host.conf()["port"], first);
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    let qemu = Qemu::of(&host);
     wait("RUNNING", SOON, || (qemu.reads() > 0).then_some(()));
     host.kill();
     host.start();

@@ -18,18 +18,8 @@ fn started(flavour: &str, config: &[&str]) -> (Host, Guest) {
 }
 
 #[test]
-fn old_lxd_does_not_know_ready() {
-    let (host, guest) = started("lxd-5.0", &[]);
-    assert_eq!(guest.ask("PATCH", "/1.0", r#"{"state":"Ready"}"#).1["state"], "");
-    assert_eq!(host.state()["ready"], false);
-}
-
-#[test]
 fn ready_is_set_withdrawn_and_lost_with_the_vm_or_the_daemon() {
-    let mut host = Host::with_instance("lxd", &[]);
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
-    host.start();
-    wait("the monitor", SOON, || (qemu.reads() > 0).then_some(()));
+    let (mut host, qemu) = Host::with_vm("lxd", &[]);
     let guest = Guest::of(&host);
     let ready = |guest: &Guest| guest.ask("PATCH", "/1.0", r#"{"state":"Ready"}"#);
     let status = |host: &Host| host.state()["status"].clone();
@@ -46,7 +36,7 @@ fn ready_is_set_withdrawn_and_lost_with_the_vm_or_the_daemon() {
     ready(&guest);
     drop(qemu);
     wait("Stopped", SOON, || (status(&host) == "Stopped").then_some(()));
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    let qemu = Qemu::of(&host);
     wait("Running", SOON, || (status(&host) == "Running").then_some(()));
     ready(&guest);
     host.kill();
@@ -70,7 +60,7 @@ fn refuses_every_other_certificate() {
     assert_eq!(Guest::with_share(&host, "other", Some(&other)).get("/1.0").0, 200);
     let text =
         Guest::with_share(&host, "old", Some(&other)).try_ask("GET", "/1.0", "", "").unwrap();
-    assert_eq!(text.text(), "Unauthorized\n", "Incus says it in plain text");
+    assert_eq!(text.body, b"Unauthorized\n", "Incus says it in plain text");
     assert_eq!(Guest::with_share(&host, "old", Some(&old)).get("/1.0").0, 200);
 }
 

@@ -8,18 +8,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::peers::host::{Host, SOON, wait};
+use crate::peers::liar::ID;
 use crate::peers::qmp::Qemu;
-use crate::peers::shell::{End, ID, Shell};
+use crate::peers::shell::{End, Shell};
 
 fn world(flavour: &str, end: End) -> (Host, Qemu, Shell) {
-    let mut host = Host::with_instance(flavour, &["environment.A=of the instance"]);
+    let (host, qemu) = Host::with_vm(flavour, &["environment.A=of the instance"]);
     let server = if flavour == "incus" { "incus-agent" } else { "lxd-agent" };
-    let socket = host.path("vm1.p.listen_8443");
-    let shell = Shell::start(&socket, &host.share("vm1"), server, end);
-    let qemu = Qemu::start(&host.path("vm1.qmp"));
-    host.start();
-    // The scripted agent answers a PUT like any path it does not know.
-    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    // It answers a PUT like GET.
+    let shell = Shell::of(&host, server, end);
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");
     (host, qemu, shell)

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::peers::host::{Host, SOON, wait};
 use crate::peers::sftp::{
-    FSTAT, LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT, Said, guest, of_tree,
+    Asked, FSTAT, LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT, Said, guest, of_tree,
 };
 
 /// Memory limit of the command, KiB, including its program, its threads' stacks and one listing.
@@ -39,6 +39,11 @@ fn outside(host: &Host) -> PathBuf {
     outside
 }
 
+/// Answers for a directory /t with files of these names.
+fn of_files(asked: &Asked, names: &[&str]) -> Said {
+    of_tree(asked, |path| if path == "/t" { Said::Directory } else { Said::File }, names)
+}
+
 fn is_untouched(host: &Host) {
     assert_eq!(fs::read_to_string(host.path("outside")).unwrap(), "mine");
 }
@@ -48,11 +53,7 @@ fn rejects_a_name_that_is_listed_twice() {
     let host = guest(|asked| match (asked.kind, asked.path.as_str(), asked.nth) {
         (LSTAT, "/t/x", 0) => Said::Link,
         (READLINK, ..) => Said::Target("../outside"),
-        _ => of_tree(
-            asked,
-            |path| if path == "/t" { Said::Directory } else { Said::File },
-            &["x", "x"],
-        ),
+        _ => of_files(asked, &["x", "x"]),
     });
     outside(&host);
     let error = pulled(&host).unwrap_err();
@@ -63,10 +64,7 @@ fn rejects_a_name_that_is_listed_twice() {
 
 #[test]
 fn never_writes_a_file_through_a_link_of_an_earlier_pull() {
-    let host = guest(|asked| {
-        let what = |path: &str| if path == "/t" { Said::Directory } else { Said::File };
-        of_tree(asked, what, &["x", "y"])
-    });
+    let host = guest(|asked| of_files(asked, &["x", "y"]));
     outside(&host);
     fs::create_dir(host.path("target")).unwrap();
     fs::create_dir(host.path("target/t")).unwrap();
@@ -114,8 +112,7 @@ fn a_directory_replaced_during_a_pull_has_no_effect() {
             fs::rename(target, target.with_extension("old")).unwrap();
             std::os::unix::fs::symlink(".", target).unwrap();
         }
-        let what = |path: &str| if path == "/t" { Said::Directory } else { Said::File };
-        of_tree(asked, what, &["a", "outside"])
+        of_files(asked, &["a", "outside"])
     });
     outside(&host);
     target.set(host.path("target")).unwrap();
@@ -126,10 +123,7 @@ fn a_directory_replaced_during_a_pull_has_no_effect() {
 
 #[test]
 fn keeps_existing_devices_and_directories() {
-    let host = guest(|asked| {
-        let what = |path: &str| if path == "/t" { Said::Directory } else { Said::File };
-        of_tree(asked, what, &["x"])
-    });
+    let host = guest(|asked| of_files(asked, &["x"]));
     fs::create_dir_all(host.path("target/t/x")).unwrap();
     let error = pulled(&host).unwrap_err();
     assert!(error.contains("target/t/x") && error.contains("is a directory here"), "{error}");
@@ -146,9 +140,7 @@ fn keeps_existing_devices_and_directories() {
 #[test]
 fn rejects_names_with_paths_and_never_follows_links() {
     for name in ["../outside", "/outside", "", "a\0b"] {
-        let host = guest(move |asked| {
-            of_tree(asked, |path| if path == "/t" { Said::Directory } else { Said::File }, &[name])
-        });
+        let host = guest(move |asked| of_files(asked, &[name]));
         outside(&host);
         assert!(pulled(&host).is_err(), "{name:?}");
         is_untouched(&host);

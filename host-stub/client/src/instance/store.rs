@@ -149,7 +149,7 @@ pub fn open_lock(root: &Path, options: &mut OpenOptions) -> Result<File> {
 const NO_PORT: u32 = 1024;
 
 /// Creates an instance with its certificates and config share (P§1.2), and returns the share.
-pub fn create(root: &Path, instance: &Instance, agent: Option<&Path>) -> Result<PathBuf> {
+pub fn create(root: &Path, instance: &Instance) -> Result<PathBuf> {
     if instance.name.is_empty() || !instance.name.chars().all(is_usable) {
         bail!("an instance's name has letters, digits and dashes");
     }
@@ -167,10 +167,6 @@ pub fn create(root: &Path, instance: &Instance, agent: Option<&Path>) -> Result<
     write_whole(&share.join("server.crt"), client.pem.as_bytes(), 0o644)?;
     write_whole(&share.join("files/metadata.yaml"), b"templates: {}\n", 0o644)?;
     share::write_devices(root, instance)?;
-    if let Some(agent) = agent {
-        let name = agent.file_name().context("--agent needs a file")?;
-        fs::copy(agent, share.join(name)).with_context(|| agent.display().to_string())?;
-    }
     if matches!(instance.channel, Channel::Serial { .. }) {
         // The agent reads the certificate and the devlxd switch from here before a PUT. The port
         // may be outdated; CONNECT reports the current one.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::common::json;
 use crate::common::limits::{CHUNK_LINE, HEAD};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Message {
     pub method: String,
     /// Path and query of a request.

@@ -90,7 +90,7 @@ fn serve(
         if is_over {
             bail!("the VM was shut down");
         }
-        if daemon.with(name, |live| !live.agent.is_started())? {
+        if daemon.with(name, |live| !live.agent.started)? {
             // Until the agent reports itself, the bytes read of its config disk show how far the
             // guest is.
             let read = qmp.ask("query-blockstats")?.as_ref().and_then(share_read);

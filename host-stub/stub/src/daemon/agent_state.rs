@@ -60,14 +60,15 @@ pub struct LastError {
 
 #[derive(Debug)]
 pub struct AgentState {
-    word: Word,
+    pub word: Word,
     since: (SystemTime, Instant),
-    started: bool,
+    /// Whether a real host would call it ("agent started").
+    pub started: bool,
     lines: VecDeque<(SystemTime, String)>,
-    last_put: Option<Put>,
-    last_error: Option<LastError>,
+    pub last_put: Option<Put>,
+    pub last_error: Option<LastError>,
     /// The state that an agent without vsock reports through the port (P§2.4).
-    serial_state: Option<Value>,
+    pub serial_state: Option<Value>,
     /// Number of the guest's connections.
     pub connections: u64,
     /// Number of those that resumed a TLS session.
@@ -93,25 +94,8 @@ impl Default for AgentState {
 }
 
 impl AgentState {
-    pub fn word(&self) -> Word {
-        self.word
-    }
-
     pub fn last_line(&self) -> &str {
         self.lines.back().map_or("", |(_, line)| line.as_str())
-    }
-
-    pub fn last_put(&self) -> Option<&Put> {
-        self.last_put.as_ref()
-    }
-
-    pub fn last_error(&self) -> Option<&LastError> {
-        self.last_error.as_ref()
-    }
-
-    /// Returns whether a real host would call it ("agent started").
-    pub fn is_started(&self) -> bool {
-        self.started
     }
 
     fn enter(&mut self, word: Word) {
@@ -143,10 +127,6 @@ impl AgentState {
         let Some((last, [_, ..])) = lines.split_last() else { return };
         let state = serde_json::from_str(last).ok();
         self.serial_state = state.filter(|state: &Value| state["pid"] == 1);
-    }
-
-    pub fn serial_state(&self) -> Option<&Value> {
-        self.serial_state.as_ref()
     }
 
     /// Applies a decisive line as a real host does (P§2.3).

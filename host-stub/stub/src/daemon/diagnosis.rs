@@ -1,7 +1,7 @@
 //! Why an agent is not CONNECTED: the first cause to remove, and how. `info`, `wait` and the errors
 //! of commands use this function.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::Live;
 use super::agent_state::{LastError, Word};
@@ -10,7 +10,7 @@ use super::vm::{End, Monitor, PANIC, SUSPENDED};
 use mote_client::agent::call_failure::CallFailure;
 use mote_client::instance::{Channel, Flavour, vsock_device};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// A unique identifier of the cause, for programs.
     pub cause: &'static str,
@@ -20,10 +20,6 @@ pub struct Diagnosis {
 impl Diagnosis {
     fn new(cause: &'static str, text: impl Into<String>) -> Self {
         Self { cause, text: text.into() }
-    }
-
-    pub fn to_json(&self) -> Value {
-        json!({"cause": self.cause, "text": self.text})
     }
 }
 
@@ -45,7 +41,7 @@ pub fn diagnose(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
 /// Returns what is wrong with the VM or its monitor.
 fn of_the_vm(live: &Live) -> Option<Diagnosis> {
     let Channel::Qmp(path) = &live.instance.channel else {
-        return (!live.is_running() && live.agent.word() == Word::Unknown).then(|| silent(live));
+        return (!live.is_running() && live.agent.word == Word::Unknown).then(|| silent(live));
     };
     let (vm, path) = (&live.vm, path.display());
     match (vm.monitor, live.is_running()) {
@@ -137,7 +133,7 @@ fn ended(end: &End) -> Diagnosis {
 /// Returns why the agent of a running VM is not CONNECTED.
 fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
     let is_ready = live.instance.is_ready();
-    if by_port_alone(live).is_some() && live.agent.word() != Word::Connected {
+    if by_port_alone(live).is_some() && live.agent.word != Word::Connected {
         return Diagnosis::new(
             "port-alone",
             format!(
@@ -146,7 +142,7 @@ fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
             ),
         );
     }
-    match (live.agent.word(), failure) {
+    match (live.agent.word, failure) {
         // So far it has only written to its port.
         (Word::Started, Some(CallFailure::Refused)) if !live.called => Diagnosis::new(
             "no-vsock",
@@ -182,7 +178,7 @@ fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
 
 /// Diagnoses an agent that has reported itself.
 fn started(live: &Live) -> Diagnosis {
-    match live.agent.last_put() {
+    match &live.agent.last_put {
         None => Diagnosis::new("started", "the agent is STARTED, and has not been called yet"),
         Some(put) => match (put.failure, &put.error) {
             (
@@ -239,7 +235,7 @@ fn silent(live: &Live) -> Diagnosis {
     let port = format!(
         "is there a status port with the name {name}, and the chardev qemu_serial-chardev?"
     );
-    let error = live.agent.last_error();
+    let error = live.agent.last_error.as_ref();
     let (vm, read) = (&live.vm, live.vm.share_read);
     match (&live.instance.channel, error) {
         (Channel::Serial { path, .. }, _) => Diagnosis::new(
@@ -304,10 +300,68 @@ fn unread(read: Option<u64>) -> Option<Diagnosis> {
 
 /// Returns how an agent without vsock reports its state, and how much of it arrives (P§2.4).
 pub fn by_port_alone(live: &Live) -> Option<&'static str> {
-    if live.agent.serial_state().is_some() {
+    if live.agent.serial_state.is_some() {
         return Some("its state, as JSON");
     }
     // Only Incus' agents do that.
     let is_cut = live.instance.flavour == Flavour::Incus && live.agent.last_line().ends_with('}');
     is_cut.then_some("the end of its state: the ring buffer of Incus before 7.0.1 has 16 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mote_client::instance::{Instance, POWER};
+
+    /// Returns an instance whose VM runs.
+    fn running() -> Live {
+        let mut live = Live::new(Instance::sample(Flavour::Lxd, &[(POWER, "RUNNING")]));
+        live.vm.monitor = Monitor::Connected;
+        live
+    }
+
+    #[test]
+    fn each_obstacle_has_its_cause_and_remedy() {
+        type Change = fn(&mut Live);
+        let rows: [(Change, &str, &str); 9] = [
+            (|live| live.vm.monitor = Monitor::Taken, "monitor-taken", "use /nowhere.yours"),
+            (|live| live.vm.monitor = Monitor::Silent, "monitor-silent", "-qmp unix:/nowhere,"),
+            (|live| live.vm.does = SUSPENDED.into(), "paused", "send system_wakeup to its other"),
+            (|live| live.vm.share_read = Some(0), "share-unread", "(virtio_blk)"),
+            (|live| live.vm.share_read = Some(8192), "share-unread", "isofs"),
+            (|live| live.vm.share_read = Some(400_000), "silent", "virtio_console"),
+            (|live| live.vm.port_opened = true, "nothing-said", "what has it open"),
+            (|live| live.agent.connections = 1, "no-port", "the name com.canonical.lxd"),
+            (|live| live.agent.note("STARTED"), "started", "not been called yet"),
+        ];
+        for (change, cause, remedy) in rows {
+            let mut live = running();
+            change(&mut live);
+            let found = diagnose(&live, None);
+            assert_eq!(found.cause, cause, "{}", found.text);
+            assert!(found.text.contains(remedy), "{remedy} in {}", found.text);
+        }
+        let mut live = running();
+        live.agent.note("STARTED");
+        // A call has just failed.
+        assert_eq!(diagnose(&live, Some(CallFailure::Refused)).cause, "no-vsock");
+    }
+
+    #[test]
+    fn an_end_has_its_reason_and_whether_the_agent_had_started() {
+        for (reason, heard, cause, told) in [
+            ("guest-reset", false, "reset-early", "so does a kernel panic with panic=-1"),
+            ("guest-reset", true, "reset", "the guest restarted"),
+            ("guest-shutdown", false, "shut-down", "the guest powered off the VM"),
+            ("guest-shutdown", true, "shut-down", "the guest powered off the VM"),
+            (PANIC, false, "panicked", "panicked"),
+            ("host-qmp-quit", true, "qemu-ended", "(host-qmp-quit)"),
+            ("", true, "qemu-gone", "ended without a reason"),
+        ] {
+            let found = ended(&End { reason: reason.to_owned(), heard });
+            assert_eq!(found.cause, cause);
+            assert!(found.text.contains(told), "{}", found.text);
+            assert_eq!(found.text.contains("before its agent reported itself"), !heard, "{reason}");
+        }
+    }
 }

@@ -60,16 +60,6 @@ impl Fault {
     }
 }
 
-/// Returns the names and meanings of all kinds, for people.
-pub fn help() -> String {
-    let values = Kind::value_variants().iter().filter_map(Kind::to_possible_value);
-    let row = |value: clap::builder::PossibleValue| {
-        let meaning = value.get_help().map(ToString::to_string).unwrap_or_default();
-        format!("  {:<12} {meaning}\n", value.get_name())
-    };
-    values.map(row).collect()
-}
-
 /// Formats as on the command line.
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,7 +85,6 @@ mod tests {
             let shown = fault.to_string();
             let (kind, number) = shown.split_once(' ').unwrap_or((&shown, "7"));
             assert_eq!(Fault::parse(kind, number.parse().ok()).unwrap(), fault);
-            assert!(help().contains(&format!("  {kind} ")), "{}", help());
         }
         assert!(Fault::parse("stal", None).is_err() && Fault::parse("slow", None).is_err());
         let longest = Fault { kind: Kind::Stall, time: LONGEST };

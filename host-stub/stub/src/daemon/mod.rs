@@ -217,7 +217,7 @@ impl Daemon {
             shown["channel"] = json!(instance.channel);
             shown["vm"] = live.vm.to_json();
             shown["port_alone"] = json!(by_port_alone(live));
-            shown["why"] = diagnose(live, failure).to_json();
+            shown["why"] = json!(diagnose(live, failure));
             shown["fault"] = json!(live.fault.to_string());
             shown["running_ms"] =
                 json!(live.running.map(|running| clock::millis(running.elapsed())));
@@ -300,7 +300,7 @@ impl Daemon {
     /// recipe started.
     pub fn vm_gone(&self, name: &str) {
         let _deleted = self.with(name, |live| {
-            let heard = live.called || live.agent.word() != Word::Unknown;
+            let heard = live.called || live.agent.word != Word::Unknown;
             live.vm.gone(heard);
         });
         self.vm_off(name);

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mote_client::net::http::Message;
 use serde_json::Value;
 
-use super::host::{SOON, wait};
+use super::host::{Host, SOON, wait};
 use super::liar::{self, Preamble, Stream, whole};
-use super::wire::Message;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
@@ -29,12 +29,13 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn line(&self) -> &str {
-        self.message.first_line()
+    /// Returns method and path.
+    pub(crate) fn line(&self) -> String {
+        format!("{} {}", self.message.method, self.message.target)
     }
 
     pub(crate) fn json(&self) -> Value {
-        self.message.json()
+        self.message.json().unwrap()
     }
 }
 
@@ -44,6 +45,12 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
+    /// Starts the agent of `vm1`.
+    pub(crate) fn of(host: &Host, server: &'static str) -> Self {
+        let socket = host.path("vm1.p.listen_8443");
+        Self::start(&socket, &host.share("vm1"), server, Preamble::None)
+    }
+
     /// Starts an agent at `socket` with the files of `share`. `server` is its name in `GET /1.0`.
     pub(crate) fn start(
         socket: &Path,
@@ -68,9 +75,9 @@ impl Agent {
         self.calls.lock().unwrap().clone()
     }
 
-    /// Returns the request lines of all calls.
+    /// Returns method and path of all calls.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.calls().iter().map(|call| call.line().to_owned()).collect()
+        self.calls().iter().map(Call::line).collect()
     }
 
     /// Waits for the `nth` call that begins with `line`, counted from one.
@@ -88,9 +95,8 @@ fn serve(
     server: &str,
     calls: &Mutex<Vec<Call>>,
 ) -> std::io::Result<()> {
-    assert!(message.header("Content-Length").is_some(), "{}", message.head);
+    assert!(message.header("content-length").is_some(), "{message:?}");
     let sni = stream.conn.server_name().map(str::to_owned);
-    let is_put = message.first_line().starts_with("PUT ");
     calls.lock().unwrap().push(Call { message: message.clone(), sni });
     if mood == Mood::Drips {
         stream.write_all(b"HTTP/1.1 200 OK\r\nX-Drops: ")?;
@@ -100,7 +106,7 @@ fn serve(
             std::thread::sleep(Duration::from_millis(200));
         }
     }
-    if is_put && mood == Mood::Refuses {
+    if message.method == "PUT" && mood == Mood::Refuses {
         let body = r#"{"type":"error","error":"no way back","error_code":500}"#;
         return whole(&mut stream, "500 Internal Server Error", body);
     }

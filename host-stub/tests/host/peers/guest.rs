@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mote_client::net::certs::provider;
+use mote_client::net::http::{Message, read_answer};
 use mote_client::net::tls::Exactly;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use super::host::Host;
-use super::wire::{Message, certificate, key, read};
+use super::wire::{certificate, key};
 
 pub(crate) type Stream = StreamOwned<ClientConnection, UnixStream>;
 
@@ -51,11 +52,9 @@ impl Guest {
     }
 
     pub(crate) fn connect(&self) -> Stream {
-        let socket = UnixStream::connect(&self.socket).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let name = ServerName::try_from("unspecified").unwrap();
         let connection = ClientConnection::new(self.config.clone(), name).unwrap();
-        StreamOwned::new(connection, socket)
+        StreamOwned::new(connection, self.connect_raw())
     }
 
     pub(crate) fn connect_raw(&self) -> UnixStream {
@@ -71,7 +70,7 @@ impl Guest {
         path: &str,
         headers: &str,
         body: &str,
-    ) -> std::io::Result<Message> {
+    ) -> anyhow::Result<Message> {
         let mut stream = self.connect();
         let length = body.len();
         let head = format!(
@@ -79,7 +78,7 @@ impl Guest {
         );
         stream.write_all((head + body).as_bytes())?;
         stream.flush()?;
-        read(&mut stream)
+        read_answer(&mut stream, usize::MAX)
     }
 
     /// Sends a request with headers. Returns the status, and the metadata or the error's text.
@@ -91,8 +90,7 @@ impl Guest {
         body: &str,
     ) -> (u16, Value) {
         let answer = self.try_ask(method, path, headers, body).unwrap();
-        let status: u16 = answer.first_line().split(' ').nth(1).unwrap().parse().unwrap();
-        let envelope = answer.json();
+        let (status, envelope) = (answer.status, answer.json().unwrap());
         if status == 200 {
             assert_eq!(envelope["type"], "sync");
             (status, envelope["metadata"].clone())

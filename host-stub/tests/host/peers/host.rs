@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::qmp::Qemu;
+
 /// Limit for actions that are immediate on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
@@ -40,6 +42,15 @@ impl Host {
         let host = Self::new();
         host.init("vm1", flavour, config);
         host
+    }
+
+    /// Does the same and starts the daemon, which has read the status port of the VM.
+    pub(crate) fn with_vm(flavour: &str, config: &[&str]) -> (Self, Qemu) {
+        let mut host = Self::with_instance(flavour, config);
+        let qemu = Qemu::of(&host);
+        host.start();
+        qemu.is_read();
+        (host, qemu)
     }
 
     /// Creates an instance with plain sockets `NAME.p` and QMP at `NAME.qmp`. Returns its share.

@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mote_client::net::certs::provider;
+use mote_client::net::http::{Message, read_request};
 use mote_client::net::tls::Exactly;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
 
 use super::guest::Guest;
 use super::host::Host;
-use super::wire::{Message, certificate, key, read_request};
+use super::wire::{accept_websocket, certificate, key};
 
 pub(crate) type Stream = StreamOwned<ServerConnection, UnixStream>;
 
@@ -39,7 +41,9 @@ pub(crate) fn start(
                 let stream = after(preamble, stream)?;
                 let tls = ServerConnection::new(config).unwrap();
                 let mut stream = StreamOwned::new(tls, stream);
-                let request = read_request(&mut stream)?;
+                let Ok(Some(request)) = read_request(&mut stream, usize::MAX) else {
+                    return Ok(());
+                };
                 act(&request, stream)
             });
         }
@@ -91,4 +95,54 @@ pub(crate) fn host(
     host.start();
     assert_eq!(Guest::of(&host).get("/1.0").0, 200);
     host
+}
+
+pub(crate) const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
+
+/// Serves a command whose sockets stay open. `operation` is the answer to a query of it.
+pub(crate) fn open_command(
+    request: &Message,
+    stream: &mut Stream,
+    operation: &Value,
+) -> std::io::Result<()> {
+    if request.target == "/1.0/exec" {
+        let fds = json!({"control": "control", "0": "0", "1": "1", "2": "2"});
+        return started(stream, &fds);
+    }
+    if request.target.contains("/websocket") || request.target == "/1.0/events" {
+        accept_websocket(stream, request)?;
+        let _gone = stream.read(&mut [0]);
+        return Ok(());
+    }
+    sync(stream, operation)
+}
+
+/// Answers that a command was started.
+pub(crate) fn started(stream: &mut Stream, fds: &Value) -> std::io::Result<()> {
+    let path = format!("/1.0/operations/{ID}");
+    let mut started = operation(None);
+    started["metadata"] = json!({ "fds": fds });
+    let body = json!({"type": "async", "status_code": 100, "operation": path, "error": "",
+        "metadata": started});
+    whole(stream, &format!("202 Accepted\r\nLocation: {path}"), &body.to_string())
+}
+
+/// Returns a command's operation. It has ended if there is a code.
+pub(crate) fn operation(code: Option<i64>) -> Value {
+    let (status, metadata) = match code {
+        Some(code) => (200, json!({ "return": code })),
+        None => (103, json!({})),
+    };
+    json!({"id": ID, "class": "websocket", "status_code": status, "err": "", "metadata": metadata})
+}
+
+pub(crate) fn sync(stream: &mut Stream, metadata: &Value) -> std::io::Result<()> {
+    let body = json!({"type": "sync", "status_code": 200, "error": "", "metadata": metadata});
+    whole(stream, "200 OK", &body.to_string())
+}
+
+/// Answers `GET /1.0`.
+pub(crate) fn greet(stream: &mut Stream, server: &str) -> std::io::Result<()> {
+    let extensions = ["container_exec_user_group_cwd"];
+    sync(stream, &json!({"environment": {"server": server}, "api_extensions": extensions}))
 }

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use mote_qemu::Ring;
 use serde_json::{Value, json};
 
+use super::host::{Host, SOON, wait};
+
 #[derive(Default)]
 struct Inner {
     ring: Ring,
@@ -26,6 +28,11 @@ pub(crate) struct Qemu {
 }
 
 impl Qemu {
+    /// Starts the VM of `vm1`.
+    pub(crate) fn of(host: &Host) -> Self {
+        Self::start(&host.path("vm1.qmp"))
+    }
+
     pub(crate) fn start(path: &Path) -> Self {
         let _stale = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).unwrap();
@@ -85,6 +92,11 @@ impl Qemu {
     /// Returns whether QEMU received this command.
     pub(crate) fn is_ordered(&self, order: &str) -> bool {
         self.inner().orders.iter().any(|given| given == order)
+    }
+
+    /// Waits until the host has read the ring.
+    pub(crate) fn is_read(&self) {
+        wait("the first read", SOON, || (self.reads() > 0).then_some(()));
     }
 
     /// Returns how often the ring was read.

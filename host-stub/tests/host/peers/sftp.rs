@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 
+use mote_client::net::http::Message;
+
 use super::host::Host;
 use super::liar::{self, Stream};
-use super::wire::Message;
 
 pub(crate) const OPEN: u8 = 3;
 pub(crate) const READ: u8 = 5;
@@ -74,7 +75,7 @@ pub(crate) fn serve(
     stream: &mut Stream,
     answer: &dyn Fn(&Asked) -> Said,
 ) -> std::io::Result<()> {
-    assert!(request.first_line().starts_with("GET /1.0/sftp "), "{}", request.head);
+    assert_eq!((&*request.method, &*request.target), ("GET", "/1.0/sftp"));
     let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: sftp\r\nConnection: Upgrade\r\n\r\n";
     stream.write_all(head.as_bytes())?;
     stream.flush()?;

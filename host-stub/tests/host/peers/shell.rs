@@ -1,17 +1,17 @@
 //! An agent that knows one command: `cat`, which ends on request. It records the order of its
-//! callers and all control messages. Websocket frames are encoded by hand.
+//! callers and all control messages.
 
-use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use mote_client::net::http::Message;
 use serde_json::{Value, json};
+use tungstenite::protocol::Role;
+use tungstenite::{Message as Piece, WebSocket};
 
-use super::host::SOON;
-use super::liar::{self, Preamble, Stream, whole};
-use super::wire::{Message, accept_websocket};
+use super::host::{Host, SOON};
+use super::liar::{self, Preamble, Stream, greet, operation, started, sync};
+use super::wire::accept_websocket;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -45,14 +45,13 @@ pub(crate) struct Shell {
 /// Interval of the checks for the end.
 const LOOK: Duration = Duration::from_millis(20);
 
-pub(crate) const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
-
 impl Shell {
-    pub(crate) fn start(socket: &Path, share: &Path, server: &'static str, end: End) -> Self {
+    /// Starts the agent of `vm1`.
+    pub(crate) fn of(host: &Host, server: &'static str, end: End) -> Self {
         let shell = Self { seen: Arc::default(), end, server };
         let ours = shell.clone();
         let act = move |message: &Message, stream| ours.serve(message, stream);
-        liar::start(socket, share, Preamble::None, act);
+        liar::start(&host.path("vm1.p.listen_8443"), &host.share("vm1"), Preamble::None, act);
         shell
     }
 
@@ -89,36 +88,23 @@ impl Shell {
     }
 
     fn serve(&self, message: &Message, mut stream: Stream) -> std::io::Result<()> {
-        let target = message.first_line().split(' ').nth(1).unwrap().to_owned();
-        let name = target.split_once("secret=").map_or(target.clone(), |(_, name)| name.to_owned());
+        let target = &message.target;
+        let name = target.split_once("secret=").map_or(target.as_str(), |(_, name)| name);
         if self.seen().ended && self.end == End::Gone {
             return Ok(());
         }
-        self.change(|seen| seen.order.push(name.clone()));
+        self.change(|seen| seen.order.push(name.to_owned()));
         if self.end == End::Silent && name.starts_with("/1.0/operations/") {
             park(&stream);
         }
-        match name.as_str() {
-            "/1.0" => {
-                let extensions = ["container_exec_user_group_cwd"];
-                let info = json!({"environment": {"server": self.server},
-                    "api_extensions": extensions});
-                sync(&mut stream, &info)
-            }
+        match name {
+            "/1.0" => greet(&mut stream, self.server),
             "/1.0/exec" => self.begin(&mut stream, message),
-            "/1.0/events" => {
-                accept_websocket(&mut stream, message)?;
-                self.events_socket(stream)
-            }
-            "control" => self.control_socket(stream, message),
-            "0" => self.input_socket(stream, message),
-            "1" => self.output_socket(stream, message),
-            "2" => {
-                accept_websocket(&mut stream, message)?;
-                frame(&mut stream, 1, b"")?;
-                until_hang_up(&mut stream);
-                Ok(())
-            }
+            "/1.0/events" => self.events_socket(opened(stream, message)?),
+            "control" => self.control_socket(opened(stream, message)?),
+            "0" => self.input_socket(opened(stream, message)?),
+            "1" => self.output_socket(opened(stream, message)?),
+            "2" => end(opened(stream, message)?),
             _ => {
                 let code = match self.end {
                     End::Asked { code } => self.wait(|seen| seen.ended.then_some(code)),
@@ -130,35 +116,26 @@ impl Shell {
     }
 
     fn begin(&self, stream: &mut Stream, message: &Message) -> std::io::Result<()> {
-        self.change(|seen| seen.body = message.json());
-        let fds = match message.json()["interactive"] == true {
-            true => json!({"control": "control", "0": "0"}),
-            false => json!({"control": "control", "0": "0", "1": "1", "2": "2"}),
-        };
-        let mut started = operation(None);
-        started["metadata"] = json!({ "fds": fds });
-        let path = format!("/1.0/operations/{ID}");
-        let body = json!({"type": "async", "status_code": 100, "operation": path, "error": "",
-            "metadata": started});
-        whole(stream, &format!("202 Accepted\r\nLocation: {path}"), &body.to_string())
+        let body = message.json().unwrap();
+        let mut fds = json!({"control": "control", "0": "0"});
+        if body["interactive"] != true {
+            fds["1"] = json!("1");
+            fds["2"] = json!("2");
+        }
+        self.change(|seen| seen.body = body);
+        started(stream, &fds)
     }
 
     /// Ends the command when the host closes the websocket, which it does after all output.
-    fn control_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
-        accept_websocket(&mut stream, message)?;
+    fn control_socket(&self, mut socket: WebSocket<Stream>) -> std::io::Result<()> {
         if self.end == End::Silent {
-            park(&stream);
+            park(socket.get_ref());
         }
-        while let Ok((opcode, payload)) = next_frame(&mut stream) {
-            if opcode == 9 {
-                frame(&mut stream, 10, &payload)?;
-                continue;
-            }
-            let text = String::from_utf8_lossy(&payload).into_owned();
-            let note = if opcode == 8 { "goodbye".to_owned() } else { text };
-            self.change(|seen| seen.control.push(note));
-            if opcode == 8 {
-                break;
+        while let Ok(piece) = socket.read() {
+            match piece {
+                Piece::Text(text) => self.change(|seen| seen.control.push(text.to_string())),
+                Piece::Close(_) => self.change(|seen| seen.control.push("goodbye".to_owned())),
+                Piece::Binary(_) | Piece::Ping(_) | Piece::Pong(_) | Piece::Frame(_) => {}
             }
         }
         self.change(|seen| seen.ended = true);
@@ -166,103 +143,59 @@ impl Shell {
     }
 
     /// Answers pings until the command ends.
-    fn events_socket(&self, mut stream: Stream) -> std::io::Result<()> {
+    fn events_socket(&self, mut socket: WebSocket<Stream>) -> std::io::Result<()> {
         if self.end == End::Silent {
-            park(&stream);
+            park(socket.get_ref());
         }
+        socket.get_ref().sock.set_read_timeout(Some(LOOK))?;
         while !self.seen().ended {
-            stream.sock.set_read_timeout(Some(LOOK))?;
-            // A ping without payload.
-            if stream.read(&mut [0; 1]).is_ok() {
-                stream.sock.set_read_timeout(None)?;
-                stream.read_exact(&mut [0; 5])?;
-                frame(&mut stream, 10, b"")?;
-            }
+            let _none = socket.read();
         }
+        socket.get_ref().sock.set_read_timeout(None)?;
         if let End::Event { code } = self.end {
-            let event = json!({"type": "operation", "metadata": operation(Some(code))});
+            let of = |operation: Value| json!({"type": "operation", "metadata": operation});
             // First an event of another operation.
-            frame(
-                &mut stream,
-                1,
-                br#"{"type":"operation","metadata":{"id":"x","status_code":200}}"#,
-            )?;
-            frame(&mut stream, 1, event.to_string().as_bytes())?;
-            until_hang_up(&mut stream);
+            for operation in [json!({"id": "x", "status_code": 200}), operation(Some(code))] {
+                send(&mut socket, Piece::text(of(operation).to_string()))?;
+            }
+            until_hang_up(&mut socket);
         }
         Ok(())
     }
 
-    fn input_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
-        accept_websocket(&mut stream, message)?;
+    fn input_socket(&self, mut socket: WebSocket<Stream>) -> std::io::Result<()> {
         let mut input = Vec::new();
-        while let (2, payload) = next_frame(&mut stream)? {
-            input.extend(payload);
+        while let Ok(Piece::Binary(piece)) = socket.read() {
+            input.extend(piece);
         }
         self.change(|seen| seen.input = Some(input));
-        until_hang_up(&mut stream);
+        until_hang_up(&mut socket);
         Ok(())
     }
 
-    fn output_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
-        accept_websocket(&mut stream, message)?;
+    fn output_socket(&self, mut socket: WebSocket<Stream>) -> std::io::Result<()> {
         let input = self.wait(|seen| seen.input.clone()).unwrap_or_default();
         for piece in input.chunks(1000) {
-            frame(&mut stream, 2, piece)?;
+            send(&mut socket, Piece::binary(piece.to_vec()))?;
         }
-        frame(&mut stream, 1, b"")?;
-        until_hang_up(&mut stream);
-        Ok(())
+        end(socket)
     }
 }
 
-fn operation(code: Option<i64>) -> Value {
-    let (status, metadata) = match code {
-        Some(code) => (200, json!({ "return": code })),
-        None => (103, json!({})),
-    };
-    json!({"id": ID, "class": "websocket", "status_code": status, "err": "", "metadata": metadata})
+fn opened(mut stream: Stream, request: &Message) -> std::io::Result<WebSocket<Stream>> {
+    accept_websocket(&mut stream, request)?;
+    Ok(WebSocket::from_raw_socket(stream, Role::Server, None))
 }
 
-fn sync(stream: &mut Stream, metadata: &Value) -> std::io::Result<()> {
-    let body = json!({"type": "sync", "status_code": 200, "error": "", "metadata": metadata});
-    whole(stream, "200 OK", &body.to_string())
+fn send(socket: &mut WebSocket<Stream>, piece: Piece) -> std::io::Result<()> {
+    socket.send(piece).map_err(std::io::Error::other)
 }
 
-/// Writes an unmasked frame, as servers do.
-fn frame(stream: &mut Stream, opcode: u8, payload: &[u8]) -> std::io::Result<()> {
-    let mut bytes = vec![0x80 | opcode];
-    match u8::try_from(payload.len()) {
-        Ok(short) if short < 126 => bytes.push(short),
-        _ => {
-            bytes.push(126);
-            bytes.extend(u16::try_from(payload.len()).unwrap().to_be_bytes());
-        }
-    }
-    bytes.extend(payload);
-    stream.write_all(&bytes)?;
-    stream.flush()
-}
-
-/// Reads a masked, unfragmented frame, as clients send them.
-fn next_frame(stream: &mut Stream) -> std::io::Result<(u8, Vec<u8>)> {
-    let mut take = |count: usize| -> std::io::Result<VecDeque<u8>> {
-        let mut bytes = vec![0; count];
-        stream.read_exact(&mut bytes)?;
-        Ok(bytes.into())
-    };
-    let head = take(2)?;
-    assert!(head[0] & 0x80 != 0 && head[1] & 0x80 != 0, "{head:?}");
-    let more = match head[1] & 0x7f {
-        126 => take(2)?,
-        127 => take(8)?,
-        short => [short].into(),
-    };
-    let length = more.iter().fold(0, |length: usize, byte| length << 8 | usize::from(*byte));
-    let mask = take(4)?;
-    let payload = take(length)?;
-    let payload = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
-    Ok((head[0] & 0x0f, payload.collect()))
+/// Sends the barrier.
+fn end(mut socket: WebSocket<Stream>) -> std::io::Result<()> {
+    send(&mut socket, Piece::text(""))?;
+    until_hang_up(&mut socket);
+    Ok(())
 }
 
 /// Keeps a connection open without using it.
@@ -272,6 +205,6 @@ fn park(_stream: &Stream) -> ! {
     }
 }
 
-fn until_hang_up(stream: &mut Stream) {
-    while stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
+fn until_hang_up(socket: &mut WebSocket<Stream>) {
+    while socket.read().is_ok() {}
 }

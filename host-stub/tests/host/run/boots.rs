@@ -6,7 +6,6 @@ use std::process::Output;
 use serde_json::json;
 
 use super::World;
-use crate::peers::host::{SOON, wait};
 use crate::peers::qmp::Qemu;
 
 const ALERT: &str = "ALERT!  /dev/vda1 does not exist.  Dropping to a shell!";
@@ -46,7 +45,7 @@ fn with_monitor(name: &str, script: &str, options: &[&str], act: impl FnOnce(&Qe
         let run = threads.spawn(|| world.bare(&words).output().unwrap());
         let qemu = Qemu::start(&world.instance().join("qmp"));
         qemu.share_read(0);
-        wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+        qemu.is_read();
         act(&qemu);
         run.join().unwrap()
     })

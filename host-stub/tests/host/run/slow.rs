@@ -8,12 +8,14 @@ use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mote_client::net::http::Message;
+
 use super::World;
 use crate::peers::host::{Host, SOON, text, wait};
-use crate::peers::liar::{self, Preamble, Stream};
+use crate::peers::liar::{self, Preamble, Stream, greet, open_command, operation};
 use crate::peers::qmp::Qemu;
 use crate::peers::sftp::{self, Said};
-use crate::peers::wire::{Message, accept_websocket};
+use crate::peers::wire::accept_websocket;
 
 /// How an agent handles the nth call other than the host's own calls.
 type Answer = fn(usize, &Message, &mut Stream) -> std::io::Result<()>;
@@ -23,10 +25,9 @@ fn agent(socket: &Path, share: &Path, answer: Answer) -> Arc<Mutex<Vec<String>>>
     let calls = Arc::<Mutex<Vec<String>>>::default();
     let all = calls.clone();
     liar::start(socket, share, Preamble::Connect, move |request, mut stream| {
-        let line = request.first_line().trim_end_matches(" HTTP/1.1").to_owned();
-        if line.ends_with(" /1.0") {
-            let info = r#"{"type":"sync","metadata":{"environment":{"server":"lxd-agent"}}}"#;
-            return say(&mut stream, "200 OK", info);
+        let line = format!("{} {}", request.method, request.target);
+        if request.target == "/1.0" {
+            return greet(&mut stream, "lxd-agent");
         }
         let mut calls = calls.lock().unwrap();
         calls.push(line);
@@ -61,7 +62,7 @@ fn run_in(world: &World, options: &[&str], answer: Answer) -> (Output, Vec<Strin
     let instance = world.instance();
     let calls = agent(&instance.join("vsock"), &instance.join("config"), answer);
     let qemu = Qemu::start(&instance.join("qmp"));
-    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    qemu.is_read();
     qemu.say("STARTED\n");
     let output = run.wait_with_output().unwrap();
     let calls = calls.lock().unwrap().clone();
@@ -88,7 +89,7 @@ fn repeats_a_request_that_timed_out() {
 #[test]
 fn does_not_repeat_a_command_that_may_have_started() {
     let (output, calls) = run("once", &[], |_, request, stream| {
-        if request.first_line().starts_with("GET /1.0/events") {
+        if request.target == "/1.0/events" {
             accept_websocket(stream, request)?;
             be_slow(stream);
         }
@@ -126,13 +127,12 @@ fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
     std::fs::write(world.path("secret"), "mine").unwrap();
     let push = format!("{conf}:/conf");
     let (output, _) = run_in(&world, &["--push", &push], |_, request, stream| {
-        let first = request.first_line();
-        if first.starts_with("GET /1.0/events") {
+        if request.target == "/1.0/events" {
             accept_websocket(stream, request)?;
             be_slow(stream);
             return Ok(());
         }
-        if !first.starts_with("GET /1.0/sftp") {
+        if request.target != "/1.0/sftp" {
             return say(stream, "403 Forbidden", r#"{"type":"error","error":"enough"}"#);
         }
         sftp::serve(request, stream, &|asked| match (asked.kind, asked.path.as_str()) {
@@ -150,7 +150,7 @@ fn with_mounts<const TRICKLES: bool>(name: &str) -> String {
     let share = format!("{}:/m:ro", std::env::temp_dir().display());
     let options = ["--boot-timeout", "5", "--share", &share];
     let (output, _) = run(name, &options, |_, request, stream| {
-        if request.first_line().starts_with("GET /1.0/events") {
+        if request.target == "/1.0/events" {
             accept_websocket(stream, request)?;
             be_slow(stream);
             return Ok(());
@@ -178,27 +178,6 @@ fn gives_up_a_slow_list_of_mounts_when_the_boot_times_out() {
     assert!(said.contains("/proc/mounts: ") && said.contains("no longer answers"), "{said}");
 }
 
-/// Serves an operation that does not end, and its sockets.
-fn endless(_: usize, request: &Message, stream: &mut Stream) -> std::io::Result<()> {
-    const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
-    let line = request.first_line();
-    if line.starts_with("POST /1.0/exec") {
-        let fds = r#"{"control":"control","0":"0","1":"1","2":"2"}"#;
-        let body = format!(
-            r#"{{"type":"async","operation":"/1.0/operations/{ID}","metadata":{{"id":"{ID}","metadata":{{"fds":{fds}}}}}}}"#
-        );
-        let status = format!("202 Accepted\r\nLocation: /1.0/operations/{ID}");
-        return say(stream, &status, &body);
-    }
-    if line.contains("/websocket") || line.starts_with("GET /1.0/events") {
-        accept_websocket(stream, request)?;
-        be_slow(stream);
-        return Ok(());
-    }
-    let body = format!(r#"{{"type":"sync","metadata":{{"id":"{ID}","status_code":103}}}}"#);
-    say(stream, "200 OK", &body)
-}
-
 /// The device's process continues, and so do its connections.
 #[test]
 fn a_command_ends_with_the_thread_of_the_vsock_device() {
@@ -207,7 +186,8 @@ fn a_command_ends_with_the_thread_of_the_vsock_device() {
     let mut init = vec!["init", "vm1", "--flavour", "lxd", "--vsock-uds", text(&vsock)];
     init.extend(["--vsock-cid", "7", "--qmp", text(&monitor)]);
     let share = PathBuf::from(host.run(&init).trim());
-    let calls = agent(&vsock, &share, endless);
+    let calls =
+        agent(&vsock, &share, |_, request, stream| open_command(request, stream, &operation(None)));
     let qemu = Qemu::start(&monitor);
     host.start();
     qemu.say("STARTED\n");
