@@ -13,7 +13,7 @@ use mote_client::common::limits::{self, Bounded};
 use mote_client::common::printable::{self, complain};
 use mote_client::exec::request::Exec;
 use mote_client::exec::run::{self as exec, Asked, End, Running};
-use mote_client::exec::wait::{Disconnected, Outcome as Ended};
+use mote_client::exec::wait::Disconnected;
 use mote_client::files::local_directory::{Missing, Target, place};
 use mote_client::files::session::{self, SILENCE, Session};
 use mote_client::files::tree::{self, Owner};
@@ -95,17 +95,18 @@ impl Job {
         for why in lost {
             let _heard = tell.send(Step::Lacks(why));
         }
-        match outcome {
-            Err(Disconnected(why)) => Ok(Err(why)),
-            Ok(Ended { code: Some(code @ (126 | 127)), error: Some(_) }) => {
-                let why = || exec::not_found(agent, &body);
-                let why = if code == 127 { why() } else { exec::NOT_EXECUTABLE.to_owned() };
-                let _heard = tell.send(Step::CannotRun(why));
-                Ok(Ok(u8::try_from(code)?))
-            }
-            Ok(Ended { code: Some(code), error: None }) => Ok(Ok(u8::try_from(code & 0xff)?)),
-            ended => exec::exit_code(ended, str::to_owned, String::new).map(Ok),
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(Disconnected(why)) => return Ok(Err(why)),
+        };
+        let code = outcome.exit_code()?;
+        // Without an error the command itself has exited with such a code.
+        if outcome.error.is_some()
+            && let Some(why) = exec::cannot_run(agent, code, &body)
+        {
+            let _heard = tell.send(Step::CannotRun(why));
         }
+        Ok(Ok(code))
     }
 
     fn session(&self, retry: RetryPolicy) -> Result<Session> {

@@ -41,11 +41,7 @@ use mote_client::common::printable::complain;
 /// Runs the command and returns the exit code. Errors that are not the command's are printed and
 /// have a code of their own.
 pub fn run(args: &RunArgs) -> u8 {
-    code(checked(args))
-}
-
-pub fn code(result: Result<u8>) -> u8 {
-    result.unwrap_or_else(|error| {
+    checked(args).unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
         NOT_RUN
     })

@@ -1,6 +1,5 @@
 //! A run of one VM, from arguments to exit code.
 
-use std::fs::File;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
@@ -104,15 +103,17 @@ fn staged(
     // Opened before a guest with a share can replace the file.
     console.look();
     let push = args.push.iter().map(pushed).collect::<Result<_>>()?;
-    let log = log(args, root)?;
+    let log = report(&args.log.clone().unwrap_or_else(|| root.join("log")))?;
     let vm = RunningVm::start(root, &plan, &path, talk, log)?;
     phases.booted = Some(Instant::now());
+    let usual = if plan.used == Used::Kvm { BOOT } else { BOOT_WITH_TCG };
+    let boot = args.boot_timeout.map_or(usual, Duration::from_secs_f64);
     let (sender, news) = signals;
     let mut course = Course {
         vm,
         console,
         news,
-        limits: limits(args, plan.used),
+        limits: Limits { boot, command: args.timeout.map(Duration::from_secs_f64) },
         kept: args.console.is_some(),
         why_tcg: plan.why_tcg.clone(),
         written_to: plan.written_to(),
@@ -130,16 +131,6 @@ fn staged(
     drop(course);
     drop(scratch);
     Ok(Some(outcome))
-}
-
-fn limits(args: &RunArgs, used: Used) -> Limits {
-    let usual = if used == Used::Kvm { BOOT } else { BOOT_WITH_TCG };
-    let boot = args.boot_timeout.map_or(usual, Duration::from_secs_f64);
-    Limits { boot, command: args.timeout.map(Duration::from_secs_f64) }
-}
-
-fn log(args: &RunArgs, root: &Path) -> Result<File> {
-    report(&args.log.clone().unwrap_or_else(|| root.join("log")))
 }
 
 fn job(

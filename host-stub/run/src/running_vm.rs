@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
 use super::child::{self, Helper, Kept};
 use super::machine::{Plan, Talk};
@@ -34,7 +33,7 @@ const SOCKET: Duration = Duration::from_secs(10);
 /// A run's directory, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    directory: Option<TempDir>,
+    directory: PathBuf,
     _lock: File,
 }
 
@@ -55,21 +54,20 @@ impl Scratch {
             tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(&above);
         let directory = directory.with_context(|| above.display().to_string())?;
         let lock = store::lock(directory.path())?;
-        Ok(Self { directory: Some(directory), _lock: lock })
+        Ok(Self { directory: directory.keep(), _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.directory.as_ref().map_or(Path::new("/nowhere"), TempDir::path)
+        &self.directory
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         const TRIES: u32 = 50;
-        let Some(path) = self.directory.take().map(TempDir::keep) else { return };
         // A thread of the host may still be writing to it.
         for _ in 0..TRIES {
-            if fs::remove_dir_all(&path).is_ok() || !path.exists() {
+            if fs::remove_dir_all(&self.directory).is_ok() || !self.directory.exists() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -167,20 +167,6 @@ mod tests {
     }
 
     #[test]
-    fn reads_an_instance_from_arguments_in_any_order() {
-        let line = "--vsock-plain /p --config a=b --config c=d=e vm1 --flavour incus \
-                    --serial /s --shared-memory --vsock-cid 7";
-        let instance = parsed(line).unwrap();
-        assert_eq!((instance.name.as_str(), instance.flavour), ("vm1", Flavour::Incus));
-        assert_eq!(instance.channel, Channel::Serial { path: "/s".into(), shared: true });
-        assert_eq!(instance.vsock, Vsock::Plain("/p".into()));
-        assert_eq!(instance.config["c"], "d=e");
-        assert_eq!(instance.config[VSOCK_ID], "7");
-        let line = "vm1 --flavour lxd --qmp /q --vsock-cid 7";
-        assert_eq!(parsed(line).unwrap().vsock, Vsock::Cid(7));
-    }
-
-    #[test]
     fn rejects_paths_that_are_too_long_for_a_socket() {
         let long = "x".repeat(102);
         let error = parsed(&format!("vm1 --vsock-uds /{long}")).unwrap_err().to_string();

@@ -159,24 +159,11 @@ fn gives_up_endless_output_after_its_command_ended() {
 }
 
 #[test]
-fn limits_a_guests_requests_and_its_instances_size() {
-    let mut host =
-        Host::with_instance("lxd", &["mote.bearer=t", "security.devlxd.management.volumes=true"]);
+fn limits_a_guests_requests() {
+    let mut host = Host::with_instance("lxd", &[]);
     host.start();
     let guest = Guest::of(&host);
-    let long = "x".repeat(10 << 20);
-    let answer = guest.try_ask("PATCH", "/1.0", "", &long);
-    assert!(answer.is_err());
+    assert!(guest.try_ask("PATCH", "/1.0", &"x".repeat(10 << 20)).is_err());
     wait("the reason", SOON, || host.log().contains("body is longer than 256 KiB").then_some(()));
-    let token = "Authorization: Bearer t\r\n";
-    let full = (0..100).find_map(|number| {
-        let body = format!(r#"{{"devices":{{"d{number}":{{"x":"{}"}}}}}}"#, "x".repeat(200_000));
-        let (status, said) = guest.ask_with("PATCH", "/1.0/instances/vm1", token, &body);
-        (status != 200).then_some((status, said))
-    });
-    let (status, said) = full.unwrap();
-    assert_eq!(status, 500, "{said}");
-    assert!(said.as_str().unwrap().contains("vm1 would be larger than 4 MiB"), "{said}");
     assert_eq!(guest.get("/1.0").0, 200);
-    assert!(host.path("instances/vm1/instance.json").metadata().unwrap().len() <= 4 << 20);
 }

@@ -188,7 +188,7 @@ fn guest_output_cannot_control_a_terminal() {
     let (host, qemu) = Host::with_vm("lxd", &[]);
     qemu.say("\x1b[2J\u{202e}\n");
     wait("the line", SOON, || (host.state()["last_line"] != "").then_some(()));
-    let _refused = Guest::of(&host).try_ask("GET", "/\x7f\u{9b}31m", "", "");
+    let _refused = Guest::of(&host).try_ask("GET", "/\x7f\u{9b}31m", "");
     for args in [&["agent-state", "vm1"], &["info", "vm1"]] {
         let shown = host.run(args);
         let steers = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');

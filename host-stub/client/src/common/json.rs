@@ -33,7 +33,6 @@ fn values(text: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn counts_values_outside_strings() {
@@ -47,13 +46,5 @@ mod tests {
             let count = values(text.as_bytes());
             assert!((least..=most).contains(&count), "{text}: {count}");
         }
-    }
-
-    #[test]
-    fn rejects_a_short_text_with_many_values() {
-        assert_eq!(parse(b"[1]").unwrap(), json!([1]));
-        let many = format!("[{}0]", "0,".repeat(VALUES));
-        assert!(parse(many.as_bytes()).unwrap_err().to_string().contains("500000 values"));
-        assert!(parse(b"[").is_err());
     }
 }

@@ -36,8 +36,6 @@ const STILL: Duration = Duration::from_secs(20);
 const LEARNT: Duration = Duration::from_secs(1);
 /// Interval of the queries during that time.
 const LOST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// The message for exit code 126.
-pub const NOT_EXECUTABLE: &str = "Command not executable";
 /// The extension without which an agent ignores user, group and directory (P§3.4).
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// Exit code if the connection to the guest is lost.
@@ -55,7 +53,17 @@ pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let End { outcome, body, lost: output } =
         Running::start(&agent, exec, events, asked, connecting())?.end();
     output.iter().for_each(|why| complain(why));
-    let code = exit_code(outcome, |why| lost(&agent, why), || not_found(&agent, &body))?;
+    let code = match outcome {
+        Err(Disconnected(why)) => {
+            complain(&lost(&agent, &why));
+            DISCONNECTED
+        }
+        Ok(outcome) => {
+            let code = outcome.exit_code()?;
+            cannot_run(&agent, code, &body).iter().for_each(|why| complain(why));
+            code
+        }
+    };
     // A command whose output is incomplete has not succeeded.
     Ok(if output.is_empty() { code } else { code.max(INCOMPLETE) })
 }
@@ -198,9 +206,17 @@ fn lost(agent: &Agent, why: &str) -> String {
     }
 }
 
-/// Returns the message for exit code 127. Agents return it for a missing command and for a missing
-/// directory (P§4.1), so the guest is asked for the directory.
-pub fn not_found(agent: &Agent, body: &Value) -> String {
+/// Returns the message for a code with which agents report that a command cannot be run. 127 may
+/// mean a missing command or directory (P§4.1), so the guest is asked for the directory.
+pub fn cannot_run(agent: &Agent, code: u8, body: &Value) -> Option<String> {
+    match code {
+        126 => Some("Command not executable".to_owned()),
+        127 => Some(not_found(agent, body)),
+        _ => None,
+    }
+}
+
+fn not_found(agent: &Agent, body: &Value) -> String {
     let cwd = body["cwd"].as_str().unwrap_or_default();
     if !cwd.is_empty() && session::is_no_directory(agent, Path::new(cwd)) {
         return format!("the guest has no directory {} for the command", printable::name(cwd));
@@ -223,27 +239,6 @@ fn no_command(body: &Value) -> String {
     format!("Command not found: {}, or what it runs ({where_to})", printable::name(command))
 }
 
-/// Returns the exit code that a real client returns.
-pub fn exit_code(
-    outcome: Result<Outcome, Disconnected>,
-    lost: impl FnOnce(&str) -> String,
-    not_found: impl FnOnce() -> String,
-) -> Result<u8> {
-    let say = |text: &str, code| {
-        complain(text);
-        Ok(code)
-    };
-    match outcome {
-        Err(Disconnected(why)) => say(&lost(&why), DISCONNECTED),
-        Ok(Outcome { code: Some(127), .. }) => say(&not_found(), 127),
-        Ok(Outcome { code: Some(126), .. }) => say(NOT_EXECUTABLE, 126),
-        Ok(Outcome { error: Some(error), .. }) => bail!("{error}"),
-        // Truncated to a byte as `exit` does: -1 is 255.
-        Ok(Outcome { code: Some(code), error: None }) => Ok(u8::try_from(code & 0xff)?),
-        Ok(Outcome { code: None, error: None }) => bail!("the operation has no exit code"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,22 +257,5 @@ mod tests {
             let text = no_command(&body);
             assert!(text.starts_with("Command not found: ") && text.contains(said), "{text}");
         }
-    }
-
-    #[test]
-    fn returns_the_commands_exit_code_or_an_error() {
-        let exit_code = |outcome| {
-            exit_code(outcome, |_| "Disconnected".to_owned(), || "nothing there".to_owned())
-        };
-        let ended = |code: i64| Ok(Outcome { code: Some(code), error: None });
-        assert_eq!(exit_code(ended(0)).unwrap(), 0);
-        assert_eq!(exit_code(ended(137)).unwrap(), 137);
-        assert_eq!(exit_code(ended(-1)).unwrap(), 255);
-        let failed = |code: i64| Ok(Outcome { code: Some(code), error: Some("why".into()) });
-        assert_eq!(exit_code(failed(127)).unwrap(), 127);
-        assert_eq!(exit_code(failed(126)).unwrap(), 126);
-        assert_eq!(exit_code(failed(-1)).unwrap_err().to_string(), "why");
-        assert_eq!(exit_code(Err(Disconnected(String::new()))).unwrap(), 129);
-        assert!(exit_code(Ok(Outcome { code: None, error: None })).is_err());
     }
 }

@@ -24,6 +24,20 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
+impl Outcome {
+    /// Returns the exit code that a real client returns.
+    pub fn exit_code(&self) -> Result<u8> {
+        match (self.code, &self.error) {
+            (Some(126), _) => Ok(126),
+            (Some(127), _) => Ok(127),
+            (_, Some(error)) => bail!("{error}"),
+            // Truncated to a byte as `exit` does: -1 is 255.
+            (Some(code), None) => Ok(u8::try_from(code & 0xff)?),
+            (None, None) => bail!("the operation has no exit code"),
+        }
+    }
+}
+
 /// The operation's end is unknown, with the reason if it is known; the exit code is 129.
 #[derive(Debug)]
 pub struct Disconnected(pub String);
@@ -100,5 +114,19 @@ mod tests {
         let expected = Outcome { code: Some(127), error: Some("why".into()) };
         assert_eq!(outcome(&failed).unwrap(), Some(expected));
         assert!(outcome(&json!({})).is_err());
+    }
+
+    #[test]
+    fn returns_the_commands_exit_code_or_an_error() {
+        let exit_code = |code, error: Option<&str>| {
+            let code = Outcome { code, error: error.map(str::to_owned) }.exit_code();
+            code.map_err(|error| error.to_string())
+        };
+        assert_eq!(exit_code(Some(0), None), Ok(0));
+        assert_eq!(exit_code(Some(137), None), Ok(137));
+        assert_eq!(exit_code(Some(-1), None), Ok(255));
+        assert_eq!(exit_code(Some(127), Some("why")), Ok(127));
+        assert_eq!(exit_code(Some(-1), Some("why")), Err("why".to_owned()));
+        assert!(exit_code(None, None).is_err());
     }
 }

@@ -283,32 +283,6 @@ mod tests {
         }
     }
     #[test]
-    fn follows_no_link_except_to_a_device_for_a_report() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        std::fs::create_dir_all(at("real/below")).unwrap();
-        std::os::unix::fs::symlink("real", at("link")).unwrap();
-        std::os::unix::fs::symlink("real/file", at("file")).unwrap();
-        std::fs::write(at("real/file"), "mine").unwrap();
-        for missing in [Missing::Make, Missing::Refuse] {
-            assert!(LocalDirectory::open(&at("real/below/.."), missing).is_ok());
-            for path in ["link", "link/below", "link/new", "real/../link/below"] {
-                let error = LocalDirectory::open(&at(path), missing).unwrap_err().to_string();
-                assert!(error.contains("link is a symbolic link here"), "{path}: {error}");
-            }
-        }
-        assert!(!at("real/new").exists());
-        for path in ["file", "link/file", "link/new"] {
-            let error = report(&at(path)).unwrap_err().to_string();
-            assert!(error.contains("is a symbolic link here"), "{path}: {error}");
-        }
-        assert_eq!(std::fs::read_to_string(at("real/file")).unwrap(), "mine");
-        report(Path::new("/dev/null")).unwrap();
-        report(&at("real/file")).unwrap();
-        assert_eq!(std::fs::read_to_string(at("real/file")).unwrap(), "");
-    }
-
-    #[test]
     fn a_report_below_dev_follows_links_to_devices_only() {
         let shared = Path::new("/dev/shm");
         if !shared.is_dir() {

@@ -169,10 +169,6 @@ fn log(line: &[u8]) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
-
-    use rustix::process::getpid;
-
     use super::*;
 
     #[test]
@@ -188,40 +184,5 @@ mod tests {
         assert!(!of(&["vhost-device-vsock", "--vm", "guest-cid=3,uds-path=/d/vs2,socket=/x"]));
         assert!(!of(&["vhost-device-vsock"]) && !of(&[""]));
         assert_eq!(log(vm.as_bytes()), Path::new("/d/vhost.log"));
-    }
-
-    #[test]
-    fn detects_a_device_whose_thread_has_ended() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = directory.path().join("log");
-        let text = "\nthread 'vring_worker' panicked at src/x.rs:1:2:\ncalled `unwrap()`: EPIPE\n  0: main\n";
-        fs::write(&log, text).unwrap();
-        let mut watch = Watch::new(getpid(), log.clone());
-        let mut look = || {
-            watch.looked = Instant::now().checked_sub(LOOK).unwrap();
-            watch.why_stopped()
-        };
-        // Before its thread has started.
-        assert_eq!((look(), look()), (None, None));
-        let (end, until) = channel::<()>();
-        let worker = thread::Builder::new().name(WORKER.to_owned());
-        let worker = worker.spawn(move || until.recv()).unwrap();
-        while !serves(getpid()) {
-            thread::yield_now();
-        }
-        assert_eq!(look(), None);
-        drop(end);
-        assert!(worker.join().unwrap().is_err());
-        while serves(getpid()) {
-            thread::yield_now();
-        }
-        // It may be about to start another thread.
-        assert_eq!(look(), None);
-        let said = "vhost-device-vsock stopped serving: thread 'vring_worker' panicked at src/x.rs:1:2: called \
-                    `unwrap()`: EPIPE";
-        let why = std::iter::repeat_with(look).flatten().next();
-        assert_eq!(why.as_deref(), Some(said));
-        fs::write(&log, "one\nlast\n\n").unwrap();
-        assert_eq!(last_line(&log), "vhost-device-vsock stopped serving: last");
     }
 }

@@ -1,12 +1,10 @@
-//! The devlxd API (P§5.3) without I/O: request in, answer out. `storage` has storage, instances and
-//! operations.
+//! The devlxd API (P§5.3) without I/O: request in, answer out.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::storage;
 use crate::daemon::Daemon;
 use mote_client::common::{clock, random};
 use mote_client::instance::{Flavour, Instance, READY};
@@ -77,7 +75,7 @@ pub fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Result<Ans
         ("GET", Some(Place::Image)) => image(&instance),
         ("GET", Some(Place::Pro)) => data(json!({"guest_attach": guest_attach(&instance)})),
         ("POST", Some(Place::ProToken)) => pro_token(&instance),
-        (_, Some(Place::Managed)) => storage::answer(daemon, &instance, request, &path)?,
+        (_, Some(Place::Managed)) => managed(&instance, request),
         (method, Some(Place::Info)) if flavour == Flavour::Incus => {
             Answer::Error(400, format!("method {method:?} not allowed"))
         }
@@ -117,7 +115,7 @@ fn info(instance: &Instance, request: &Message) -> Value {
         }
         Flavour::Lxd => {
             let trusted = is_trusted(instance, request);
-            let drivers = if instance.is_true(storage::GATE) {
+            let drivers = if instance.is_true(GATE) {
                 json!([{"name": "dir", "remote": false}])
             } else {
                 json!([])
@@ -179,6 +177,27 @@ fn meta_data(instance: &Instance) -> String {
     let made = format!("{name}-0001");
     let id = instance.config.get("volatile.cloud-init.instance-id").unwrap_or(&made);
     format!("{head}instance-id: {id}\nlocal-hostname: {name}\n{user}")
+}
+
+/// The key that permits requests about storage, instances and operations.
+const GATE: &str = "security.devlxd.management.volumes";
+const ETAG: &str = "1";
+
+/// Answers about storage, instances and operations, for guests with a token only: with the request
+/// as it arrived, because there is no storage.
+fn managed(instance: &Instance, request: &Message) -> Answer {
+    if !instance.is_true(GATE) {
+        return error(403, "Forbidden");
+    }
+    if !is_trusted(instance, request) {
+        return error(403, "You must be authenticated");
+    }
+    if request.header("if-match").is_some_and(|tag| tag.trim_matches('"') != ETAG) {
+        return error(412, "ETag doesn't match");
+    }
+    let body = request.json().unwrap_or_default();
+    let seen = json!({"method": request.method, "target": request.target, "body": body});
+    Answer::Data(seen, Some(ETAG.to_owned()))
 }
 
 fn image(instance: &Instance) -> Answer {

@@ -2,4 +2,3 @@
 
 pub mod api;
 pub mod server;
-pub mod storage;

@@ -64,32 +64,20 @@ impl Guest {
     }
 
     /// Sends a request and returns the answer, or the error.
-    pub(crate) fn try_ask(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &str,
-        body: &str,
-    ) -> anyhow::Result<Message> {
+    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> anyhow::Result<Message> {
         let mut stream = self.connect();
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: custom.socket\r\n{headers}Content-Length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: custom.socket\r\nContent-Length: {length}\r\n\r\n"
         );
         stream.write_all((head + body).as_bytes())?;
         stream.flush()?;
         read_answer(&mut stream, usize::MAX)
     }
 
-    /// Sends a request with headers. Returns the status, and the metadata or the error's text.
-    pub(crate) fn ask_with(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &str,
-        body: &str,
-    ) -> (u16, Value) {
-        let answer = self.try_ask(method, path, headers, body).unwrap();
+    /// Sends a request. Returns the status, and the metadata or the error's text.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let answer = self.try_ask(method, path, body).unwrap();
         let (status, envelope) = (answer.status, answer.json().unwrap());
         if status == 200 {
             assert_eq!(envelope["type"], "sync");
@@ -98,10 +86,6 @@ impl Guest {
             assert_eq!(envelope["error_code"], status);
             (status, envelope["error"].clone())
         }
-    }
-
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        self.ask_with(method, path, "", body)
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {

@@ -102,23 +102,6 @@ fn does_not_repeat_a_command_that_may_have_started() {
 }
 
 #[test]
-fn repeats_requests_until_the_boot_times_out() {
-    let limit = ["--boot-timeout", "12"];
-    let begun = std::time::Instant::now();
-    let (output, calls) = run("never", &limit, |_, _, stream| {
-        be_slow(stream);
-        Ok(())
-    });
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("did not answer in time"), "{said}");
-    // 5 s and what is left.
-    assert_eq!(calls.len(), 2, "{calls:?}");
-    let took = begun.elapsed();
-    assert!(took >= Duration::from_secs(10), "{took:?}");
-}
-
-#[test]
 fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
     // A guest can do this on a share while it boots.
     let world = World::new("pushed", "cd \"${0%/*}\"; ln -sf secret conf; exec sleep 1000");
