@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 
 use super::args::RunArgs;
 use super::child::{self, Kept};
-use super::outcome::junit::{self, Case};
+use super::outcome::{Case, write_junit};
 use super::running_vm::Scratch;
 use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
@@ -100,7 +100,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let worst = u8::try_from(codes.max().unwrap_or(0))?;
     if let Some(path) = &args.junit {
         let cases: Vec<Case> = done.iter().map(|(_, case, _)| case.clone()).collect();
-        junit::write(path, &cases)?;
+        write_junit(path, &cases)?;
     }
     if let Some(path) = &args.result {
         let all: Value = done.into_iter().map(|(.., result)| result).collect();

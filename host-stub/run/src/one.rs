@@ -13,8 +13,7 @@ use super::check;
 use super::course::{Course, Limits, News, watch_signals};
 use super::guest::{Job, pushed};
 use super::machine::{Plan, Talk};
-use super::outcome::junit::{self, Case};
-use super::outcome::{Outcome, Phases, result};
+use super::outcome::{Case, Outcome, Phases, result, write_junit};
 use super::running_vm::{RunningVm, Scratch};
 use crate::accel::Used;
 use mote_client::agent::client::Agent;
@@ -59,7 +58,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         let booted = booted.or_else(|| args.vm.disk.clone()).unwrap_or_default();
         let name = format!("{booted}: {}", args.command.join(" "));
         let case = Case::of(name, &outcome, phases.total(), tails.both());
-        junit::write(path, &[case])?;
+        write_junit(path, &[case])?;
     }
     Ok(outcome.code())
 }

@@ -9,61 +9,12 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{look, wait};
-use mote_client::common::printable::pair;
 use mote_client::daemon::{ask, is_running};
 use mote_client::instance::{store, vsock_device};
 use mote_run::args::VmArgs;
 use mote_run::boot;
+use mote_stub::control::Whose;
 use mote_stub::daemon::fault::{Fault, Kind};
-
-#[derive(Debug, Args)]
-pub(crate) struct SetArgs {
-    /// The instance
-    name: String,
-    /// Keys and values
-    #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
-    pairs: Vec<(String, String)>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UnsetArgs {
-    /// The instance
-    name: String,
-    /// The key to remove
-    key: String,
-}
-
-/// Arguments of `device-add`.
-#[derive(Debug, Args)]
-pub(crate) struct DeviceAddArgs {
-    /// The instance
-    name: String,
-    /// The device
-    device: String,
-    /// Its configuration, for example type=disk path=/mnt
-    #[arg(value_name = "KEY=VALUE", value_parser = pair)]
-    config: Vec<(String, String)>,
-}
-
-/// Arguments of `device-remove`.
-#[derive(Debug, Args)]
-pub(crate) struct DeviceRemoveArgs {
-    /// The instance
-    name: String,
-    /// The device
-    device: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FaultArgs {
-    /// The instance
-    name: String,
-    /// The fault
-    #[arg(value_enum)]
-    kind: Option<Kind>,
-    /// Duration or delay
-    number: Option<u64>,
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct BootArgs {
@@ -74,12 +25,6 @@ pub(crate) struct BootArgs {
     /// Wait this many seconds for the agent; 0 does not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 180.0)]
     boot_timeout: f64,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StartArgs {
-    /// The instance
-    name: String,
 }
 
 #[derive(Debug, Args)]
@@ -97,15 +42,6 @@ pub(crate) struct StopArgs {
 /// Interval of the checks of a VM that is to end.
 const PAUSE: Duration = Duration::from_millis(50);
 
-#[derive(Debug, Args)]
-pub(crate) struct DeleteArgs {
-    /// The instance
-    name: String,
-    /// Even if its VM runs; ends it
-    #[arg(long, short)]
-    force: bool,
-}
-
 pub(super) fn change(
     root: &Path,
     method: &str,
@@ -120,22 +56,23 @@ fn object(pairs: Vec<(String, String)>) -> Value {
     pairs.into_iter().map(|(key, value)| (key, json!(value))).collect::<Map<_, _>>().into()
 }
 
-pub(crate) fn set(root: &Path, args: SetArgs) -> Result<()> {
-    change(root, "PATCH", &args.name, "config", &object(args.pairs))
+pub(crate) fn set(root: &Path, name: &str, pairs: Vec<(String, String)>) -> Result<()> {
+    change(root, "PATCH", name, "config", &object(pairs))
 }
 
-pub(crate) fn unset(root: &Path, args: &UnsetArgs) -> Result<()> {
-    change(root, "PATCH", &args.name, "config", &json!({ &args.key: null }))
+pub(crate) fn unset(root: &Path, name: &str, key: &str) -> Result<()> {
+    change(root, "PATCH", name, "config", &json!({ key: null }))
 }
 
-pub(crate) fn device_add(root: &Path, args: DeviceAddArgs) -> Result<()> {
-    let body = json!({"name": args.device, "config": object(args.config)});
-    change(root, "PATCH", &args.name, "devices", &body)
-}
-
-pub(crate) fn device_remove(root: &Path, args: &DeviceRemoveArgs) -> Result<()> {
-    let body = json!({"name": args.device, "config": null});
-    change(root, "PATCH", &args.name, "devices", &body)
+/// Adds or changes a device, or removes it.
+pub(crate) fn device(
+    root: &Path,
+    name: &str,
+    device: &str,
+    config: Option<Vec<(String, String)>>,
+) -> Result<()> {
+    let body = json!({"name": device, "config": config.map(object)});
+    change(root, "PATCH", name, "devices", &body)
 }
 
 /// Boots and returns the exit code. The VM stays if its agent does not connect.
@@ -148,11 +85,11 @@ pub(crate) fn boot(root: &Path, args: &BootArgs) -> Result<u8> {
 }
 
 /// Starts the VM that `boot` created, or reports the start of another one to the host.
-pub(crate) fn start(root: &Path, args: &StartArgs) -> Result<()> {
-    if boot::is_ours(root, &args.name) {
-        return boot::power_on(root, &args.name);
+pub(crate) fn start(root: &Path, name: &str) -> Result<()> {
+    if boot::is_ours(root, name) {
+        return boot::power_on(root, name);
     }
-    change(root, "POST", &args.name, "start", &Value::Null)
+    change(root, "POST", name, "start", &Value::Null)
 }
 
 pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
@@ -180,30 +117,34 @@ pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
     }
 }
 
-pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
-    let Some(kind) = args.kind else {
-        let state = look::state(root, &args.name)?;
+pub(crate) fn fault(
+    root: &Path,
+    name: &str,
+    kind: Option<Kind>,
+    number: Option<u64>,
+) -> Result<()> {
+    let Some(kind) = kind else {
+        let state = look::state(root, name)?;
         let fault = state["fault"].as_str().unwrap_or("none");
         return Ok(writeln!(stdout(), "active fault: {fault}")?);
     };
     // Checked here first, for the better message.
-    let fault = Fault::new(kind, args.number)?.to_string();
-    let kind = fault.split(' ').next();
-    let body = json!({"kind": kind, "number": args.number});
-    change(root, "POST", &args.name, "fault", &body)
+    let fault = Fault::new(kind, number)?.to_string();
+    let body = json!({"kind": fault.split(' ').next(), "number": number});
+    change(root, "POST", name, "fault", &body)
 }
 
-pub(crate) fn delete(root: &Path, args: &DeleteArgs) -> Result<()> {
+pub(crate) fn delete(root: &Path, name: &str, whose: Whose) -> Result<()> {
     if is_running(root) {
-        let target = if args.force { "delete-running" } else { "delete" };
-        return change(root, "POST", &args.name, target, &Value::Null);
+        let target = if whose == Whose::Any { "delete-running" } else { "delete" };
+        return change(root, "POST", name, target, &Value::Null);
     }
     // No daemon may start to serve it meanwhile.
     let _lock = store::lock(root)?;
-    let instance = store::load(root, &args.name)?;
-    if instance.is_running() && !args.force {
-        bail!("{} was running when the host ended; --force removes it", args.name);
+    let instance = store::load(root, name)?;
+    if instance.is_running() && whose == Whose::Stopped {
+        bail!("{name} was running when the host ended; --force removes it");
     }
     vsock_device::end(root, &instance)?;
-    store::remove(root, &args.name)
+    store::remove(root, name)
 }

@@ -1,4 +1,4 @@
-//! `init`: creates an instance, and prints the QEMU options of a VM that reaches this host.
+//! `init` creates an instance, and `qemu` prints the QEMU options of a VM that reaches this host.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
@@ -8,14 +8,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use mote_client::common::printable::pair;
-use mote_client::common::printable::to_stderr;
+use mote_client::common::printable::{pair, to_stderr};
 use mote_client::common::random::uuid;
 use mote_client::daemon::{ask, is_running};
-use mote_client::instance::store;
-use mote_client::instance::store::create;
+use mote_client::instance::store::{self, create};
 use mote_client::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
-use mote_vm::recipe::{Recipe, YOURS};
+use mote_vm::recipe::{MEMORY, Recipe, YOURS, root_disk};
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
@@ -150,10 +148,47 @@ fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
     Ok(())
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct QemuArgs {
+    /// The instance
+    name: String,
+    /// Memory of the VM, MiB
+    #[arg(long, value_name = "MIB", default_value_t = MEMORY)]
+    memory: u32,
+    /// Boot from this disk image instead of a kernel and an initrd; without =FORMAT it is raw, or
+    /// qcow2 if it is named so
+    #[arg(long, value_name = "FILE[=FORMAT]", value_hint = clap::ValueHint::FilePath)]
+    disk: Option<String>,
+    /// Attach a directory with user-data and meta-data as a disk, for cloud-init without its LXD
+    /// data source
+    #[arg(long, value_name = "DIR")]
+    seed: Option<PathBuf>,
+    /// Print only QEMU's arguments, one per line
+    #[arg(long)]
+    args: bool,
+}
+
+pub(crate) fn qemu(root: &Path, args: &QemuArgs) -> Result<()> {
+    let instance = store::load(root, &args.name)?;
+    let share = std::path::absolute(store::share(root, &args.name))?;
+    let mut recipe = Recipe::of(root, &instance, &share);
+    recipe.memory = args.memory;
+    recipe.disk = args.disk.as_deref().map(root_disk).transpose()?;
+    recipe.seed = args.seed.as_ref().map(std::path::absolute).transpose()?;
+    if !args.args {
+        return Ok(write!(stdout(), "{recipe}")?);
+    }
+    for argument in recipe.arguments() {
+        writeln!(stdout(), "{argument}")?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+
+    use super::*;
 
     #[derive(Debug, Parser)]
     struct Line {

@@ -8,43 +8,10 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::agent;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::common::printable;
-use mote_client::daemon::{self, Known};
-use mote_client::daemon::{ask, print_events};
+use mote_client::common::printable::{self, Shape, text};
+use mote_client::daemon::{self, Known, ask};
 use mote_client::net::stream::Limit;
-
-#[derive(Debug, Args)]
-pub(crate) struct GetArgs {
-    /// The instance
-    name: String,
-    /// The configuration key
-    key: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct EventsArgs {
-    /// Only this instance
-    name: Option<String>,
-    /// The agent's own events instead of the host's
-    #[arg(long, requires = "name")]
-    agent: bool,
-}
-
-/// Arguments of `query`.
-#[derive(Debug, Args)]
-pub(crate) struct QueryArgs {
-    /// The instance
-    name: String,
-    /// GET, PUT, POST ...
-    method: String,
-    /// For example /1.0
-    path: String,
-    /// The body of the request
-    #[arg(default_value = "", allow_hyphen_values = true)]
-    body: String,
-}
 
 fn stored(root: &Path, name: &str) -> Result<Value> {
     ask(root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)
@@ -97,10 +64,10 @@ pub(crate) fn show(root: &Path, name: &str) -> Result<()> {
     Ok(writeln!(stdout(), "{}", printable::pretty_json(&stored(root, name)?))?)
 }
 
-pub(crate) fn get(root: &Path, args: &GetArgs) -> Result<()> {
-    let shown = stored(root, &args.name)?;
-    let value = shown["config"][&args.key].as_str();
-    let value = value.with_context(|| format!("{} has no {}", args.name, args.key))?;
+pub(crate) fn get(root: &Path, name: &str, key: &str) -> Result<()> {
+    let shown = stored(root, name)?;
+    let value = shown["config"][key].as_str();
+    let value = value.with_context(|| format!("{name} has no {key}"))?;
     Ok(printable::print_exact(format!("{value}\n").as_bytes())?)
 }
 
@@ -108,16 +75,207 @@ pub(crate) fn agent_state(root: &Path, name: &str) -> Result<()> {
     Ok(writeln!(stdout(), "{}", printable::json(&state(root, name)?))?)
 }
 
-pub(crate) fn events(root: &Path, args: &EventsArgs) -> Result<()> {
-    match (&args.name, args.agent) {
-        (Some(name), true) => agent::events(root, name),
-        (name, _) => print_events(root, name.as_deref()),
+pub(crate) fn query(root: &Path, name: &str, query: &Value) -> Result<()> {
+    let answer = ask(root, "POST", &format!("/1.0/instances/{name}/query"), query)?;
+    let said = format!("{}\n{}\n", answer["status"], answer["body"].as_str().unwrap_or(""));
+    Ok(printable::print_exact(said.as_bytes())?)
+}
+
+/// The agent's port (P§3.2).
+const AGENT_PORT: u32 = 8443;
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+pub(crate) struct ListArgs {
+    /// Print only the names
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
+}
+
+pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
+    let all = ask(root, "GET", "/1.0/instances", &Value::Null)?;
+    let names: Vec<&str> = all.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut out = stdout().lock();
+    if args.quiet {
+        return Ok(names.iter().try_for_each(|name| writeln!(out, "{name}"))?);
+    }
+    let mut rows = vec![["NAME", "STATUS", "AGENT", "SERVER", "FAULT"].map(str::to_owned)];
+    let (mut states, mut notes) = (Vec::new(), Vec::new());
+    for name in names {
+        // Deleted since the list was read.
+        let Ok(state) = state(root, name) else { continue };
+        let word = |key: &str| state[key].as_str().unwrap_or("-").to_owned();
+        rows.push([name.into(), word("status"), word("state"), word("flavour"), word("fault")]);
+        states.push(json!({"name": name, "status": word("status"), "agent": word("state"),
+            "server": word("flavour"), "fault": word("fault"), "why": state["why"]}));
+        // Otherwise the row would contradict itself.
+        if state["status"] != "Stopped" && state["state"] == "STOPPED" {
+            notes.push(format!("{name}: {}", why(&state)));
+        }
+    }
+    if args.json {
+        return Ok(writeln!(out, "{}", printable::json(&json!(states)))?);
+    }
+    write!(out, "{}", table(&rows))?;
+    notes.iter().for_each(|note| printable::complain(note));
+    Ok(())
+}
+
+/// Formats columns as wide as their widest cell.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut shown = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let widths = rows.iter().filter_map(|row| row.get(column)).map(String::len);
+            let width = widths.max().unwrap_or(0);
+            line += &format!("{cell:width$}  ");
+        }
+        shown += line.trim_end();
+        shown.push('\n');
+    }
+    shown
+}
+
+pub(crate) fn info(root: &Path, name: &str, shape: Shape) -> Result<()> {
+    // Printed even if the agent does not answer.
+    let (mut state, said) = asked(root, name)?;
+    let said = said.map(|said| said.map_err(|error| error.root_cause().to_string()));
+    match shape {
+        Shape::Text => write!(stdout(), "{}", described(name, &state, said))?,
+        Shape::Json => {
+            state["name"] = json!(name);
+            state["program"] = match said {
+                Some(Ok(said)) => said["environment"].clone(),
+                Some(Err(_)) | None => Value::Null,
+            };
+            writeln!(stdout(), "{}", printable::json(&state))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the rows of `info`.
+fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> String {
+    let word = |key: &str| match state[key].as_str() {
+        None | Some("") => "-".to_owned(),
+        Some(word) => text(word),
+    };
+    let server = match state["flavour"].as_str() {
+        Some("incus") => "Incus".to_owned(),
+        Some("lxd") => "LXD, 5.20 and later".to_owned(),
+        Some("lxd-5.0") => "LXD, before 5.20".to_owned(),
+        other => other.unwrap_or("-").to_owned(),
+    };
+    let lasted = Duration::from_millis(state["since_ms"].as_u64().unwrap_or(0));
+    let agent = format!("{} for {}", word("state"), printable::duration(lasted));
+    let program = match said {
+        None => "-".to_owned(),
+        Some(Err(why)) => format!("does not answer: {}", text(&why)),
+        Some(Ok(said)) => program(&said["environment"]),
+    };
+    let uptime = state["running_ms"].as_u64().map_or("-".to_owned(), |millis| {
+        format!("at least {}", printable::duration(Duration::from_millis(millis)))
+    });
+    let (connections, resumed) = (&state["connections"], &state["resumed"]);
+    let rows = [
+        ("Name", name.to_owned()),
+        ("Status", word("status")),
+        ("Server", server),
+        ("Agent", agent),
+        ("In words", text(why(state))),
+        ("Program", program),
+        ("Uptime", uptime),
+        ("Guest", format!("{}, port {AGENT_PORT}", way(&state["vsock"]))),
+        ("Host", format!("vsock 2:{}", state["port"])),
+        ("Status port", port(&state["channel"])),
+        ("Calls", format!("{connections}, {resumed} resumed; the last: {}", word("last_request"))),
+        (
+            "Last line",
+            state["port_alone"].as_str().map_or_else(|| word("last_line"), str::to_owned),
+        ),
+        ("Last PUT", text(&last_put(state))),
+        ("Last error", text(&last_error(state))),
+        ("Fault", word("fault")),
+    ];
+    rows.iter().map(|(what, value)| format!("{what:<12} {value}\n")).collect()
+}
+
+fn last_put(state: &Value) -> String {
+    let put = &state["last_put"];
+    let at = put["at"].as_str().unwrap_or("");
+    match (put.is_null(), put["error"].as_str()) {
+        (true, _) => "-".to_owned(),
+        (false, None) => format!("ok in {} ms, {at}", put["ms"]),
+        (false, Some(why)) => format!("failed after {} ms, {at}: {why}", put["ms"]),
     }
 }
 
-pub(crate) fn query(root: &Path, args: &QueryArgs) -> Result<()> {
-    let query = json!({"method": args.method, "path": args.path, "body": args.body});
-    let answer = ask(root, "POST", &format!("/1.0/instances/{}/query", args.name), &query)?;
-    let said = format!("{}\n{}\n", answer["status"], answer["body"].as_str().unwrap_or(""));
-    Ok(printable::print_exact(said.as_bytes())?)
+fn last_error(state: &Value) -> String {
+    let error = &state["last_error"];
+    match (error["text"].as_str(), error["at"].as_str()) {
+        (Some(text), Some(at)) => format!("{text} ({at})"),
+        _ => "-".to_owned(),
+    }
+}
+
+/// Returns an agent's description of itself.
+fn program(environment: &Value) -> String {
+    let word = |key: &str| text(environment[key].as_str().unwrap_or("-"));
+    // An agent must use the name of the server's own; mote adds its own name.
+    let own =
+        environment["agent"].as_str().map_or(String::new(), |own| format!("{} as ", text(own)));
+    format!(
+        "{own}{} {}, {} {} on {}",
+        word("server"),
+        word("server_version"),
+        word("kernel"),
+        word("kernel_version"),
+        word("kernel_architecture")
+    )
+}
+
+fn way(vsock: &Value) -> String {
+    match (vsock["cid"].as_u64(), vsock["uds"].as_str(), vsock["plain"].as_str()) {
+        (Some(cid), _, _) => format!("vsock {cid}"),
+        (None, Some(path), _) => format!("vsock by {path}"),
+        (None, None, Some(prefix)) => format!("unix sockets {prefix}"),
+        (None, None, None) => "-".to_owned(),
+    }
+}
+
+fn port(channel: &Value) -> String {
+    match (channel["qmp"].as_str(), channel["serial"]["path"].as_str()) {
+        (Some(path), _) => format!("ring buffer, by QEMU's monitor {path}"),
+        (None, Some(path)) => format!("socket {path}"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_has_the_width_of_its_widest_cell() {
+        let rows = [["NAME", "STATUS"], ["a-long-name", "x"]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(&rows), "NAME         STATUS\na-long-name  x\n");
+    }
+
+    #[test]
+    fn uses_an_agents_own_name() {
+        let said = |own: Value| {
+            json!({"environment": {"server": "lxd-agent", "server_version": "0.1.0", "agent": own,
+            "kernel": "Linux", "kernel_version": "6.1", "kernel_architecture": "x86_64"}})
+        };
+        let program = |own| program(&said(own)["environment"]);
+        assert_eq!(
+            program(json!("mote-agent")),
+            "mote-agent as lxd-agent 0.1.0, Linux 6.1 on x86_64"
+        );
+        assert_eq!(program(Value::Null), "lxd-agent 0.1.0, Linux 6.1 on x86_64");
+    }
 }

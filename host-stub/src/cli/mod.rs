@@ -4,11 +4,9 @@ mod agent;
 mod change;
 mod daemon;
 mod init;
-mod instances;
 mod look;
 mod manual;
 mod port_forward;
-mod qemu;
 mod wait;
 
 use std::env::var_os;
@@ -19,13 +17,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use serde_json::json;
 
+use mote_client::common::printable::pair;
+use mote_client::daemon::print_events;
 use mote_client::exec::request::{ExecArgs, ShellArgs};
 use mote_client::exec::run as exec;
 use mote_client::files::args::{FileCommand, SftpArgs};
 use mote_client::files::commands;
 use mote_client::net::stream::be_patient;
 use mote_run::args::RunArgs;
+use mote_stub::control::Whose;
+use mote_stub::daemon::fault::Kind;
 
 const BEGIN: &str = "To begin: mote-host run boots a VM for one command, mote-host boot one that stays. If you start \
                      QEMU yourself, mote-host init prints how, and mote-host daemon runs the host, which every \
@@ -78,39 +81,90 @@ enum Command {
     /// with it
     Init(Box<init::InitArgs>),
     /// Print QEMU's options for an instance on stdout
-    Qemu(qemu::QemuArgs),
+    Qemu(init::QemuArgs),
     /// Run the host in the foreground
     Daemon(daemon::DaemonArgs),
     /// List the instances with their states; asks the daemon (mote-host daemon)
-    List(instances::ListArgs),
+    List(look::ListArgs),
     /// Show an instance and its agent: state, address, version, last error, and why it is not
     /// connected; asks the daemon (mote-host daemon)
     Info(ReportArgs),
     /// Wait until an agent or instance is in a state; exit code 124 on timeout
     Wait(wait::WaitArgs),
     /// Remove an instance and its files
-    Delete(change::DeleteArgs),
+    Delete {
+        /// The instance
+        name: String,
+        /// Even if its VM runs; ends it
+        #[arg(long, short)]
+        force: bool,
+    },
     /// Print an instance as stored (JSON)
     Show(OneArgs),
     /// Print what the host knows about an instance's agent (JSON)
     AgentState(OneArgs),
     /// Print one configuration value
-    Get(look::GetArgs),
+    Get {
+        /// The instance
+        name: String,
+        /// The configuration key
+        key: String,
+    },
     /// Set configuration values
     ///
     /// Keys of mote-host's own: mote.bearer (the token for storage, instances and operations),
     /// mote.image.size (bytes of any image).
-    Set(change::SetArgs),
+    Set {
+        /// The instance
+        name: String,
+        /// Keys and values
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
+        pairs: Vec<(String, String)>,
+    },
     /// Remove a configuration value
-    Unset(change::UnsetArgs),
+    Unset {
+        /// The instance
+        name: String,
+        /// The key to remove
+        key: String,
+    },
     /// Add or change a device
-    DeviceAdd(change::DeviceAddArgs),
+    DeviceAdd {
+        /// The instance
+        name: String,
+        /// The device
+        device: String,
+        /// Its configuration, for example type=disk path=/mnt
+        #[arg(value_name = "KEY=VALUE", value_parser = pair)]
+        config: Vec<(String, String)>,
+    },
     /// Remove a device
-    DeviceRemove(change::DeviceRemoveArgs),
+    DeviceRemove {
+        /// The instance
+        name: String,
+        /// The device
+        device: String,
+    },
     /// Print events as they happen
-    Events(look::EventsArgs),
+    Events {
+        /// Only this instance
+        name: Option<String>,
+        /// The agent's own events instead of the host's
+        #[arg(long, requires = "name")]
+        agent: bool,
+    },
     /// Send any request to the agent
-    Query(look::QueryArgs),
+    Query {
+        /// The instance
+        name: String,
+        /// GET, PUT, POST ...
+        method: String,
+        /// For example /1.0
+        path: String,
+        /// The body of the request
+        #[arg(default_value = "", allow_hyphen_values = true)]
+        body: String,
+    },
     /// Run a command in the guest; the exit code is the command's, 129 if the guest is lost
     Exec(ExecArgs),
     /// Start a login shell in the guest, as lxc shell does
@@ -132,14 +186,25 @@ enum Command {
     ///
     /// mote-host qemu NAME prints how to start such a VM. The host notices its start through QEMU's
     /// monitor, and needs a report only without one.
-    Start(change::StartArgs),
+    Start {
+        /// The instance
+        name: String,
+    },
     /// Press the VM's power button and wait until it is off
     ///
     /// Works as lxc stop does, through QEMU's monitor. If that does not answer, the VM only counts
     /// as off.
     Stop(change::StopArgs),
     /// Make the host misbehave towards an instance; without KIND, show the current fault
-    Fault(change::FaultArgs),
+    Fault {
+        /// The instance
+        name: String,
+        /// The fault
+        #[arg(value_enum)]
+        kind: Option<Kind>,
+        /// Duration or delay
+        number: Option<u64>,
+    },
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -238,29 +303,36 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Wait(args) => return wait::run(root, &args),
         Command::Boot(args) => return change::boot(root, &args),
         Command::Init(args) => init::run(root, *args),
-        Command::Qemu(args) => qemu::run(root, &args),
+        Command::Qemu(args) => init::qemu(root, &args),
         Command::Daemon(args) => daemon::run(root, &args),
-        Command::List(args) => instances::list(root, &args),
-        Command::Info(args) => instances::info(root, &args.name, args.json.into()),
-        Command::Delete(args) => change::delete(root, &args),
+        Command::List(args) => look::list(root, &args),
+        Command::Info(args) => look::info(root, &args.name, args.json.into()),
+        Command::Delete { name, force } => {
+            change::delete(root, &name, if force { Whose::Any } else { Whose::Stopped })
+        }
         Command::Show(args) => look::show(root, &args.name),
         Command::AgentState(args) => look::agent_state(root, &args.name),
-        Command::Get(args) => look::get(root, &args),
-        Command::Set(args) => change::set(root, args),
-        Command::Unset(args) => change::unset(root, &args),
-        Command::DeviceAdd(args) => change::device_add(root, args),
-        Command::DeviceRemove(args) => change::device_remove(root, &args),
-        Command::Events(args) => look::events(root, &args),
-        Command::Query(args) => look::query(root, &args),
+        Command::Get { name, key } => look::get(root, &name, &key),
+        Command::Set { name, pairs } => change::set(root, &name, pairs),
+        Command::Unset { name, key } => change::unset(root, &name, &key),
+        Command::DeviceAdd { name, device, config } => {
+            change::device(root, &name, &device, Some(config))
+        }
+        Command::DeviceRemove { name, device } => change::device(root, &name, &device, None),
+        Command::Events { name: Some(name), agent: true } => agent::events(root, &name),
+        Command::Events { name, .. } => print_events(root, name.as_deref()),
+        Command::Query { name, method, path, body } => {
+            look::query(root, &name, &json!({"method": method, "path": path, "body": body}))
+        }
         Command::File(command) => commands::run(root, command),
         Command::Sftp(args) => commands::pipe(root, &args.name),
         Command::State(args) => agent::state(root, &args.name, args.json.into()),
         Command::Metrics(args) => agent::metrics(root, &args.name, args.json.into()),
         Command::Operations(args) => agent::operations(root, &args),
         Command::PortForward(args) => port_forward::run(root, &args),
-        Command::Start(args) => change::start(root, &args),
+        Command::Start { name } => change::start(root, &name),
         Command::Stop(args) => change::stop(root, &args),
-        Command::Fault(args) => change::fault(root, &args),
+        Command::Fault { name, kind, number } => change::fault(root, &name, kind, number),
         // Handled before a directory is needed.
         Command::Completions { .. } | Command::Man { .. } | Command::Run(_) => Ok(()),
     }

@@ -20,11 +20,11 @@ use crate::common::json;
 use crate::common::limits;
 use crate::instance::{Instance, Vsock};
 use crate::instance::{store, vsock_device};
-use crate::net::certs::{Pair, certificate};
 use crate::net::http::{Message, read_answer, unanswered, write_request};
 use crate::net::pump;
 use crate::net::stream::{Limit, Timed};
 use crate::net::tls;
+use crate::net::tls::{Pair, certificate};
 
 /// Limit for connecting, TLS and an upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 
 use super::{Channel, Instance, share};
 use crate::common::whole_file::write_whole;
-use crate::net::certs::Pair;
+use crate::net::tls::Pair;
 
 pub fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("instances").join(name)

@@ -1,6 +1,5 @@
 //! Connections: certificates, TLS, HTTP, limits of time and number.
 
-pub mod certs;
 pub mod http;
 pub mod pump;
 pub mod slots;

@@ -28,7 +28,7 @@ use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client::Agent;
 use mote_client::common::{clock, printable};
 use mote_client::instance::{AGENT, Channel, Flavour, Instance, POWER, READY, store, vsock_device};
-use mote_client::net::certs::Pair;
+use mote_client::net::tls::Pair;
 
 pub struct Daemon {
     pub root: PathBuf,

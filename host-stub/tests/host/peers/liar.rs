@@ -5,9 +5,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use mote_client::net::certs::provider;
 use mote_client::net::http::{Message, read_request};
 use mote_client::net::tls::Exactly;
+use mote_client::net::tls::provider;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
