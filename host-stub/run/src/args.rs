@@ -10,7 +10,6 @@ use crate::accel::Accel;
 use mote_client::common::printable::pair;
 use mote_client::instance::Flavour;
 
-/// Options for the VM: kernel, disks, configuration, shares.
 #[derive(Clone, Debug, Args)]
 pub struct VmArgs {
     /// Boot this kernel. If given several times, each runs in its own VM
@@ -42,12 +41,10 @@ pub struct VmArgs {
     /// copy if the guest supports neither. With :ro it cannot write
     #[arg(long, value_name = "DIR[:GUEST][:ro]", value_parser = Share::parse)]
     pub share: Vec<Share>,
-    /// The hardware.
     #[command(flatten)]
     pub hardware: HardwareArgs,
 }
 
-/// Options for the hardware.
 #[derive(Clone, Debug, Args)]
 pub struct HardwareArgs {
     /// Memory, MiB [default: 256 with a kernel, 512 with a disk]
@@ -160,7 +157,6 @@ pub enum Network {
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct RunArgs {
-    /// The VM.
     #[command(flatten)]
     pub vm: VmArgs,
     /// End the command this many seconds after its start, with exit code 124

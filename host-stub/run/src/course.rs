@@ -126,7 +126,12 @@ impl Course<'_> {
         let mut panicked = None;
         loop {
             match self.news.recv_timeout(LOOK) {
-                Ok(News::Signal(signal)) => return self.told(stage, signal),
+                Ok(News::Signal(signal)) => {
+                    // It is the normal end of a kept VM.
+                    let Stage::Kept(code) = stage else { return Outcome::Signal(signal) };
+                    let is_end = signal == SIGINT;
+                    return if is_end { self.exited(code) } else { Outcome::Signal(signal) };
+                }
                 Ok(News::Guest(step)) => {
                     if let Some(outcome) = self.stepped(step, &mut stage, phases) {
                         return outcome;
@@ -220,16 +225,6 @@ impl Course<'_> {
             },
         }
         None
-    }
-
-    /// Returns the outcome of a signal. In the kept stage it is the normal end.
-    fn told(&self, stage: Stage, signal: i32) -> Outcome {
-        match stage {
-            Stage::Kept(code) if signal == SIGINT => self.exited(code),
-            Stage::Boot | Stage::Before | Stage::Command | Stage::After(_) | Stage::Kept(_) => {
-                Outcome::Signal(signal)
-            }
-        }
     }
 
     /// Returns why the VM has ended, if it has.

@@ -106,7 +106,10 @@ impl Plan {
             devices: devices.collect(),
         };
         let directory = store::directory(root, name);
-        let args = absolute(args)?;
+        let mut args = args.clone();
+        for path in args.kernel.iter_mut().chain(&mut args.initrd) {
+            *path = std::path::absolute(&*path)?;
+        }
         Ok(Self { instance, used, why_tcg, qemu, vsock, shares, arch, args, directory })
     }
 
@@ -353,13 +356,4 @@ fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
         bail!("{socket}: {program} accepts no path with a comma; choose another --dir");
     }
     Ok((Some(program), Vsock::Uds(socket)))
-}
-
-/// Returns the arguments with absolute paths.
-fn absolute(args: &VmArgs) -> Result<VmArgs> {
-    let mut args = args.clone();
-    for path in args.kernel.iter_mut().chain(&mut args.initrd) {
-        *path = std::path::absolute(&*path)?;
-    }
-    Ok(args)
 }

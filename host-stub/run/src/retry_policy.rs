@@ -59,7 +59,8 @@ impl RetryPolicy {
             if !(settles || may_be_repeated(&error)) || Instant::now() >= self.until {
                 return Err(error);
             }
-            if is_late(&error) {
+            let failed = FailedCall::of(&error);
+            if failed.is_some_and(|failed| failed.failure == CallFailure::Slow) {
                 time *= 2;
             }
             sleep(AGAIN);
@@ -67,23 +68,16 @@ impl RetryPolicy {
     }
 }
 
-fn is_late(error: &anyhow::Error) -> bool {
-    FailedCall::of(error).is_some_and(|failed| failed.failure == CallFailure::Slow)
-}
-
 /// Returns whether a repeated call may succeed: the agent has not refused it.
 pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
     use ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
     };
-    const CUT: [ErrorKind; 6] = [
-        BrokenPipe,
-        ConnectionAborted,
-        ConnectionRefused,
-        ConnectionReset,
-        TimedOut,
-        UnexpectedEof,
-    ];
+    let is_cut = |cause: &io::Error| {
+        let kind = cause.kind();
+        matches!(kind, BrokenPipe | ConnectionAborted | ConnectionRefused | ConnectionReset)
+            || matches!(kind, TimedOut | UnexpectedEof)
+    };
     match FailedCall::of(error).map(|failed| failed.failure) {
         Some(
             CallFailure::AgentsCertificate
@@ -91,10 +85,7 @@ pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
             | CallFailure::HostsCertificate,
         ) => false,
         Some(_) => true,
-        None => {
-            let mut found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-            found.any(|cause| CUT.contains(&cause.kind()))
-        }
+        None => error.chain().filter_map(|cause| cause.downcast_ref()).any(is_cut),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use mote_client::agent::client::{Agent, connecting};
 use mote_client::agent::websocket::Piece;
-use mote_client::common::json;
+use mote_client::common::limits;
 use mote_client::common::printable::{self, Shape, text};
 use mote_client::daemon::ask;
 use mote_client::daemon::{self, Known};
@@ -156,7 +156,7 @@ pub(crate) fn events(root: &Path, name: &str) -> Result<()> {
     loop {
         match events.receive()? {
             Piece::Text(text) => {
-                let event = json::parse(text.as_bytes()).context("an event")?;
+                let event = limits::json(text.as_bytes()).context("an event")?;
                 writeln!(stdout(), "{}", printable::json(&event))?;
             }
             Piece::Bytes(_) => bail!("an event came as bytes"),

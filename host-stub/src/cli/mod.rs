@@ -23,7 +23,7 @@ use mote_client::common::printable::pair;
 use mote_client::daemon::print_events;
 use mote_client::exec::request::{ExecArgs, ShellArgs};
 use mote_client::exec::run as exec;
-use mote_client::files::args::{FileCommand, SftpArgs};
+use mote_client::files::args::FileCommand;
 use mote_client::files::commands;
 use mote_client::net::stream::be_patient;
 use mote_run::args::RunArgs;
@@ -173,7 +173,7 @@ enum Command {
     #[command(subcommand)]
     File(FileCommand),
     /// Connect stdin and stdout to SFTP, for sftp -D "mote-host --dir DIR sftp NAME"
-    Sftp(SftpArgs),
+    Sftp(OneArgs),
     /// Print the state that the agent reports; fails if a host would not decode it
     State(ReportArgs),
     /// Print the metrics that the agent reports; fails if a host would not decode them
@@ -218,14 +218,12 @@ enum Command {
     },
 }
 
-/// An instance.
 #[derive(Debug, Args)]
 struct OneArgs {
     /// The instance
     name: String,
 }
 
-/// A report on an instance.
 #[derive(Debug, Args)]
 struct ReportArgs {
     /// The instance

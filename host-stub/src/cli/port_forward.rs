@@ -21,7 +21,6 @@ use mote_client::daemon;
 use mote_client::instance::Flavour;
 use mote_client::net::slots::{AT_ONCE, Slots, raise_descriptor_limit};
 
-/// Arguments of `port-forward`.
 #[derive(Debug, Args)]
 pub(crate) struct ForwardArgs {
     /// The instance

@@ -14,11 +14,8 @@ use crate::peers::wire::accept_websocket;
 /// Memory limit of a command, KiB, including its program and its threads' stacks.
 const MEMORY: u32 = 300 * 1024;
 
-/// Returns the error message of a command that must fail.
 fn refused(host: &Host, args: &[&str]) -> String {
-    let output = host.run_within(MEMORY, args);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+    let error = host.refused(MEMORY, args);
     assert!(error.len() < 10_000, "{} bytes", error.len());
     error
 }

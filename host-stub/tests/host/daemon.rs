@@ -1,9 +1,12 @@
-//! The daemon as a process: killed, stopped, started twice, started next to another one.
+//! The daemon as a process: killed, stopped, started twice, started next to another one; and the config
+//! share that it keeps up to date.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
@@ -36,7 +39,7 @@ fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
             .unwrap();
             let told: u32 = setting.join().unwrap();
             let text = std::fs::read(host.path("instances/vm1/instance.json")).unwrap();
-            let stored: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            let stored: Value = serde_json::from_slice(&text).unwrap();
             let n: u32 = stored["config"]["user.n"].as_str().unwrap().parse().unwrap();
             // What was confirmed is on disk. One more change may be.
             assert!(told == 0 || n == told || n == told + 1, "told {told}, stored {n}");
@@ -207,5 +210,30 @@ fn a_boot_does_not_use_a_daemon_that_is_ending() {
         assert!(said.contains("nothing to run"), "{said}");
         let _ended = daemon.kill();
         daemon.wait().unwrap();
+    }
+}
+
+fn json_of(host: &Host, name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(host.share("vm1").join(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn updates_mounts_of_running_lxd_and_stopped_incus_vms() {
+    for (flavour, source, live) in [("lxd", "lxd_my--disk", 1), ("incus", "incus_my-disk", 0)] {
+        let mut host = Host::with_instance(flavour, &[]);
+        host.start();
+        host.run(&["start", "vm1"]);
+        let add = ["device-add", "vm1", "my-disk", "type=disk", "path=/mnt", "readonly=true"];
+        host.run(&add);
+        let mounts = || json_of(&host, "agent-mounts.json");
+        assert_eq!(mounts().as_array().unwrap().len(), live, "{flavour}");
+        host.run(&["stop", "vm1"]);
+        host.run(&["start", "vm1"]);
+        let mount = json!([{"source": source, "target": "/mnt", "fstype": "virtiofs",
+            "options": ["ro"]}]);
+        assert_eq!(mounts(), mount);
+        host.run(&["stop", "vm1"]);
+        host.run(&["device-remove", "vm1", "my-disk"]);
+        assert_eq!(mounts(), json!([]));
     }
 }

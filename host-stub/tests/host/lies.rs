@@ -15,12 +15,8 @@ use crate::peers::sftp::{
 /// Memory limit of the command, KiB, including its program, its threads' stacks and one listing.
 const MEMORY: u32 = 400 * 1024;
 
-/// Returns the error message of a command that must fail.
 fn refused(host: &Host, args: &[&str]) -> String {
-    let output = host.run_within(MEMORY, args);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
-    error
+    host.refused(MEMORY, args)
 }
 
 /// Pulls /t of the guest into `target`.

@@ -15,4 +15,3 @@ mod peers;
 mod ring;
 mod run;
 mod serial;
-mod share;

@@ -158,14 +158,6 @@ mod tests {
     use anyhow::anyhow;
 
     #[test]
-    fn finds_each_failure_by_name() {
-        for (failure, name) in CallFailure::NAMES {
-            assert_eq!((failure.name(), CallFailure::named(name)), (name, Some(failure)));
-        }
-        assert_eq!(CallFailure::named("x"), None);
-    }
-
-    #[test]
     fn shows_the_cause_first_and_once() {
         let vm = Instance::sample(Flavour::Lxd, &[]);
         let denied = rustls::Error::AlertReceived(AlertDescription::AccessDenied);

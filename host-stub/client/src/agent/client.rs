@@ -16,7 +16,6 @@ use serde_json::Value;
 use vsock::VsockStream;
 
 use super::call_failure::{CallFailure, FailedCall};
-use crate::common::json;
 use crate::common::limits;
 use crate::instance::{Instance, Vsock};
 use crate::instance::{store, vsock_device};
@@ -165,7 +164,7 @@ fn success(method: &str, answer: &Message) -> Result<()> {
 
 /// Returns an agent's error message, shortened: the envelope's `error`, or the text itself.
 pub fn complaint(body: &[u8]) -> String {
-    let envelope = json::parse(body).ok();
+    let envelope = limits::json(body).ok();
     let error = envelope.and_then(|body| body["error"].as_str().map(str::to_owned));
     let error = error.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
     error.chars().take(COMPLAINT).collect()

@@ -1,7 +1,6 @@
 //! Functions that all other modules use.
 
 pub mod clock;
-pub mod json;
 pub mod limits;
 pub mod printable;
 pub mod random;

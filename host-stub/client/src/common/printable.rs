@@ -197,7 +197,6 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Parses `KEY=VALUE`.
 pub fn pair(text: &str) -> Result<(String, String)> {
     let (key, value) = text.split_once('=').with_context(|| format!("{text} is not KEY=VALUE"))?;
     Ok((key.to_owned(), value.to_owned()))

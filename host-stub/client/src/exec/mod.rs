@@ -5,4 +5,3 @@ pub mod request;
 pub mod run;
 pub mod sockets;
 pub mod terminal;
-pub mod wait;

@@ -15,8 +15,8 @@ use signal_hook::consts::{
 };
 use signal_hook::iterator::Signals;
 
-use super::output::Stream;
 use super::output::{AllOutput, Cut, Flow};
+use super::output::{Stream, Tails};
 use super::request::{self, Exec, Fault, Input};
 use super::run::Operation;
 use super::terminal::{self, write_all};
@@ -31,13 +31,8 @@ const PIECE: usize = 32 * 1024;
 /// All sockets. One is missing only because of a fault.
 pub struct Sockets {
     control: Option<Socket>,
-    data: Data,
-}
-
-enum Data {
-    /// One socket for both directions.
-    Terminal(Option<Box<Socket>>),
-    Pipes(Box<[Option<Socket>; 3]>),
+    /// A terminal's, which has both directions, or stdin, stdout and stderr.
+    data: Vec<Option<Socket>>,
 }
 
 enum Control {
@@ -78,7 +73,7 @@ impl Sockets {
             socket.map(Some).with_context(|| format!("socket {name}"))
         };
         let control = connect("control")?;
-        let data: Vec<Option<Socket>> = if agent.instance.flavour == Flavour::Lxd {
+        let data = if agent.instance.flavour == Flavour::Lxd {
             scope(|threads| {
                 let all: Vec<_> =
                     names.iter().map(|name| threads.spawn(|| connect(name))).collect();
@@ -89,13 +84,6 @@ impl Sockets {
             })?
         } else {
             names.iter().map(|name| connect(name)).collect::<Result<_>>()?
-        };
-        let mut data = data.into_iter();
-        let mut next = || data.next().flatten();
-        let data = if is_interactive {
-            Data::Terminal(next().map(Box::new))
-        } else {
-            Data::Pipes(Box::new([next(), next(), next()]))
         };
         Ok(Self { control, data })
     }
@@ -108,7 +96,7 @@ impl Sockets {
             spawn(move || drain(socket.incoming));
             spawn(move || steer(socket.outgoing, &socket.line, &orders));
         }
-        let is_interactive = matches!(self.data, Data::Terminal(_));
+        let is_interactive = self.data.len() == 1;
         let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
         watch_signals(control.clone(), is_interactive, exec.signals, &outputs.flow, pulse)?;
         for fault in &exec.faults {
@@ -120,41 +108,23 @@ impl Sockets {
                 });
             }
         }
-        let tail = |stream| {
-            let tails = exec.tails.clone();
-            move |piece: &[u8]| tails.take(stream, piece)
-        };
-        let (out, err) = (tail(Stream::Out), tail(Stream::Err));
-        let input = match self.data {
-            Data::Terminal(None) => None,
-            Data::Terminal(Some(socket)) => {
-                let Socket { incoming, outgoing, line } = *socket;
-                outputs.receive("terminal", incoming, line.again()?, move |piece| {
-                    out(piece);
-                    write_all(stdout(), piece)
-                })?;
+        let mut data = self.data.into_iter();
+        let input = match data.next().flatten() {
+            Some(Socket { incoming, outgoing, line }) if is_interactive => {
+                outputs.receive("terminal", Stream::Out, incoming, line.again()?, &exec.tails)?;
                 Some((outgoing, line))
             }
-            Data::Pipes(sockets) => {
-                let [input, output, errors] = *sockets;
-                if let Some(Socket { incoming, line, .. }) = output {
-                    outputs.receive("stdout", incoming, line, move |piece| {
-                        out(piece);
-                        write_all(stdout(), piece)
-                    })?;
-                }
-                if let Some(Socket { incoming, line, .. }) = errors {
-                    outputs.receive("stderr", incoming, line, move |piece| {
-                        err(piece);
-                        write_all(stderr(), piece)
-                    })?;
-                }
-                input.map(|Socket { incoming, outgoing, line }| {
-                    spawn(move || drain(incoming));
-                    (outgoing, line)
-                })
+            Some(Socket { incoming, outgoing, line }) => {
+                spawn(move || drain(incoming));
+                Some((outgoing, line))
             }
+            None => None,
         };
+        for (name, stream) in [("stdout", Stream::Out), ("stderr", Stream::Err)] {
+            if let Some(Socket { incoming, line, .. }) = data.next().flatten() {
+                outputs.receive(name, stream, incoming, line, &exec.tails)?;
+            }
+        }
         let input_line = input.as_ref().map(|(_, line)| line.again()).transpose()?;
         if let Some((outgoing, line)) = input {
             let (source, faults) = (exec.input, exec.faults.clone());
@@ -268,11 +238,19 @@ impl Outputs {
     fn receive(
         &mut self,
         name: &'static str,
+        stream: Stream,
         mut incoming: Incoming,
         line: Line,
-        mut write: impl FnMut(&[u8]) -> std::io::Result<()> + Send + 'static,
+        tails: &Tails,
     ) -> Result<()> {
-        let (stall, flow) = (self.stall, self.flow.clone());
+        let (stall, flow, tails) = (self.stall, self.flow.clone(), tails.clone());
+        let write = move |piece: &[u8]| {
+            tails.take(stream, piece);
+            match stream {
+                Stream::Out => write_all(stdout(), piece),
+                Stream::Err => write_all(stderr(), piece),
+            }
+        };
         self.lines.push(line.again()?);
         self.threads.push(spawn(move || {
             flow.writing.fetch_add(1, Ordering::AcqRel);

@@ -9,7 +9,6 @@ use clap::{Args, Subcommand};
 use super::tree::Owner;
 use crate::instance::store;
 
-/// A `file` subcommand.
 #[derive(Debug, Subcommand)]
 pub enum FileCommand {
     /// Push files into the guest
@@ -30,10 +29,25 @@ pub enum FileCommand {
                                 mote-host file pull [OPTIONS] NAME PATH ... FILE")]
     Pull(PullArgs),
     /// List a directory
-    Ls(ListArgs),
+    Ls {
+        #[command(flatten)]
+        paths: WhereArgs,
+        /// Print JSON, one line per name
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove files and empty directories
     #[command(visible_alias = "delete")]
-    Rm(RemoveArgs),
+    Rm {
+        #[command(flatten)]
+        paths: WhereArgs,
+        /// Remove directories with their content
+        #[arg(short, long)]
+        recursive: bool,
+        /// Accepted as by rm; never prompts in any case
+        #[arg(short, long)]
+        force: bool,
+    },
     /// Create directories
     Mkdir(MakeArgs),
     /// Print attributes (JSON)
@@ -41,7 +55,14 @@ pub enum FileCommand {
     /// Create a link
     #[command(override_usage = "mote-host file ln [-s] TARGET NAME/PATH\n       \
                                 mote-host file ln [-s] NAME TARGET PATH")]
-    Ln(LinkArgs),
+    Ln {
+        /// The target of the link, and its path
+        #[arg(required = true, num_args = 2..=3, value_name = "PATH")]
+        paths: Vec<String>,
+        /// Create a symbolic link
+        #[arg(short, long)]
+        symbolic: bool,
+    },
     /// Rename
     #[command(override_usage = "mote-host file mv NAME/FROM NAME/TO\n       \
                                 mote-host file mv NAME FROM TO")]
@@ -55,30 +76,12 @@ pub enum FileCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct SftpArgs {
-    /// The instance
-    pub name: String,
-}
-
-/// Paths in the guest.
-#[derive(Debug, Args)]
 pub struct WhereArgs {
     /// NAME/PATH ..., or NAME PATH ...
     #[arg(required = true, value_name = "NAME/PATH")]
     pub(super) paths: Vec<String>,
 }
 
-/// Arguments of `file ls`.
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    #[command(flatten)]
-    pub(super) paths: WhereArgs,
-    /// Print JSON, one line per name
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-/// Arguments of `file push`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct PushArgs {
@@ -98,7 +101,6 @@ pub struct PushArgs {
     pub(super) owner: OwnerArgs,
 }
 
-/// Arguments of `file pull`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct PullArgs {
@@ -113,21 +115,6 @@ pub struct PullArgs {
     pub(super) create_dirs: bool,
 }
 
-/// Arguments of `file rm`.
-#[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
-pub struct RemoveArgs {
-    #[command(flatten)]
-    pub(super) paths: WhereArgs,
-    /// Remove directories with their content
-    #[arg(short, long)]
-    pub(super) recursive: bool,
-    /// Accepted as by rm; never prompts in any case
-    #[arg(short, long)]
-    force: bool,
-}
-
-/// Arguments of `file mkdir`.
 #[derive(Debug, Args)]
 pub struct MakeArgs {
     #[command(flatten)]
@@ -140,17 +127,6 @@ pub struct MakeArgs {
     pub(super) mode: Option<u32>,
     #[command(flatten)]
     pub(super) owner: OwnerArgs,
-}
-
-/// Arguments of `file ln`.
-#[derive(Debug, Args)]
-pub struct LinkArgs {
-    /// The target of the link, and its path
-    #[arg(required = true, num_args = 2..=3, value_name = "PATH")]
-    pub(super) paths: Vec<String>,
-    /// Create a symbolic link
-    #[arg(short, long)]
-    pub(super) symbolic: bool,
 }
 
 /// The owner of what is pushed.

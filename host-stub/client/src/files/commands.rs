@@ -2,15 +2,16 @@
 //! hosts send (P§4.4); and `sftp`, the bare stream for another client.
 
 use std::io::{Write, stdin, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::args::{FileCommand, LinkArgs, MakeArgs, RemoveArgs, before, inside, octal, path};
-use super::session::{self, Session, guest, start, unbuffered_stdout};
+use super::args::{FileCommand, MakeArgs, PullArgs, PushArgs, before, inside, octal, path};
+use super::local_directory::{Missing, Target, place};
+use super::session::{self, Session, guest, local, start, unbuffered_stdout};
 use super::sftp::wire::Attrs;
-use super::{transfer, tree};
+use super::tree::{self, Owner, Unlike};
 use crate::agent::client::connecting;
 use crate::common::limits::LISTING;
 use crate::common::printable::{self, Shape};
@@ -19,20 +20,20 @@ use crate::instance::store;
 
 pub fn run(root: &Path, command: FileCommand) -> Result<()> {
     match command {
-        FileCommand::Push(args) => transfer::push(root, args),
-        FileCommand::Pull(args) => transfer::pull(root, args),
-        FileCommand::Ls(args) => {
-            let shape = args.json.into();
-            on_one(root, args.paths.paths, |session, path| list(session, path, shape))
+        FileCommand::Push(args) => push(root, args),
+        FileCommand::Pull(args) => pull(root, args),
+        FileCommand::Ls { paths, json } => {
+            on_one(root, paths.paths, |session, path| list(session, path, json.into()))
         }
-        FileCommand::Rm(RemoveArgs { paths, recursive, .. }) => {
-            on_each(root, paths.paths, |session, path| {
-                if recursive { tree::remove(session, path) } else { session.remove(path) }
-            })
-        }
+        FileCommand::Rm { paths, recursive, .. } => on_each(root, paths.paths, |session, path| {
+            if recursive { tree::remove(session, path) } else { session.remove(path) }
+        }),
         FileCommand::Mkdir(args) => make_directories(root, args),
         FileCommand::Stat(args) => on_each(root, args.paths, show),
-        FileCommand::Ln(args) => link(root, args),
+        FileCommand::Ln { paths, symbolic: true } => {
+            link(root, paths, |session, _, target, link| session.symlink(Path::new(target), link))
+        }
+        FileCommand::Ln { paths, symbolic: false } => link(root, paths, hard_link),
         FileCommand::Mv(args) => rename(root, args.paths),
         FileCommand::Chmod(args) => change_mode(root, args.paths),
         FileCommand::Df(args) => on_one(root, args.paths, free),
@@ -84,7 +85,7 @@ fn make_directories(root: &Path, args: MakeArgs) -> Result<()> {
         }
         let attrs = Attrs {
             mode: Some(mode.unwrap_or(0o755)),
-            owner: tree::Owner::from(owner).over(Some((0, 0))),
+            owner: Owner::from(owner).over(Some((0, 0))),
             ..Attrs::default()
         };
         session.setstat(path, &attrs)
@@ -142,19 +143,21 @@ fn change_mode(root: &Path, mut words: Vec<String>) -> Result<()> {
     on_each(root, words, |session, path| session.setstat(path, &attrs))
 }
 
-fn link(root: &Path, args: LinkArgs) -> Result<()> {
-    let (name, targets, link) = before(root, args.paths)?;
+/// Creates a link with `make`, which gets the instance's name, the target as given, and the path.
+fn link(
+    root: &Path,
+    paths: Vec<String>,
+    make: impl FnOnce(&mut Session, &str, &str, &Path) -> Result<()>,
+) -> Result<()> {
+    let (name, targets, link) = before(root, paths)?;
     let [target] = targets.as_slice() else { bail!("a target and a path are needed") };
-    let mut session = start(root, &name)?;
     let link = path(&link);
-    let made = if args.symbolic {
-        // A link's text stays as given, also if it is relative.
-        session.symlink(Path::new(target), &link)
-    } else {
-        let target = target.strip_prefix(&format!("{name}/")).unwrap_or(target);
-        session.extended("hardlink@openssh.com", &path(target), &link)
-    };
-    made.with_context(|| guest(&link))
+    make(&mut start(root, &name)?, &name, target, &link).with_context(|| guest(&link))
+}
+
+fn hard_link(session: &mut Session, name: &str, target: &str, link: &Path) -> Result<()> {
+    let target = target.strip_prefix(&format!("{name}/")).unwrap_or(target);
+    session.extended("hardlink@openssh.com", &path(target), link)
 }
 
 /// Prints attributes as JSON; those of a link are its own.
@@ -191,4 +194,74 @@ fn free(session: &mut Session, path: &Path) -> Result<()> {
     let shown = json!({"size": bytes(blocks), "free": bytes(free), "available": bytes(available),
         "files": files, "free_files": free_files});
     Ok(writeln!(stdout(), "{}", printable::json(&shown))?)
+}
+
+fn push(root: &Path, args: PushArgs) -> Result<()> {
+    let owner = Owner::from(args.owner);
+    let (name, sources, target) = before(root, args.paths)?;
+    let session = &mut start(root, &name)?;
+    let into_directory = target.ends_with('/')
+        || sources.len() > 1
+        || session.stat(&path(&target)).is_ok_and(|attrs| attrs.is_directory());
+    if args.create_dirs {
+        let target = path(&target);
+        let parent = if into_directory { Some(target.as_path()) } else { target.parent() };
+        parent.map_or(Ok(()), |parent| tree::make_parents(session, parent))?;
+    }
+    for source in sources {
+        let source = Path::new(&source);
+        let to = match (into_directory, source.file_name()) {
+            (true, Some(name)) => path(&target).join(name),
+            (true, None) | (false, _) => path(&target),
+        };
+        if source == Path::new("-") {
+            if into_directory {
+                bail!("stdin needs a file's name in the guest, not a directory's");
+            }
+            let mode = args.mode.unwrap_or(0o644);
+            let unlike = &mut Unlike::default();
+            tree::push_file(session, &mut stdin().lock(), ("-", 0), &to, (mode, owner), unlike)?;
+        } else if args.recursive {
+            tree::push(session, &named(source)?, &to, args.mode, owner)?;
+        } else {
+            tree::push_one(session, source, &to, args.mode, owner)?;
+        }
+    }
+    Ok(())
+}
+
+/// Resolves links in the parent of a path, but not the path itself.
+fn named(path: &Path) -> Result<PathBuf> {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let (above, name) = match path.file_name() {
+        Some(name) => (parent.unwrap_or(Path::new(".")), name),
+        None => (path, "".as_ref()),
+    };
+    let above = above.canonicalize().with_context(|| local(above))?;
+    Ok(if name.is_empty() { above } else { above.join(name) })
+}
+
+fn pull(root: &Path, mut args: PullArgs) -> Result<()> {
+    let target = args.paths.pop().context("a target is needed")?;
+    let (name, sources) = inside(args.paths)?;
+    if sources.is_empty() {
+        bail!("a path in {name} and a target are needed");
+    }
+    let session = &mut start(root, &name)?;
+    let kind = if sources.len() > 1 { Target::Directory } else { Target::Any };
+    let missing = if args.create_dirs { Missing::Make } else { Missing::Refuse };
+    for source in sources {
+        let from = path(&source);
+        if target == "-" {
+            tree::pull_file(session, &from, &mut unbuffered_stdout()?)?;
+            continue;
+        }
+        let to = place(&from, Path::new(&target), kind, missing)?;
+        if args.recursive {
+            tree::pull(session, &from, to)?;
+        } else {
+            tree::pull_one(session, &from, to)?;
+        }
+    }
+    Ok(())
 }

@@ -1,4 +1,5 @@
-//! SFTP sessions with a guest, and the names of paths on both sides.
+//! SFTP sessions with a guest, the names of paths on both sides, and the progress of a transfer, shown
+//! on stderr if that is a terminal.
 
 use std::io::stdout;
 use std::os::unix::net::UnixStream;
@@ -6,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use super::sftp::client::{self, Client};
 use super::sftp::wire::NO_SUCH_FILE;
@@ -58,4 +60,18 @@ pub fn is_no_directory(agent: &Agent, path: &Path) -> bool {
         }
     };
     look().unwrap_or(false)
+}
+
+/// Returns the bar of one transfer. Length 0 means unknown, as for files in /proc.
+pub(crate) fn bar(name: &str, length: u64) -> ProgressBar {
+    // A `wide` element gets the remaining columns and is truncated, so that no line wraps.
+    let (bar, template) = match length {
+        0 => (ProgressBar::no_length(), "{wide_msg} {bytes:>10}"),
+        _ => (ProgressBar::new(length), "{wide_msg} {percent:>3}% {eta:>4}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(printable::text(name));
+    bar
 }

@@ -15,8 +15,7 @@ use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, openat, readlin
 use rustix::io::Errno;
 
 use super::local_directory::{LocalDirectory, Missing, Place};
-use super::progress;
-use super::session::{Session, guest, local};
+use super::session::{self, Session, guest, local};
 use super::sftp::client::{self, Entry};
 use super::sftp::transfer::{download, upload};
 use super::sftp::wire::{Attrs, NO_SUCH_FILE, PERMISSION_DENIED, open};
@@ -87,7 +86,7 @@ pub fn push_file(
     };
     let now = session.fstat(&handle).with_context(there)?;
     let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
-    let bar = progress::bar(shown.0, shown.1);
+    let bar = session::bar(shown.0, shown.1);
     let sent = upload(session, &handle, source, |count| bar.inc(count));
     bar.finish_and_clear();
     let result = sent
@@ -225,7 +224,7 @@ pub fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write) -> Res
     }
     let handle = session.open(from, open::READ, &Attrs::default()).with_context(there)?;
     let name = from.file_name().map_or_else(String::new, |name| name.display().to_string());
-    let bar = progress::bar(&name, attrs.size.unwrap_or(0));
+    let bar = session::bar(&name, attrs.size.unwrap_or(0));
     let received = download(session, &handle, to, |count| bar.inc(count));
     bar.finish_and_clear();
     // After a failure answers may still be under way, so the session is unusable.

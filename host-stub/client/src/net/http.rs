@@ -6,8 +6,7 @@ use std::io::{Read, Write};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
-use crate::common::json;
-use crate::common::limits::{CHUNK_LINE, HEAD};
+use crate::common::limits::{self, CHUNK_LINE, HEAD};
 
 #[derive(Clone, Debug, Default)]
 pub struct Message {
@@ -37,7 +36,7 @@ impl Message {
     }
 
     pub fn json(&self) -> Result<Value> {
-        json::parse(&self.body).context("body is not JSON")
+        limits::json(&self.body).context("body is not JSON")
     }
 }
 
@@ -241,12 +240,10 @@ pub fn write_answer(
 pub fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
-        202 => "Accepted",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
-        409 => "Conflict",
         412 => "Precondition Failed",
         501 => "Not Implemented",
         _ => "Internal Server Error",

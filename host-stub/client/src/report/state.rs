@@ -30,7 +30,6 @@ struct State {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Memory {
     usage: Option<i64>,
     usage_peak: Option<i64>,
@@ -40,14 +39,12 @@ struct Memory {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Cpu {
     usage: Option<i64>,
     allocated_time: Option<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Network {
     addresses: Option<Vec<Address>>,
     counters: Option<BTreeMap<String, i64>>,
@@ -59,7 +56,6 @@ struct Network {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Address {
     family: Option<String>,
     address: Option<String>,

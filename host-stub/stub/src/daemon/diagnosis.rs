@@ -17,10 +17,11 @@ pub struct Diagnosis {
     pub text: String,
 }
 
-impl Diagnosis {
-    fn new(cause: &'static str, text: impl Into<String>) -> Self {
-        Self { cause, text: text.into() }
-    }
+/// Returns a diagnosis of a cause, with a text as of `format!`.
+macro_rules! found {
+    ($cause:expr, $($text:tt)+) => {
+        Diagnosis { cause: $cause, text: format!($($text)+) }
+    };
 }
 
 /// Bytes of the config disk below which it was not mounted: Linux 6.1 reads 4 KiB to look for
@@ -45,52 +46,42 @@ fn of_the_vm(live: &Live) -> Option<Diagnosis> {
     };
     let (vm, path) = (&live.vm, path.display());
     match (vm.monitor, live.is_running()) {
-        (Monitor::Taken, _) => Some(Diagnosis::new(
+        (Monitor::Taken, _) => Some(found!(
             "monitor-taken",
-            format!(
-                "another program is connected to QEMU's monitor {path}, which accepts only one: end it and \
+            "another program is connected to QEMU's monitor {path}, which accepts only one: end it and \
                  use {path}.yours of the recipe for it"
-            ),
         )),
         (Monitor::Silent, true) => {
             let heard = if live.called { "; the agent still calls over vsock" } else { "" };
-            Some(Diagnosis::new(
+            Some(found!(
                 "monitor-silent",
-                format!(
-                    "QEMU's monitor does not answer, so the status port cannot be read: start QEMU with \
+                "QEMU's monitor does not answer, so the status port cannot be read: start QEMU with \
                      -qmp unix:{path},server=on,wait=off{heard}"
-                ),
             ))
         }
         (Monitor::Silent, false) => Some(match &vm.end {
             Some(end) => ended(end),
-            None => Diagnosis::new(
+            None => found!(
                 "vm-off",
-                format!(
-                    "the VM is not running: nothing answers at QEMU's monitor {path} (mote-host qemu {} \
+                "the VM is not running: nothing answers at QEMU's monitor {path} (mote-host qemu {} \
                      prints how to boot it)",
-                    live.instance.name
-                ),
+                live.instance.name
             ),
         }),
         (Monitor::Connected, _) if vm.has_panicked() => {
-            Some(Diagnosis::new("panicked", "the guest's kernel panicked; its console shows why"))
+            Some(found!("panicked", "the guest's kernel panicked; its console shows why"))
         }
-        (Monitor::Connected, _) if vm.has_no_space() => Some(Diagnosis::new(
+        (Monitor::Connected, _) if vm.has_no_space() => Some(found!(
             "no-space",
-            format!(
-                "the VM is paused: this machine has no space left for the guest's writes to its disk; free \
+            "the VM is paused: this machine has no space left for the guest's writes to its disk; free \
                  some, then send cont to its other monitor, {path}.yours"
-            ),
         )),
-        (Monitor::Connected, _) if vm.is_paused() => Some(Diagnosis::new(
+        (Monitor::Connected, _) if vm.is_paused() => Some(found!(
             "paused",
-            format!(
-                "the VM is paused (QEMU: {}), so nothing in it can answer; send {} to its other monitor, \
+            "the VM is paused (QEMU: {}), so nothing in it can answer; send {} to its other monitor, \
                  {path}.yours",
-                vm.does,
-                if vm.does == SUSPENDED { "system_wakeup" } else { "cont" }
-            ),
+            vm.does,
+            if vm.does == SUSPENDED { "system_wakeup" } else { "cont" }
         )),
         (Monitor::Connected, _) => None,
     }
@@ -101,31 +92,27 @@ fn ended(end: &End) -> Diagnosis {
     let before = if end.heard { "" } else { " before its agent reported itself" };
     match (end.reason.as_str(), end.heard) {
         (PANIC, _) => {
-            Diagnosis::new("panicked", format!("the guest's kernel panicked{before}; {CONSOLE}"))
+            found!("panicked", "the guest's kernel panicked{before}; {CONSOLE}")
         }
-        ("guest-reset", false) => Diagnosis::new(
+        ("guest-reset", false) => found!(
             "reset-early",
-            format!(
-                "the guest restarted before its agent reported itself, which ends QEMU with -no-reboot: so \
+            "the guest restarted before its agent reported itself, which ends QEMU with -no-reboot: so \
                  does a kernel panic with panic=-1; {CONSOLE}"
-            ),
         ),
-        ("guest-reset", true) => Diagnosis::new(
+        ("guest-reset", true) => found!(
             "reset",
-            format!(
-                "the VM is off: the guest restarted (reboot, or a kernel panic with panic=-1), which ends \
+            "the VM is off: the guest restarted (reboot, or a kernel panic with panic=-1), which ends \
                  QEMU with -no-reboot; {CONSOLE}"
-            ),
         ),
         ("guest-shutdown", _) => {
-            Diagnosis::new("shut-down", format!("the guest powered off the VM{before}"))
+            found!("shut-down", "the guest powered off the VM{before}")
         }
-        ("", _) => Diagnosis::new(
+        ("", _) => found!(
             "qemu-gone",
-            format!("QEMU ended without a reason{before}: it was killed, or its stderr shows why"),
+            "QEMU ended without a reason{before}: it was killed, or its stderr shows why"
         ),
         (reason, _) => {
-            Diagnosis::new("qemu-ended", format!("QEMU ended on request ({reason}){before}"))
+            found!("qemu-ended", "QEMU ended on request ({reason}){before}")
         }
     }
 }
@@ -134,41 +121,37 @@ fn ended(end: &End) -> Diagnosis {
 fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
     let is_ready = live.instance.is_ready();
     if by_port_alone(live).is_some() && live.agent.word != Word::Connected {
-        return Diagnosis::new(
+        return found!(
             "port-alone",
-            format!(
-                "the agent reports itself only through the status port: no vsock in the guest, so the \
+            "the agent reports itself only through the status port: no vsock in the guest, so the \
                  host cannot call it {IN_THE_GUEST}"
-            ),
         );
     }
     match (live.agent.word, failure) {
         // So far it has only written to its port.
-        (Word::Started, Some(CallFailure::Refused)) if !live.called => Diagnosis::new(
+        (Word::Started, Some(CallFailure::Refused)) if !live.called => found!(
             "no-vsock",
-            format!(
-                "the agent is STARTED, but nothing listens in the guest (vsock port 8443): does the VM have a vsock \
+            "the agent is STARTED, but nothing listens in the guest (vsock port 8443): does the VM have a vsock \
                  device, and the guest a driver for it (vmw_vsock_virtio_transport)? {IN_THE_GUEST}"
-            ),
         ),
-        (Word::Connected | Word::Started, Some(CallFailure::Refused)) => Diagnosis::new(
+        (Word::Connected | Word::Started, Some(CallFailure::Refused)) => found!(
             "agent-gone",
             "the agent no longer listens (vsock port 8443): it ended without reporting STOPPED, \
-             for example because it was killed or its package removed; start it in the guest",
+             for example because it was killed or its package removed; start it in the guest"
         ),
         // It calls, so its port is the first problem.
         (Word::Unknown, _) if live.agent.connections > 0 => silent(live),
-        (_, Some(failure)) => Diagnosis::new(failure.name(), failure.to_string()),
+        (_, Some(failure)) => found!(failure.name(), "{}", failure.to_string()),
         (Word::Connected, None) if is_ready => {
-            Diagnosis::new("ready", "the agent is CONNECTED and the instance Ready")
+            found!("ready", "the agent is CONNECTED and the instance Ready")
         }
         (Word::Connected, None) if live.instance.flavour == Flavour::LxdOld => {
-            Diagnosis::new("connected", "the agent is CONNECTED; LXD before 5.20 has no Ready")
+            found!("connected", "the agent is CONNECTED; LXD before 5.20 has no Ready")
         }
-        (Word::Connected, None) => Diagnosis::new(
+        (Word::Connected, None) => found!(
             "connected",
             "the agent is CONNECTED, but no program in the guest has reported Ready (in the guest: \
-             mote-agent ready)",
+             mote-agent ready)"
         ),
         (Word::Started, None) => started(live),
         (Word::Stopped, None) => stopped(live, is_ready),
@@ -179,29 +162,27 @@ fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
 /// Diagnoses an agent that has reported itself.
 fn started(live: &Live) -> Diagnosis {
     match &live.agent.last_put {
-        None => Diagnosis::new("started", "the agent is STARTED, and has not been called yet"),
+        None => found!("started", "the agent is STARTED, and has not been called yet"),
         Some(put) => match (put.failure, &put.error) {
             (
                 Some(failure @ (CallFailure::AgentsCertificate | CallFailure::HostsCertificate)),
                 _,
-            ) => Diagnosis::new(failure.name(), failure.to_string()),
-            (Some(CallFailure::Slow), _) => Diagnosis::new(
+            ) => found!(failure.name(), "{}", failure.to_string()),
+            (Some(CallFailure::Slow), _) => found!(
                 CallFailure::Slow.name(),
                 "the agent is STARTED, but did not answer the host's call within 3 s: the machine is busy, or \
-                 the agent hangs; the host calls again when the agent reports itself again",
+                 the agent hangs; the host calls again when the agent reports itself again"
             ),
-            (Some(failure), Some(error)) => Diagnosis::new(
+            (Some(failure), Some(error)) => found!(
                 failure.name(),
-                format!(
-                    "the agent is STARTED, but the host's call to it failed: {error} {IN_THE_GUEST}"
-                ),
+                "the agent is STARTED, but the host's call to it failed: {error} {IN_THE_GUEST}"
             ),
-            (None, Some(error)) => Diagnosis::new(
+            (None, Some(error)) => found!(
                 "call-failed",
-                format!("the agent is STARTED, but the host's call to it failed: {error}"),
+                "the agent is STARTED, but the host's call to it failed: {error}"
             ),
             (_, None) => {
-                Diagnosis::new("no-way-back", "the agent is STARTED, and cannot reach the host")
+                found!("no-way-back", "the agent is STARTED, and cannot reach the host")
             }
         },
     }
@@ -210,7 +191,7 @@ fn started(live: &Live) -> Diagnosis {
 /// Diagnoses an agent that has reported its end.
 fn stopped(live: &Live, is_ready: bool) -> Diagnosis {
     let Channel::Qmp(_) = live.instance.channel else {
-        return Diagnosis::new("stopped", "the agent has stopped, or its VM was switched off");
+        return found!("stopped", "the agent has stopped, or its VM was switched off");
     };
     let ready = if is_ready {
         "; a program reported Ready before, which stays until the VM is off, as on a real server"
@@ -219,17 +200,14 @@ fn stopped(live: &Live, is_ready: bool) -> Diagnosis {
     };
     let text = "the agent has stopped, and the VM runs on: its service was ended, or its package \
                 removed; start it in the guest";
-    Diagnosis::new("stopped", format!("{text}{ready}"))
+    found!("stopped", "{text}{ready}")
 }
 
 /// Diagnoses an agent that has not written to its port.
 fn silent(live: &Live) -> Diagnosis {
     const NOTHING: &str = "the VM runs, but its agent has not reported itself";
     if let Some(why) = vsock_device::why_stopped(&live.instance) {
-        return Diagnosis::new(
-            "vsock-stopped",
-            format!("the agent has not reported itself: {why}"),
-        );
+        return found!("vsock-stopped", "the agent has not reported itself: {why}");
     }
     let name = live.instance.flavour.server().port;
     let port = format!(
@@ -238,15 +216,10 @@ fn silent(live: &Live) -> Diagnosis {
     let error = live.agent.last_error.as_ref();
     let (vm, read) = (&live.vm, live.vm.share_read);
     match (&live.instance.channel, error) {
-        (Channel::Serial { path, .. }, _) => Diagnosis::new(
-            "silent",
-            format!(
-                "the agent has not reported itself; the status port is expected at {}",
-                path.display()
-            ),
-        ),
+        (Channel::Serial { path, .. }, _) => found!("silent", "the agent has not reported itself; the status port is expected at {}",
+                path.display()),
         (_, Some(LastError { failure: Some(failure), .. })) => {
-            Diagnosis::new(failure.name(), failure.to_string())
+            found!(failure.name(), "{}", failure.to_string())
         }
         (_, Some(error)) if error.text.starts_with("QMP") => {
             let calls = if live.agent.connections > 0 {
@@ -254,24 +227,13 @@ fn silent(live: &Live) -> Diagnosis {
             } else {
                 NOTHING.to_owned()
             };
-            Diagnosis::new("no-port", format!("{calls}: {}; {port}", error.text))
+            found!("no-port", "{calls}: {}; {port}", error.text)
         }
-        _ if live.agent.connections > 0 => Diagnosis::new(
-            "no-port",
-            format!("the agent answers over vsock, but nothing arrived on the status port; {port}"),
-        ),
-        _ if vm.port_opened => Diagnosis::new(
-            "nothing-said",
-            format!("{NOTHING}, though the guest has opened the status port: what has it open?"),
-        ),
+        _ if live.agent.connections > 0 => found!("no-port", "the agent answers over vsock, but nothing arrived on the status port; {port}"),
+        _ if vm.port_opened => found!("nothing-said", "{NOTHING}, though the guest has opened the status port: what has it open?"),
         _ => unread(read).unwrap_or_else(|| {
-            Diagnosis::new(
-                "silent",
-                format!(
-                    "{NOTHING}: is the agent started in the guest, and does the guest have virtio_console? \
-                     Also, {port} {IN_THE_GUEST}"
-                ),
-            )
+            found!("silent", "{NOTHING}: is the agent started in the guest, and does the guest have virtio_console? \
+                     Also, {port} {IN_THE_GUEST}")
         }),
     }
 }
@@ -280,19 +242,15 @@ fn silent(live: &Live) -> Diagnosis {
 fn unread(read: Option<u64>) -> Option<Diagnosis> {
     const SHARE: &str = "the guest has not read its config share";
     match read? {
-        0 => Some(Diagnosis::new(
+        0 => Some(found!(
             "share-unread",
-            format!(
-                "{SHARE}, not even a byte of the disk: its kernel has no driver for it (virtio_blk), or is not \
+            "{SHARE}, not even a byte of the disk: its kernel has no driver for it (virtio_blk), or is not \
                  that far yet"
-            ),
         )),
-        read if read < NOT_MOUNTED => Some(Diagnosis::new(
+        read if read < NOT_MOUNTED => Some(found!(
             "share-unread",
-            format!(
-                "{SHARE}: its kernel has seen the disk, but nothing has mounted it. Is an agent started in \
+            "{SHARE}: its kernel has seen the disk, but nothing has mounted it. Is an agent started in \
                  the guest, and does its kernel have isofs? {IN_THE_GUEST}"
-            ),
         )),
         _ => None,
     }

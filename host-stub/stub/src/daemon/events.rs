@@ -13,17 +13,15 @@ const BACKLOG: usize = 1024;
 #[derive(Default)]
 pub struct Events(Mutex<Vec<Listener>>);
 
-struct Listener {
-    only: Option<String>,
-    sender: SyncSender<Value>,
-}
+/// The only instance of interest, if any, and where its events go.
+type Listener = (Option<String>, SyncSender<Value>);
 
 impl Events {
     /// Follows all instances, or one.
     pub fn subscribe(&self, only: Option<String>) -> Receiver<Value> {
         let (sender, receiver) = sync_channel(BACKLOG);
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.push(Listener { only, sender });
+        listeners.push((only, sender));
         receiver
     }
 
@@ -32,9 +30,9 @@ impl Events {
         let event = json!({"type": kind, "timestamp": now(), "instance": name,
             "metadata": metadata});
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.retain(|listener| {
-            listener.only.as_deref().is_some_and(|only| only != name)
-                || listener.sender.try_send(event.clone()).is_ok()
+        listeners.retain(|(only, sender)| {
+            only.as_deref().is_some_and(|only| only != name)
+                || sender.try_send(event.clone()).is_ok()
         });
     }
 }

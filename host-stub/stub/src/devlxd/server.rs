@@ -16,8 +16,7 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use vsock::{VMADDR_CID_ANY, VsockListener};
 
-use super::api;
-use super::api::Answer;
+use super::Answer;
 use crate::daemon::fault::{Fault, Kind};
 use crate::daemon::{Daemon, Life};
 use mote_client::agent::call_failure::CallFailure;
@@ -75,34 +74,28 @@ impl Doors {
         life: &Life,
     ) -> Result<()> {
         let door = Arc::new(Door::new(daemon, instance, life)?);
-        match (&instance.vsock, instance.vsock.host_socket(daemon.port)) {
-            (Vsock::Plain(_) | Vsock::Uds(_), Some(path)) => listen_unix(daemon, &path, door),
-            (Vsock::Cid(cid), _) => {
-                let mut doors = self.lock();
-                if !self.hears_vsock.swap(true, Ordering::AcqRel) {
-                    self.listen_vsock(daemon.port).inspect_err(|_| {
-                        self.hears_vsock.store(false, Ordering::Release);
-                    })?;
-                }
-                doors.insert(*cid, door);
-                Ok(())
+        if let Vsock::Cid(cid) = instance.vsock {
+            let mut doors = self.lock();
+            if !self.hears_vsock.swap(true, Ordering::AcqRel) {
+                self.listen_vsock(daemon.port).inspect_err(|_| {
+                    self.hears_vsock.store(false, Ordering::Release);
+                })?;
             }
-            (Vsock::Plain(_) | Vsock::Uds(_), None) => Ok(()),
+            doors.insert(cid, door);
+        } else if let Some(path) = instance.vsock.host_socket(daemon.port) {
+            listen_unix(daemon, &path, door)?;
         }
+        Ok(())
     }
 
     /// Stops listening. The caller has ended the instance's life before.
     pub fn close(&self, daemon: &Daemon, vsock: &Vsock) {
-        match (vsock, vsock.host_socket(daemon.port)) {
-            (Vsock::Cid(cid), _) => {
-                self.lock().remove(cid);
-            }
-            (Vsock::Plain(_) | Vsock::Uds(_), Some(path)) => {
-                // Wakes the thread in accept(2), so that it notices the end of the instance's life.
-                let _gone = UnixStream::connect(&path);
-                let _gone = std::fs::remove_file(&path);
-            }
-            (Vsock::Plain(_) | Vsock::Uds(_), None) => {}
+        if let Vsock::Cid(cid) = vsock {
+            self.lock().remove(cid);
+        } else if let Some(path) = vsock.host_socket(daemon.port) {
+            // Wakes the thread in accept(2), so that it notices the end of the instance's life.
+            let _gone = UnixStream::connect(&path);
+            let _gone = std::fs::remove_file(&path);
         }
     }
 
@@ -250,7 +243,7 @@ impl Door {
             return Ok(Answer::Error(403, "Forbidden".into()));
         }
         // The guest gets the host's error.
-        api::answer(&self.daemon, &self.name, request)
+        super::answer(&self.daemon, &self.name, request)
             .or_else(|why| Ok(Answer::Error(500, format!("{why:#}"))))
     }
 

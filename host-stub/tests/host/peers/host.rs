@@ -137,6 +137,14 @@ impl Host {
         child.wait_with_output().unwrap()
     }
 
+    /// Returns the error message of a command that must fail, within this memory.
+    pub(crate) fn refused(&self, memory: u32, args: &[&str]) -> String {
+        let output = self.run_within(memory, args);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+        error
+    }
+
     /// Returns the output of `agent-state`.
     pub(crate) fn state(&self) -> Value {
         serde_json::from_str(&self.run(&["agent-state", "vm1"])).unwrap()

@@ -294,20 +294,6 @@ mod tests {
     }
 
     #[test]
-    fn has_separate_monitors_for_mote_host_and_users() {
-        let monitors = |instance: &Instance| -> Vec<String> {
-            let arguments = recipe(instance).0;
-            let pairs = arguments.windows(2).filter(|two| two[0] == "-qmp");
-            pairs.map(|two| two[1].split([':', ',']).nth(1).unwrap().to_owned()).collect()
-        };
-        let mut vm = Instance::sample(Flavour::Lxd, &[]);
-        vm.channel = Channel::Qmp("/q".into());
-        assert_eq!(monitors(&vm), ["/q", "/q.yours"]);
-        vm.channel = Channel::Serial { path: "/s".into(), shared: false };
-        assert_eq!(monitors(&vm), ["/d/instances/vm1/qmp.yours"]);
-    }
-
-    #[test]
     fn uses_the_given_format_or_the_file_extension() {
         let of = |said: &str| {
             let (file, format) = root_disk(said).unwrap();
