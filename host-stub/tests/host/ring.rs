@@ -75,7 +75,8 @@ fn incus_puts_its_flag_without_a_get_and_records_it() {
         });
     };
     noted("STARTED");
-    assert!(host.log().contains("instance-agent-started"));
+    let logged = || host.log().contains("instance-agent-started").then_some(());
+    wait("its event", SOON, logged);
     // Twice, because newer Incus reads the line before the last (P§2.3).
     qemu.say("STOPPED\nSTOPPED\n");
     noted("STOPPED");
