@@ -1,6 +1,6 @@
-//! Limits on what is read from a guest; docs/explanation/security.md lists the most important. A JSON
-//! document of some MiB may need many times as much memory, so its values are counted before it is
-//! parsed.
+//! Limits on what is read from a guest; docs/explanation/security.md lists the most important. The
+//! values of a JSON document are counted before it is parsed: it may need many times its length of
+//! memory.
 
 use std::io::{self, Error, ErrorKind, Write};
 
