@@ -1,5 +1,5 @@
-//! The client of the daemon's control socket, and what the daemon knows about an agent before a call
-//! to it.
+//! The client of the daemon's control socket, and what the daemon knows about an agent before a
+//! call to it.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -79,8 +79,8 @@ pub fn print_events(root: &Path, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the agent if the daemon considers it reachable. Real hosts call no agent before they have
-/// read STARTED (P§0).
+/// Returns the agent if the daemon considers it reachable. Real hosts call no agent before they
+/// have read STARTED (P§0).
 pub fn reach(root: &Path, name: &str) -> Result<Agent> {
     match known(root, name)? {
         (agent, Known::Reachable) => Ok(agent),

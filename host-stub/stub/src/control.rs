@@ -1,5 +1,5 @@
-//! The daemon with the listeners for its guests, and the server of its control socket: HTTP and JSON,
-//! for the command line and for curl.
+//! The daemon with the listeners for its guests, and the server of its control socket: HTTP and
+//! JSON, for the command line and for curl.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;

@@ -1,5 +1,5 @@
-//! The daemon as a process: killed, stopped, started twice, started next to another one; and the config
-//! share that it keeps up to date.
+//! The daemon as a process: killed, stopped, started twice, started next to another one; and the
+//! config share that it keeps up to date.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,5 @@
-//! SFTP sessions with a guest, the names of paths on both sides, and the progress of a transfer, shown
-//! on stderr if that is a terminal.
+//! SFTP sessions with a guest, the names of paths on both sides, and the progress of a transfer,
+//! shown on stderr if that is a terminal.
 
 use std::io::stdout;
 use std::os::unix::net::UnixStream;
