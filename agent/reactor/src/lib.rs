@@ -235,9 +235,7 @@ impl<T: AsFd> Async<T> {
     }
 
     /// Wraps a non-blocking descriptor.
-    ///
-    /// # Errors
-    /// None. async-io, which registers the descriptor here, returns any error of epoll(7).
+    /// Errors: none. async-io, which registers the descriptor here, returns any error of epoll(7).
     pub fn new_nonblocking(io: T) -> io::Result<Self> {
         Ok(Self { io, key: Cell::new(None) })
     }
@@ -254,32 +252,19 @@ impl<T: AsFd> Async<T> {
     }
 
     /// Runs `op` until it returns something other than `WouldBlock`, and waits for input in
-    /// between.
-    ///
-    /// # Errors
-    /// Those of `op`, and of epoll(7).
-    ///
-    /// # Cancellation
-    /// Nothing is lost.
+    /// between. Errors: those of `op`, and of epoll(7). Cancellation: nothing is lost.
     pub async fn read_with<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.run(Interest::Read, op).await
     }
 
-    /// Does the same for an operation that waits for room to write.
-    ///
-    /// # Errors
-    /// Those of `op`, and of epoll(7).
-    ///
-    /// # Cancellation
-    /// Nothing is lost.
+    /// Does the same for an operation that waits for room to write. Errors: those of `op`, and of
+    /// epoll(7). Cancellation: nothing is lost.
     pub async fn write_with<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.run(Interest::Write, op).await
     }
 
     /// Runs `op` once. After `WouldBlock`, [`Async::readable`] waits for the next edge.
-    ///
-    /// # Errors
-    /// Those of `op`.
+    /// Errors: those of `op`.
     pub fn try_read<R>(&self, op: impl FnOnce(&T) -> io::Result<R>) -> io::Result<R> {
         let done = op(&self.io);
         if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)

@@ -175,10 +175,7 @@ impl Entry {
     }
 
     /// Takes one of a quota. If none is left, closes an idle client that has one, or waits; returns
-    /// false if it must not wait.
-    ///
-    /// # Cancellation
-    /// Nothing is lost.
+    /// false if it must not wait. Cancellation: nothing is lost.
     pub(crate) async fn obtain(&self, quota: Quota) -> bool {
         let (grace, waits) = match quota {
             // A request that is not complete yet is closed without grace.

@@ -33,9 +33,7 @@ const TASK: usize = 16 * 1024;
 const LINE: usize = 16 * 1024;
 
 /// Mounts the shares of `agent-mounts.json`; returns once each is mounted, failed or timed out.
-///
-/// # Cancellation
-/// Workers still running are killed.
+/// Cancellation: workers still running are killed.
 pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
     if !agent.policy.allows(Capability::Mounts) {
         return log::info(format_args!("policy: agent-mounts.json is not read"));

@@ -105,9 +105,7 @@ pub(crate) struct Incoming {
 
 /// Makes the call and reads the whole answer. Its body may have [`limits::SHORT_REPLY`] bytes, or
 /// [`limits::HOST_REPLY`] if `longer` permits that.
-///
-/// # Errors
-/// As [`open`]; also if the body is incomplete.
+/// Errors: as [`open`]; also if the body is incomplete.
 pub(crate) async fn call(
     link: &Link,
     call: &Call<'_>,
@@ -128,10 +126,8 @@ pub(crate) async fn call(
     Ok(Reply { status: incoming.status, etag, body, is_whole })
 }
 
-/// Makes the call and reads the answer's head.
-///
-/// # Errors
-/// [`CallError`] if the host cannot be reached, fails the handshake, or sends no valid head in time.
+/// Makes the call and reads the answer's head. Errors: [`CallError`] if the host cannot be reached,
+/// fails the handshake, or sends no valid head in time.
 pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallError> {
     let handshake_permit = link.tls.tickets.admit().await;
     // Generates the TLS keys during the connect.
@@ -219,10 +215,8 @@ fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, CallErr
 }
 
 impl Incoming {
-    /// Appends the next piece of the body; returns false at its end.
-    ///
-    /// # Errors
-    /// [`CallError`] if the body is invalid, ends early, or stops for [`BODY_PIECE_TIMEOUT`].
+    /// Appends the next piece of the body; returns false at its end. Errors: [`CallError`] if the
+    /// body is invalid, ends early, or stops for [`BODY_PIECE_TIMEOUT`].
     pub(crate) async fn more(&mut self, out: &mut Vec<u8>) -> Result<bool, CallError> {
         loop {
             if self.decoder.finished() {

@@ -77,10 +77,7 @@ pub(crate) async fn write_all(to: &Async<OwnedFd>, mut bytes: &[u8]) -> io::Resu
     Ok(())
 }
 
-/// Writes some bytes; returns how many.
-///
-/// # Cancellation
-/// Nothing has been written.
+/// Writes some bytes; returns how many. Cancellation: nothing has been written.
 async fn write_some(to: &Async<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
     to.write_with(|local| Ok(fd::write(local, bytes)?)).await
 }

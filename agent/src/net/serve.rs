@@ -96,9 +96,7 @@ pub(crate) trait Service {
     fn longest_body(&self) -> usize;
 
     /// Decides on a body longer than [`Service::longest_body`]; called once per request.
-    ///
-    /// # Errors
-    /// The refusal to send.
+    /// Errors: the refusal to send.
     fn admit<'a>(&'a self, _: &'a Request<'_>) -> BoxFuture<'a, Result<Admission, Refused>> {
         Box::pin(ready(Err(TOO_LONG)))
     }
@@ -133,9 +131,7 @@ pub(crate) trait Limiter {
 }
 
 /// Serves requests until the peer or a deadline ends it.
-///
-/// # Cancellation
-/// The connection is dropped; an answer may be incomplete.
+/// Cancellation: the connection is dropped; an answer may be incomplete.
 pub(crate) async fn serve(stream: Stream, service: &dyn Service) {
     let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; FIRST_BUFFER]);
     let limiter = service.limiter();

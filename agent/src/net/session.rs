@@ -132,9 +132,7 @@ impl Session {
     }
 
     /// Processes received records and copies plaintext to `out`; returns how many bytes.
-    ///
-    /// # Errors
-    /// The peer violates TLS. The alert for it is ready to send.
+    /// Errors: the peer violates TLS. The alert for it is ready to send.
     pub(super) fn open(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let waiting = self.opened.get(self.read..).unwrap_or_default();
         let count = waiting.len().min(out.len());
@@ -151,10 +149,7 @@ impl Session {
         Ok(count + free - room.len())
     }
 
-    /// Encrypts bytes up to the limit; returns how many.
-    ///
-    /// # Errors
-    /// As [`Session::open`].
+    /// Encrypts bytes up to the limit; returns how many. Errors: as [`Session::open`].
     pub(super) fn seal(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let count = bytes.len().min(self.limit.saturating_sub(self.outgoing.sealed));
         let bytes = bytes.get(..count).unwrap_or_default();
@@ -171,9 +166,7 @@ impl Session {
     }
 
     /// Receives some bytes; returns 0 at the end.
-    ///
-    /// # Errors
-    /// Those of the socket, or `InvalidData` for a message that is too long.
+    /// Errors: those of the socket, or `InvalidData` for a message that is too long.
     pub(super) fn receive(&mut self, from: &OwnedFd) -> io::Result<usize> {
         self.incoming.drain(..self.processed);
         self.processed = 0;
@@ -197,10 +190,7 @@ impl Session {
         received
     }
 
-    /// Sends one packet of encrypted bytes; returns its length.
-    ///
-    /// # Errors
-    /// Those of the socket.
+    /// Sends one packet of encrypted bytes; returns its length. Errors: those of the socket.
     pub(super) fn send(&mut self, to: &OwnedFd) -> io::Result<usize> {
         let Outgoing { bytes, sealed } = &mut self.outgoing;
         if *sealed == 0 {

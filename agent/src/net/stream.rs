@@ -78,22 +78,16 @@ impl Stream {
         Self::new(socket, None)
     }
 
-    /// Answers a TLS handshake. The caller sets the deadline.
-    ///
-    /// # Errors
-    /// Any error of the socket, `UnexpectedEof` if the peer closes, or `InvalidData` with a
-    /// `TlsError`.
+    /// Answers a TLS handshake. The caller sets the deadline. Errors: any error of the socket,
+    /// `UnexpectedEof` if the peer closes, or `InvalidData` with a `TlsError`.
     pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Self> {
         let connection = UnbufferedServerConnection::new(config).map_err(invalid)?;
         Self::new(socket, Some(boxed(connection))).handshake().await
     }
 
     /// Makes a TLS handshake. The caller must write first, which also sends the client's Finished,
-    /// and sets the deadline.
-    ///
-    /// # Errors
-    /// Any error of the socket, `UnexpectedEof` if the peer closes, or `InvalidData` with a
-    /// `TlsError`.
+    /// and sets the deadline. Errors: any error of the socket, `UnexpectedEof` if the peer closes,
+    /// or `InvalidData` with a `TlsError`.
     pub(crate) async fn connect(socket: Socket, begun: Begun) -> io::Result<Self> {
         Self::new(socket, Some(begun.0)).handshake().await
     }
@@ -171,13 +165,8 @@ impl Stream {
         let _unwatched = self.socket.hung_up().await;
     }
 
-    /// Reads some bytes; returns how many, 0 at the end.
-    ///
-    /// # Errors
-    /// Any error of the socket, or `InvalidData` if the peer violates TLS.
-    ///
-    /// # Cancellation
-    /// No data is lost.
+    /// Reads some bytes; returns how many, 0 at the end. Errors: any error of the socket, or
+    /// `InvalidData` if the peer violates TLS. Cancellation: no data is lost.
     pub(crate) async fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         self.fair.one_more().await;
         if let Some(count) = self.reread(out) {
@@ -215,9 +204,7 @@ impl Stream {
 
     /// Writes all bytes. Under TLS, two concurrent writers do not mix if each writes less than 32
     /// KiB: the TLS state takes that whole.
-    ///
-    /// # Errors
-    /// Any error of the socket, or `TimedOut` if the peer accepts nothing for [`STALLED`].
+    /// Errors: any error of the socket, or `TimedOut` if the peer accepts nothing for [`STALLED`].
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         self.fair.one_more().await;
         let Some(tls) = &self.tls else {
@@ -254,9 +241,7 @@ impl Stream {
 
     /// Buffers all bytes and sends what the socket accepts immediately. Later writes or
     /// [`Stream::sent`] send the rest. Waits only while the TLS buffer (64 KiB) is full.
-    ///
-    /// # Errors
-    /// As [`Stream::write_all`].
+    /// Errors: as [`Stream::write_all`].
     pub(crate) async fn write_ahead(&self, mut bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = &self.tls else { return self.write_all(bytes).await };
         self.fair.one_more().await;
@@ -273,10 +258,7 @@ impl Stream {
         }
     }
 
-    /// Waits until the socket has taken all buffered bytes.
-    ///
-    /// # Errors
-    /// As [`Stream::write_all`].
+    /// Waits until the socket has taken all buffered bytes. Errors: as [`Stream::write_all`].
     pub(crate) async fn sent(&self) -> io::Result<()> {
         match &self.tls {
             Some(tls) => self.flush(tls).await,

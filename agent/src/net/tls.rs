@@ -73,10 +73,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads `agent.crt`, `agent.key` and `server.crt`.
-    ///
-    /// # Errors
-    /// Which file is unusable, and why.
+    /// Reads `agent.crt`, `agent.key` and `server.crt`. Errors: which file is unusable, and why.
     pub(crate) fn load(files: &ConfigFiles) -> Result<Self, Unusable> {
         let of = |name| move |why| Unusable::File(name, why);
         let own = certificate(&files.agent_crt).map_err(of("agent.crt"))?;
@@ -90,9 +87,7 @@ impl Identity {
     }
 
     /// Returns the TLS configuration for callers, which must prove to own `server.crt`.
-    ///
-    /// # Errors
-    /// rustls's, by [`invalid`].
+    /// Errors: rustls's, by [`invalid`].
     pub(crate) fn server(&self) -> io::Result<Server> {
         let verifier = Arc::new(Pinned(self.caller.clone()));
         let mut config = ServerConfig::builder_with_details(self.provider.clone(), Arc::new(Clock))
@@ -113,9 +108,7 @@ impl Identity {
 
     /// Returns the TLS configuration for calls to the host whose certificate has this SHA-256. Tickets
     /// belong to the configuration, so a new certificate never resumes an old session.
-    ///
-    /// # Errors
-    /// rustls's, by [`invalid`].
+    /// Errors: rustls's, by [`invalid`].
     pub(crate) fn client(&self, fingerprint: [u8; 32]) -> io::Result<Client> {
         let mut config = ClientConfig::builder_with_details(self.provider.clone(), Arc::new(Clock))
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -150,9 +143,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Begins a handshake: generates its keys, and takes a ticket if available.
-    ///
-    /// # Errors
-    /// rustls's, by [`invalid`].
+    /// Errors: rustls's, by [`invalid`].
     pub(crate) fn begin(&self) -> io::Result<Begun> {
         let name = DnsName::try_from(SERVER_NAME).map_err(|_| io::ErrorKind::InvalidInput)?;
         let begun = UnbufferedClientConnection::new(self.config.clone(), name.into());
@@ -160,18 +151,12 @@ impl Client {
     }
 }
 
-/// Checks that the files are usable (`--check`).
-///
-/// # Errors
-/// Which file is unusable, and why.
+/// Checks that the files are usable (`--check`). Errors: which file is unusable, and why.
 pub(crate) fn check(files: &ConfigFiles) -> Result<(), Unusable> {
     Identity::load(files).map(drop)
 }
 
-/// Returns the SHA-256 of the host info's certificate (PEM).
-///
-/// # Errors
-/// Why it is unusable.
+/// Returns the SHA-256 of the host info's certificate (PEM). Errors: why it is unusable.
 pub(crate) fn pem_fingerprint(pem: &[u8]) -> Result<[u8; 32], Unusable> {
     certificate(pem).map(|der| sha256(&der)).map_err(|why| Unusable::File("certificate", why))
 }

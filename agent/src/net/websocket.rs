@@ -33,10 +33,7 @@ impl Frame {
         Self(bytes)
     }
 
-    /// Reads the payload; returns its length, 0 at the end.
-    ///
-    /// # Errors
-    /// Any error of read(2).
+    /// Reads the payload; returns its length, 0 at the end. Errors: any error of read(2).
     pub(crate) fn fill(&mut self, from: impl AsFd) -> rustix::io::Result<usize> {
         self.0.truncate(ws::HEADER);
         fd::append(from, &mut self.0)
@@ -99,9 +96,7 @@ impl Inbox {
 
 impl WebSocket {
     /// Answers 101 to a websocket request; `accept` is from [`upgrade`].
-    ///
-    /// # Errors
-    /// As [`Stream::write_all`].
+    /// Errors: as [`Stream::write_all`].
     pub(crate) async fn accept(stream: Stream, accept: &str) -> io::Result<Self> {
         let more = format!("Sec-WebSocket-Accept: {accept}\r\n");
         switch(&stream, "websocket", &more).await?;
@@ -118,9 +113,7 @@ impl WebSocket {
     }
 
     /// Sends one whole frame; frames of two senders never mix.
-    ///
-    /// # Errors
-    /// As [`Stream::write_all`], or `BrokenPipe` after a close frame.
+    /// Errors: as [`Stream::write_all`], or `BrokenPipe` after a close frame.
     pub(crate) async fn send(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
         let _writing = self.write_lock.clone().take().await;
         self.still_open()?;
@@ -146,10 +139,7 @@ impl WebSocket {
     }
 
     /// Sends the first `length` bytes of the frame's payload as a binary message. Needs no write
-    /// lock: TLS takes each such frame whole.
-    ///
-    /// # Errors
-    /// As [`WebSocket::send`].
+    /// lock: TLS takes each such frame whole. Errors: as [`WebSocket::send`].
     pub(crate) async fn send_frame(&self, frame: &mut Frame, length: usize) -> io::Result<()> {
         self.still_open()?;
         self.stream.write_all(frame.around(Opcode::Binary, length)).await
@@ -177,14 +167,9 @@ impl WebSocket {
     }
 
     /// Waits for the next part of a message, a pong, or the end. Answers pings and close frames;
-    /// answers a protocol violation with a close frame that has its code.
-    ///
-    /// # Errors
-    /// As [`Stream::read`] and, for answers, [`Stream::write_all`]; `InvalidData` after a protocol
-    /// violation.
-    ///
-    /// # Cancellation
-    /// No received data is lost; an answer to a ping may be.
+    /// answers a protocol violation with a close frame that has its code. Errors: as
+    /// [`Stream::read`] and, for answers, [`Stream::write_all`]; `InvalidData` after a protocol
+    /// violation. Cancellation: no received data is lost; an answer to a ping may be.
     pub(crate) async fn receive<'i>(&self, inbox: &'i mut Inbox) -> io::Result<Received<'i>> {
         loop {
             if inbox.at == inbox.end {
@@ -234,9 +219,7 @@ impl WebSocket {
 }
 
 /// Returns the value of `Sec-WebSocket-Accept` for a websocket request; `None` for a plain request.
-///
-/// # Errors
-/// Text for a 400 answer.
+/// Errors: text for a 400 answer.
 pub(crate) fn upgrade(request: &Request<'_>) -> Result<Option<String>, &'static str> {
     if !request.headers.has_token("Upgrade", "websocket") {
         return Ok(None);

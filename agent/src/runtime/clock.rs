@@ -62,10 +62,7 @@ pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) 
 }
 
 /// Returns the future's output, or `None` if it took longer than `limit` from the first pending
-/// poll.
-///
-/// # Cancellation
-/// The future is dropped at the limit.
+/// poll. Cancellation: the future is dropped at the limit.
 pub(crate) fn within<F: Future>(
     limit: Duration,
     future: F,

@@ -26,11 +26,8 @@ const NO_DEVICE: &str = "no vsock device in this VM: add one (QEMU's vhost-vsock
 /// Longest wait for `/dev/vsock`.
 const VSOCK_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Loads a module and its dependencies, unless it is loaded or built in.
-///
-/// # Errors
-/// No `modules.dep`, no such module in it, or the kernel's reason; the message names the module and
-/// has advice.
+/// Loads a module and its dependencies, unless it is loaded or built in. Errors: no `modules.dep`,
+/// no such module in it, or the kernel's reason; the message names the module and has advice.
 pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     if is_loaded(root, name) {
         return Ok(());
@@ -113,9 +110,7 @@ fn load_bus(root: &Path) -> Result<(), Missing> {
 }
 
 /// Loads a device's driver, if it has none; returns the device's stage: absent or driven.
-///
-/// # Errors
-/// It still has no driver: the reason, with advice.
+/// Errors: it still has no driver: the reason, with advice.
 pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, Missing> {
     let mut loaded = load_bus(root);
     if devices::find(root, kind) == Device::Bus {
@@ -185,9 +180,7 @@ pub(crate) enum NodeWait {
 
 /// Loads the virtio transport of vsock and checks for `/dev/vsock`. Returns why vsock may not work
 /// even though the node exists: no device, or no driver bound to it.
-///
-/// # Errors
-/// `/dev/vsock` is missing: the reason, with advice.
+/// Errors: `/dev/vsock` is missing: the reason, with advice.
 pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, Missing> {
     let device = root.join("dev/vsock");
     let bus = load_bus(root);

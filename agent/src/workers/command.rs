@@ -53,9 +53,7 @@ pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
 }
 
 /// Runs a program, the first word, and returns its exit code. Kills it after `limit`.
-///
-/// # Errors
-/// It was killed or did not start; `ENOEXEC` for a script without `#!`.
+/// Errors: it was killed or did not start; `ENOEXEC` for a script without `#!`.
 #[inline(never)] // its size
 pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io::Result<i32> {
     let (child, failure) = sys::spawn(&Plan {

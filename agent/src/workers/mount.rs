@@ -220,9 +220,7 @@ fn unmount_target(root: &Path, target: &str) -> Result<String, NotDone> {
 }
 
 /// Unmounts the shares that `chosen` selects, the most recent first.
-///
-/// # Errors
-/// Another mount covers all of them.
+/// Errors: another mount covers all of them.
 #[inline(never)] // its size
 fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, NotDone> {
     let table = table(root)?;

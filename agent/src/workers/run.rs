@@ -45,10 +45,8 @@ pub(crate) async fn report(agent: &Agent, what: &str, most: usize) -> io::Result
 
 /// Runs `mote-agent ARGUMENTS` with `input` on its standard input; returns its output. Kills a
 /// worker that prints more than `most` bytes or runs longer than `limit`.
-///
-/// # Errors
-/// `TimedOut`; `FileTooLarge` for input longer than a pipe's capacity or too much output; a failed
-/// worker's output, or its exit code if there is none; any error of starting it.
+/// Errors: `TimedOut`; `FileTooLarge` for input longer than a pipe's capacity or too much output; a
+/// failed worker's output, or its exit code if there is none; any error of starting it.
 pub(crate) async fn run(
     agent: &Agent,
     arguments: &[&str],
@@ -101,17 +99,12 @@ pub(crate) fn connected(agent: &Agent, arguments: &[&str]) -> io::Result<(Rc<Chi
     Ok((child, Async::new(ours)?))
 }
 
-/// Checks that workers can be started.
-///
-/// # Errors
-/// The reason why not.
+/// Checks that workers can be started. Errors: the reason why not.
 pub(crate) fn possible() -> Result<(), &'static str> {
     if is_found() { Ok(()) } else { Err(NO_PROC) }
 }
 
-///
-/// # Errors
-/// Any error of starting it.
+/// Errors: any error of starting it.
 pub(crate) fn start(
     agent: &Agent,
     arguments: &[&str],

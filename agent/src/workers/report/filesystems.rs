@@ -51,10 +51,7 @@ impl Asked {
     }
 }
 
-/// Writes the entries of all mounts.
-///
-/// # Errors
-/// The output is closed.
+/// Writes the entries of all mounts. Errors: the output is closed.
 pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> fmt::Result {
     let Some(mut mounts) = Lines::open(&root.join("proc/mounts")) else { return Ok(()) };
     let (mut chosen, hanging) = (Filesystems::new(flavour), Hanging::read(root));

@@ -20,10 +20,7 @@ const MAX_TASKS: u16 = 1000;
 /// worker.
 const MAX_OWN_DOCUMENT: usize = 64 * 1024;
 
-/// Writes the document.
-///
-/// # Errors
-/// The output is closed.
+/// Writes the document. Errors: the output is closed.
 pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     begin(flavour, root, out)?;
     filesystems::write(flavour, root, out)?;

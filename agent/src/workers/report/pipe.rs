@@ -16,10 +16,7 @@ impl Pipe {
         Self(Vec::with_capacity(PIPE_BUFFER))
     }
 
-    /// Writes the buffered text.
-    ///
-    /// # Errors
-    /// The reader has closed the pipe.
+    /// Writes the buffered text. Errors: the reader has closed the pipe.
     pub(crate) fn flush(&mut self) -> fmt::Result {
         let written = write_all(stdout(), &self.0);
         self.0.clear();

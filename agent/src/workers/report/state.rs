@@ -18,10 +18,7 @@ use crate::workers::report::{lines, processes};
 /// Upper bound of addresses, about 100 KB of JSON.
 const ADDRESSES: usize = 4096;
 
-/// Writes the document.
-///
-/// # Errors
-/// The output is closed.
+/// Writes the document. Errors: the output is closed.
 pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> fmt::Result {
     let uname = rustix::system::uname();
     let host = uname.nodename().to_bytes();

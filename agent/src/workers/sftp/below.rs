@@ -21,10 +21,7 @@ use crate::sys;
 
 /// Replaces the root directory by one with only these directories; skips empty names. Follows
 /// symbolic links in their paths only if root alone can change them. Sets `at` to the directory in
-/// progress.
-///
-/// # Errors
-/// The call that failed. The process can then still reach everything.
+/// progress. Errors: the call that failed. The process can then still reach everything.
 pub(super) fn confine<'b>(root: &Path, below: &'b [PathBuf], at: &mut &'b Path) -> io::Result<()> {
     let place = path(root.join(run_dir::DIRECTORY))?;
     sys::own_mounts()?;

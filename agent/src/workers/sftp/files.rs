@@ -65,8 +65,7 @@ pub(super) fn open_regular(path: &CStr, flags: OFlags, mode: Mode) -> Result<Own
     Ok(rustix::fs::open(path, flags, mode)?)
 }
 
-/// # Errors
-/// It is neither a regular file nor a directory.
+/// Errors: it is neither a regular file nor a directory.
 pub(super) fn check_kind(stat: &Stat) -> Result<(), Refusal> {
     let kind = FileType::from_raw_mode(stat.st_mode);
     if matches!(kind, FileType::RegularFile | FileType::Directory) {

@@ -47,8 +47,7 @@ impl<'h> Rules<'h> {
         if is_limited { PLAIN_MODES } else { MODES }
     }
 
-    /// # Errors
-    /// [`Refusal::Denied`].
+    /// Errors: [`Refusal::Denied`].
     pub(super) fn check(&self, request: &Request<'_>) -> Result<(), Refusal> {
         let why = if self.closed {
             "it limits files, which failed; see the guest's log"
@@ -79,8 +78,7 @@ impl<'h> Rules<'h> {
     }
 }
 
-/// # Errors
-/// The call that failed; `at` is the directory.
+/// Errors: the call that failed; `at` is the directory.
 fn limit<'h>(root: &Path, how: &'h Sftp, at: &mut &'h Path) -> io::Result<()> {
     let is_below = !how.below.is_empty();
     if is_below {
