@@ -5,8 +5,7 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
 
-use smol::future::FutureExt;
-use smol::future::ready;
+use smol::future::{FutureExt, ready};
 
 use crate::agent::{About, Agent};
 use crate::built::{self, BoxFuture, VERSION};

@@ -1,12 +1,12 @@
 //! Parses the command line.
 
-mod bad_option;
 pub(crate) mod command;
 
-pub(crate) use bad_option::BadOption;
 pub(crate) use command::Command;
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -345,6 +345,28 @@ fn about_freeze(options: &mut Options) -> Result<(), BadOption> {
         return Err("--for and --status are for freeze".into());
     }
     Ok(())
+}
+
+/// Why the command line is invalid.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadOption(Cow<'static, str>);
+
+impl fmt::Display for BadOption {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl From<&'static str> for BadOption {
+    fn from(why: &'static str) -> Self {
+        Self(why.into())
+    }
+}
+
+impl From<String> for BadOption {
+    fn from(why: String) -> Self {
+        Self(why.into())
+    }
 }
 
 #[cfg(test)]

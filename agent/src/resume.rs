@@ -14,8 +14,7 @@ use mote_core::resume::clock::{Cause, Difference};
 use mote_core::resume::{Announcements, Returns, Signs};
 use rustix::fs::{Mode, fchmod};
 use rustix::io::{pread, pwrite, read};
-use smol::future::FutureExt;
-use smol::future::pending;
+use smol::future::{FutureExt, pending};
 
 use crate::agent::Agent;
 use crate::runtime::{Async, log, now, run_dir};

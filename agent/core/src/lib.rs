@@ -15,7 +15,6 @@ extern crate std;
 
 pub mod limits;
 pub mod time;
-pub mod timestamp;
 
 pub mod dial;
 pub mod flavour;

@@ -54,7 +54,6 @@ mod shipped {
         pub(crate) mod exec {
             mod arrival;
             mod execute;
-            mod outcome;
             #[path = "../../../sim/src/below/hostapi/pty.rs"]
             mod pty;
             mod pump;
@@ -83,7 +82,6 @@ mod shipped {
         pub(crate) mod tls_error;
         #[path = "../../sim/src/below/net/tls_types.rs"]
         pub(crate) mod tls_types;
-        pub(crate) mod upgrade;
         pub(crate) mod websocket;
     }
     pub(crate) mod options;
@@ -150,8 +148,6 @@ use shipped::{leave, life, net, options, print, runtime, start, status, workers}
 /// Files of `sys` that are not replaced.
 #[path = "../../src/sys/plan.rs"]
 mod plan;
-#[path = "../../src/sys/signalled.rs"]
-mod signalled;
 
 // Replacements.
 mod below;

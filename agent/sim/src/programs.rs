@@ -12,8 +12,7 @@ use smol::future::{pending, zip};
 use crate::agent::SESSIONS;
 use crate::below::here::{Here, here};
 use crate::machine::{Kernel, MILLI, Micros, Process, SECOND, Zone, sleep};
-use crate::plan::Plan;
-use crate::signalled::{Ended, Signalled};
+use crate::plan::{Ended, Plan, Signalled};
 use crate::sys::fd::{self, BorrowedFd, OwnedFd};
 
 pub(crate) const MISSING: &str = "missing";

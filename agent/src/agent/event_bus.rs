@@ -10,7 +10,7 @@ use std::time::Duration;
 use mote_core::hostapi::event::{Audience, Subscription, one_line};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
-use mote_core::timestamp::Timestamp;
+use mote_core::time::Timestamp;
 
 use crate::runtime::{Permit, Semaphore, Signal, clock, log, within};
 

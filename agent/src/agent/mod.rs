@@ -1,7 +1,6 @@
 //! The state that tasks share. There is one thread, so plain cells suffice; no borrow is held
 //! across an await.
 
-pub(crate) mod envelope;
 pub(crate) mod errors;
 pub(crate) mod event_bus;
 pub(crate) mod exec_sockets;
@@ -9,24 +8,25 @@ pub(crate) mod host;
 pub(crate) mod operation_table;
 pub(crate) mod run_files;
 
+pub(crate) use errors::{About, Called, REFUSED};
+pub(crate) use event_bus::{Events, Listener};
+pub(crate) use exec_sockets::Sockets;
+pub(crate) use operation_table::{Operation, Operations};
+
 use std::cell::{Cell, RefCell};
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Display};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::devlxd::ready::Ready;
 use mote_core::flavour::Flavour;
+use mote_core::hostapi::info::{write_error, write_sync};
 use mote_core::hostapi::policy::Capability;
+use mote_core::json::{Document, Value};
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, State, Status};
 use mote_core::time::Uptime;
-
-pub(crate) use envelope::{error, error_by, error_reply, sync, sync_reply};
-pub(crate) use errors::{About, Called, REFUSED};
-pub(crate) use event_bus::{Events, Listener};
-pub(crate) use exec_sockets::Sockets;
-pub(crate) use operation_table::{Operation, Operations};
 
 use crate::agent::errors::Errors;
 use crate::agent::run_files::RunFiles;
@@ -34,6 +34,7 @@ use crate::built::{self, BoxFuture};
 use crate::config::policy::{self, InForce};
 use crate::handover::lock::Lock;
 use crate::net::host_call::Link;
+use crate::net::serve::{Answer, Reply};
 use crate::net::tls::Identity;
 use crate::options::Options;
 use crate::runtime::children::Children;
@@ -332,4 +333,33 @@ impl Agent {
 fn again(limit: &RefCell<LogLimit>) -> Option<String> {
     let held = limit.borrow_mut().report(now())?;
     Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })
+}
+
+/// Upper bound of an envelope without its content, bytes.
+pub(crate) const ENVELOPE: usize = 128;
+
+/// Returns a success answer (`sync`, 200) with this metadata.
+pub(crate) fn sync(metadata: Value<'_>) -> Answer {
+    Answer::Reply(sync_reply(metadata))
+}
+
+pub(crate) fn sync_reply(metadata: Value<'_>) -> Reply {
+    let capacity = metadata.raw().len() + ENVELOPE;
+    Reply::json(200, Document::new(capacity, |json| write_sync(json, metadata)).line())
+}
+
+/// Returns an error answer; `status` is also its `error_code`.
+pub(crate) fn error(status: u16, text: &str) -> Answer {
+    Answer::Reply(error_reply(status, text))
+}
+
+/// Returns an error answer with the text of `why`.
+#[inline(never)] // its size
+pub(crate) fn error_by(status: u16, why: &dyn Display) -> Answer {
+    error(status, &why.to_string())
+}
+
+pub(crate) fn error_reply(status: u16, text: &str) -> Reply {
+    let capacity = text.len() + 128;
+    Reply::json(status, Document::new(capacity, |json| write_error(json, status, text)).line())
 }

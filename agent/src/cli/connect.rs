@@ -9,8 +9,10 @@ use mote_core::hostapi::port_forward::Target;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, Result, ioctl_fionbio, read, retry_on_intr, write};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
-use rustix::net::{Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::net::{connect, shutdown, socket_with};
+use rustix::net::{
+    Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown,
+    socket_with,
+};
 use rustix::stdio::{dup2_stdout, stdin, stdout};
 
 use crate::config::policy;

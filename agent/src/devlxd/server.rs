@@ -14,8 +14,7 @@ use mote_core::http::admission::Activity;
 use mote_core::http::head::Request;
 use mote_core::http::reply::{LAST_CHUNK, Length, write_chunk_head};
 use mote_core::limits;
-use smol::future::FutureExt;
-use smol::future::{pending, yield_now};
+use smol::future::{FutureExt, pending, yield_now};
 
 use crate::agent::Agent;
 use crate::built::BoxFuture;

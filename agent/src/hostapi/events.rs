@@ -13,9 +13,8 @@ use mote_core::ws::Opcode;
 use smol::future::FutureExt;
 
 use crate::agent::{Agent, Listener};
-use crate::net::serve::{Answer, Reply};
+use crate::net::serve::{Answer, Reply, Upgrade};
 use crate::net::stream::Stream;
-use crate::net::upgrade::Upgrade;
 use crate::net::websocket::{Inbox, Received, WebSocket, upgrade};
 use crate::runtime::{log, sleep};
 

@@ -10,8 +10,7 @@ use mote_core::http::head::Request;
 use mote_core::http::query;
 use mote_core::json::{Document, Value, Writer};
 
-use crate::agent::envelope::ENVELOPE;
-use crate::agent::{Agent, Operation, error, sync};
+use crate::agent::{Agent, ENVELOPE, Operation, error, sync};
 use crate::net::serve::{Answer, Reply};
 use crate::runtime::within;
 

@@ -8,9 +8,8 @@ use mote_core::http::head::Request;
 
 use crate::agent::{Agent, error, error_by};
 use crate::hostapi::denied::{denied, relay_while_allowed};
-use crate::net::serve::Answer;
+use crate::net::serve::{Answer, Upgrade, switch};
 use crate::net::stream::Stream;
-use crate::net::upgrade::{Upgrade, switch};
 use crate::runtime::log::audit::{self, Quoted};
 use crate::runtime::log::{self};
 use crate::runtime::{Permit, within};

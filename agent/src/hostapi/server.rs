@@ -9,15 +9,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::hostapi::event::{Audience, DEVICE, Posted, adds_nic};
-use mote_core::hostapi::host_peer::HostPeer;
+use mote_core::hostapi::host_info::HostPeer;
 use mote_core::hostapi::info::{self, write_index, write_info};
 use mote_core::hostapi::policy::Capability;
 use mote_core::hostapi::route::{self, NoRoute, Route};
 use mote_core::http::head::{Framing, Request};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
-use smol::future::FutureExt;
-use smol::future::{pending, ready};
+use smol::future::{FutureExt, pending, ready};
 
 use crate::agent::host::told;
 use crate::agent::{Agent, error, error_reply, sync, sync_reply};

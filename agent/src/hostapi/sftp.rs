@@ -9,9 +9,8 @@ use mote_core::http::head::Request;
 
 use crate::agent::{Agent, error};
 use crate::hostapi::denied::relay_while_allowed;
-use crate::net::serve::{Answer, Reply};
+use crate::net::serve::{Answer, Reply, Upgrade, switch};
 use crate::net::stream::Stream;
-use crate::net::upgrade::{Upgrade, switch};
 use crate::runtime::{Child, Permit, log, within};
 use crate::transport::Socket;
 use crate::workers::run;

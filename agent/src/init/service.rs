@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use mote_core::hostapi::exec;
 use mote_core::init::plan::Program;
-use mote_core::init::restarts::Restarts;
+use mote_core::init::shutdown::Restarts;
 use mote_core::time::Uptime;
 use rustix::process::{Pid, WaitStatus};
 use rustix::stdio::stdin;

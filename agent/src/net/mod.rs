@@ -8,8 +8,5 @@ pub(crate) mod stream;
 pub(crate) mod tickets;
 pub(crate) mod tls;
 pub(crate) mod tls_error;
-mod tls_store;
 pub(crate) mod tls_types;
-pub(crate) mod upgrade;
 pub(crate) mod websocket;
-pub(crate) mod wire;

@@ -9,14 +9,12 @@ use mote_core::http::connection::{self, Event, Timeouts};
 use mote_core::http::head::{Method, Request};
 use mote_core::http::reply::{Head, Length, Persistence, write_reply};
 use mote_core::time::Uptime;
+use smol::future::{FutureExt, ready, yield_now};
 
 use crate::built::BoxFuture;
 use crate::net::stream::Stream;
-use crate::net::upgrade::Upgrade;
 use crate::runtime::clock::{now, until};
 use crate::runtime::permits::Permit;
-use smol::future::FutureExt;
-use smol::future::{ready, yield_now};
 
 /// Initial buffer, bytes: nearly all requests fit. [`Limiter::enlarge`] must allow a larger one.
 const FIRST_BUFFER: usize = 1024;
@@ -390,4 +388,30 @@ async fn write(
         stream.write_all(piece).await?;
     }
     Ok(())
+}
+
+/// The handler of an upgraded connection. The buffers of its last HTTP request are freed first, so
+/// an idle exec or listener costs little more than its TLS state.
+pub(crate) struct Upgrade(Box<dyn FnOnce(Stream) -> BoxFuture<'static>>);
+
+impl Upgrade {
+    pub(crate) fn new<F>(serve: impl FnOnce(Stream) -> F + 'static) -> Self
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        Self(Box::new(|stream| Box::pin(serve(stream))))
+    }
+
+    pub(crate) fn run(self, stream: Stream) -> BoxFuture<'static> {
+        self.0(stream)
+    }
+}
+
+/// Answers 101 for `protocol`, with the header lines `more`, in a separate TLS record: the host
+/// discards what it reads beyond the head (P§4.4). Errors: as [`Stream::write_all`].
+pub(crate) async fn switch(stream: &Stream, protocol: &str, more: &str) -> std::io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: {protocol}\r\nConnection: Upgrade\r\n{more}\r\n"
+    );
+    stream.write_all(head.as_bytes()).await
 }

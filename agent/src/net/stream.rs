@@ -17,9 +17,8 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 
-use crate::net::session::Session;
+use crate::net::session::{Session, receive, transmit};
 use crate::net::tls_error::invalid;
-use crate::net::wire::{receive, transmit};
 use crate::runtime::clock::{sleep, within};
 use crate::runtime::yield_budget::Fair;
 use crate::sys::unread;

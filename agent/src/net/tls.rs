@@ -8,10 +8,13 @@
 use std::io;
 use std::sync::Arc;
 
-use mote_core::hostapi::host_peer::authenticate;
+use mote_core::hostapi::host_info::authenticate;
 use mote_core::tls::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::client::{
+    ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+    UnbufferedClientConnection,
+};
 use rustls::crypto::{
     CipherSuiteCommon, CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom,
     WebPkiSupportedAlgorithms, ring,
@@ -25,7 +28,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, NamedGroup,
     PeerMisbehaved, ServerConfig, SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
 };
 use webpki::{RawPublicKeyEntity, ring as algorithms};
@@ -127,7 +130,7 @@ impl Identity {
     pub(crate) fn receipt(
         &self,
         presented: Option<&[CertificateDer<'_>]>,
-    ) -> Result<mote_core::hostapi::host_peer::HostPeer, mote_core::hostapi::host_peer::NotTheHost>
+    ) -> Result<mote_core::hostapi::host_info::HostPeer, mote_core::hostapi::host_info::NotTheHost>
     {
         let leaf = presented.and_then(<[CertificateDer<'_>]>::first);
         authenticate(leaf.map(CertificateDer::as_ref), &self.caller)
@@ -408,4 +411,31 @@ impl ClientCertVerifier for Pinned {
 
 fn only_tls13() -> Error {
     Error::General("only TLS 1.3".into())
+}
+
+/// Ignores rustls's key, the server name, which is always the same.
+impl ClientSessionStore for Store {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.choose(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.chosen()
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        self.put(ticket);
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.take()
+    }
 }

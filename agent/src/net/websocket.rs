@@ -9,8 +9,8 @@ use std::time::Duration;
 use mote_core::http::head::Request;
 use mote_core::ws::{self, Incoming, Opcode};
 
+use crate::net::serve::switch;
 use crate::net::stream::Stream;
-use crate::net::upgrade::switch;
 use crate::runtime::clock::within;
 use crate::runtime::permits::Semaphore;
 use crate::sys::fd::{self, AsFd};

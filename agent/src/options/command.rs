@@ -7,7 +7,7 @@ use std::time::Duration;
 use mote_core::init::shutdown::Goal;
 use mote_core::report::proc::digits;
 
-use super::bad_option::BadOption;
+use super::BadOption;
 use crate::built;
 
 /// Default duration of `freeze`.

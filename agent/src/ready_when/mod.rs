@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use mote_core::devlxd::ready::{Ready, ReadyState};
 use mote_core::status::State;
-use smol::future::FutureExt;
-use smol::future::pending;
+use smol::future::{FutureExt, pending};
 
 use crate::agent::Agent;
 use crate::runtime::{Ended, log, sleep};

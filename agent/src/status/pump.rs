@@ -5,8 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::status::{Action, State};
-use smol::future::FutureExt;
-use smol::future::yield_now;
+use smol::future::{FutureExt, yield_now};
 
 use crate::agent::{About, Agent};
 use crate::runtime::clock::until;

@@ -11,17 +11,13 @@ pub(crate) mod freeze;
 pub(crate) mod heap;
 pub(crate) mod listener;
 mod plan;
-mod process;
 pub(crate) mod restored;
 pub(crate) mod sandbox;
-mod signalled;
 mod spawn;
 mod start;
 
 pub(crate) use error::SystemError;
-pub(crate) use plan::{DIRECTORIES, PATH, Plan};
-pub(crate) use process::{kill_group, reap};
-pub(crate) use signalled::{Ended, Signalled};
+pub(crate) use plan::{DIRECTORIES, Ended, PATH, Plan, Signalled};
 pub(crate) use spawn::{
     Fork, become_user, call_in_fork, descriptors, lower_oom_score, raise_file_limit, reexec,
     run_in_fork, spawn,
@@ -37,7 +33,7 @@ use std::time::{Duration, SystemTime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 
 /// This program, even if its file was replaced or removed.
 pub(crate) const SELF: &CStr = c"/proc/self/exe";
@@ -264,4 +260,24 @@ pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is taken from its owner, so nothing uses or closes it again.
     let result = unsafe { libc::close(fd.into_raw_fd()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reaps one ended child, if there is one.
+pub(crate) fn reap() -> Option<(Pid, Ended)> {
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => return Some((pid, Ended::Code(code))),
+            (None, Some(signal)) => return Some((pid, Ended::Signal(signal))),
+            // Stopped or continued, which was not requested.
+            (None, None) => {}
+        }
+    }
+    None
+}
+
+pub(crate) fn kill_group(child: Pid) {
+    // Right after fork(2) the child has no group of its own yet.
+    if kill_process_group(child, Signal::KILL).is_err() {
+        kill(child, Signal::KILL.as_raw());
+    }
 }

@@ -32,3 +32,24 @@ pub(crate) struct Plan<'p> {
     /// Whether descriptor 0 becomes the controlling terminal.
     pub(crate) terminal: bool,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signalled {
+    /// SIGCHLD.
+    Child,
+    /// SIGHUP: re-exec, so that an upgraded program file takes effect.
+    Reexec,
+    /// SIGUSR1: another agent takes over from this one of an initramfs.
+    Replaced,
+    /// SIGTERM or SIGINT.
+    End,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Exit code.
+    Code(i32),
+    /// Number of the signal that killed the child.
+    Signal(i32),
+}

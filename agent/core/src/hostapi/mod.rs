@@ -1,12 +1,11 @@
 //! The host API: the requests of LXD or Incus over vsock (P§4), without I/O. The shell's handlers
-//! need a [`HostPeer`](host_peer::HostPeer).
+//! need a [`HostPeer`](host_info::HostPeer).
 
 #[cfg(feature = "alloc")]
 pub mod event;
 #[cfg(feature = "alloc")]
 pub mod exec;
 pub mod host_info;
-pub mod host_peer;
 pub mod info;
 #[cfg(feature = "alloc")]
 pub mod mount;

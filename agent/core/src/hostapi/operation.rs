@@ -5,7 +5,7 @@ use core::fmt::{Result, Write};
 use crate::flavour::Flavour;
 use crate::hostapi::info::begin_envelope;
 use crate::json::{Value, Writer};
-use crate::timestamp::Timestamp;
+use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {

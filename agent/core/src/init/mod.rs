@@ -3,5 +3,4 @@
 
 pub mod button;
 pub mod plan;
-pub mod restarts;
 pub mod shutdown;

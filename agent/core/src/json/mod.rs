@@ -7,7 +7,6 @@
 
 #[cfg(feature = "alloc")]
 mod document;
-mod envelope;
 mod scan;
 mod string;
 mod value;
@@ -17,9 +16,8 @@ use core::fmt;
 
 #[cfg(feature = "alloc")]
 pub use document::Document;
-pub use envelope::{Envelope, Kind};
 pub use string::unescape_within;
-pub use value::Value;
+pub use value::{Envelope, Kind, Value};
 pub use write::Writer;
 #[cfg(feature = "alloc")]
 pub use write::quoted_length;

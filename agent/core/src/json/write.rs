@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 
 use super::Value;
 use super::string::escape;
-use crate::timestamp::Timestamp;
+use crate::time::Timestamp;
 
 /// Writes one document. Stops at the first error of the output, which [`Writer::done`] returns.
 pub struct Writer<'o> {

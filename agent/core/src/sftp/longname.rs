@@ -6,7 +6,7 @@
 use core::fmt::{self, Write};
 
 use super::attrs::Attrs;
-use crate::timestamp;
+use crate::time;
 
 /// The values shown in a line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +31,7 @@ pub(super) fn columns(out: &mut impl Write, file: &Listed, now: u64) -> fmt::Res
     }
     write!(out, " {:>3} {:<8} {:<8} {:>8} ", file.links, owner.0, owner.1, size)?;
     let (time, minute) = (u64::from(times.1), u64::from(times.1) / 60);
-    let (year, month, day) = timestamp::civil(minute / (24 * 60));
+    let (year, month, day) = time::civil(minute / (24 * 60));
     let month = usize::try_from(month).ok().and_then(|month| MONTHS.get(month.wrapping_sub(1)));
     write!(out, "{} {day:>2} ", month.unwrap_or(&"???"))?;
     if time <= now && now - time < RECENT {

@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use super::net::{Listener, Open};
 use super::wait::Signal;
 use super::{Process, Sim, Zone};
-use crate::signalled::{Ended, Signalled};
+use crate::plan::{Ended, Signalled};
 
 /// How an agent was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

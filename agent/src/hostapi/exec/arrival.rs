@@ -8,9 +8,8 @@ use mote_core::http::query;
 use crate::agent::exec_sockets::State;
 use crate::agent::{Agent, Operation, error};
 use crate::hostapi::operations::unknown;
-use crate::net::serve::Answer;
+use crate::net::serve::{Answer, Upgrade};
 use crate::net::stream::Stream;
-use crate::net::upgrade::Upgrade;
 use crate::net::websocket::{WebSocket, upgrade};
 use crate::runtime::log;
 

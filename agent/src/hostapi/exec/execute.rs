@@ -7,14 +7,12 @@ use std::rc::Rc;
 
 use mote_core::hostapi::exec::{Request, exit};
 use rustix::io::Errno;
-use smol::future::FutureExt;
-use smol::future::{pending, zip};
+use smol::future::{FutureExt, pending, zip};
 
-use super::outcome::{Failure, Held};
 use super::{pty, pump};
 use crate::agent::{Agent, Sockets, exec_sockets};
 use crate::net::websocket::WebSocket;
-use crate::runtime::{Async, Child, Ended};
+use crate::runtime::{Async, Child, Ended, Permit};
 use crate::sys::Plan;
 use crate::sys::fd::{AsFd, OwnedFd, give, pipe};
 
@@ -156,4 +154,14 @@ fn launch(agent: &Agent, request: &Request, stdio: &Stdio) -> io::Result<Rc<Chil
         ids: Some((request.user, request.group)),
         terminal: request.interactive,
     })
+}
+
+/// A request with the permit for its memory.
+pub(super) type Held = Box<(Request, Permit)>;
+
+pub(super) struct Failure {
+    /// The operation's error.
+    pub(super) text: String,
+    /// Exit status as a shell reports it, if the command was tried.
+    pub(super) code: Option<i32>,
 }

@@ -7,7 +7,6 @@
 
 mod arrival;
 mod execute;
-mod outcome;
 mod pty;
 mod pump;
 mod start;

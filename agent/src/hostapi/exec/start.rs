@@ -8,8 +8,7 @@ use mote_core::hostapi::operation::write_return;
 use mote_core::json::{Document, JsonError};
 use mote_core::limits;
 
-use super::execute::execute;
-use super::outcome::{Failure, Held};
+use super::execute::{Failure, Held, execute};
 use crate::agent::operation_table::OPERATION_KEPT;
 use crate::agent::{Agent, Operation, Sockets, error, error_by};
 use crate::hostapi::denied::denied;

@@ -11,8 +11,7 @@ use rustix::io::{pread, pwrite};
 use super::filesystem::{Filesystem, Size};
 use crate::runtime::small_files::is_there;
 use crate::sys::disk::resize_partition;
-use crate::sys::file;
-use crate::sys::sleep;
+use crate::sys::{file, sleep};
 use crate::system::devices::number_of;
 
 /// The unit of sizes in sysfs, bytes.

@@ -5,18 +5,16 @@
 
 mod disk;
 mod filesystem;
-mod sizes;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mote_core::hotplug::disk::Table;
 use rustix::process::geteuid;
 
 use self::disk::{Disk, NotGrown};
-use self::sizes::Sizes;
 use crate::print;
-use crate::runtime::log;
-use crate::runtime::small_files::is_there;
+use crate::runtime::small_files::{is_there, read_bounded, write_small};
+use crate::runtime::{log, run_dir};
 use crate::system::devices::{entries, identity};
 
 /// Other programs that grow disks, below `/`: growpart, and systemd-repart if it is configured.
@@ -112,6 +110,39 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> u8 {
         return 1;
     }
     u8::from(has_failed)
+}
+
+/// Longest file, bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// The disk sizes after the last worker: per disk, 8 bytes of the sysfs identity and 8 of the size,
+/// in native order. The last record counts.
+struct Sizes {
+    path: PathBuf,
+    all: Vec<u8>,
+}
+
+impl Sizes {
+    fn read(root: &Path) -> Self {
+        let path = root.join(run_dir::SIZES);
+        let all = read_bounded(&path, LONGEST).unwrap_or_default();
+        Self { path, all }
+    }
+
+    fn of(&self, id: u64) -> u64 {
+        let mut found = 0;
+        for note in self.all.chunks_exact(16) {
+            if note.starts_with(&id.to_ne_bytes()) {
+                found = note.last_chunk().map_or(0, |size| u64::from_ne_bytes(*size));
+            }
+        }
+        found
+    }
+
+    fn note(&mut self, id: u64, size: u64) {
+        self.all.extend_from_slice([id.to_ne_bytes(), size.to_ne_bytes()].as_flattened());
+        let _next_time = write_small(&self.path, &self.all);
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ mod filesystems;
 pub(crate) mod hanging;
 pub(crate) mod lines;
 pub(crate) mod metrics;
-mod pipe;
 mod processes;
 mod state;
 
@@ -14,15 +13,14 @@ use std::fmt;
 
 use mote_core::flavour::Flavour;
 use rustix::fs::OFlags;
-use rustix::stdio::dup2_stdout;
+use rustix::stdio::{dup2_stdout, stdout};
 
 use crate::built;
 use crate::options::Options;
 use crate::options::command::Report;
-use crate::print;
+use crate::print::{self, write_all};
 use crate::runtime::log;
 use crate::sys::{fd, file};
-use crate::workers::report::pipe::Pipe;
 
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, report: Report) -> u8 {
@@ -44,4 +42,34 @@ pub(crate) fn run(options: &Options, report: Report) -> u8 {
         log::debug(format_args!("cannot close standard output: {error}"));
     }
     if done.is_ok() { 0 } else { 1 }
+}
+
+/// Size of the buffer, bytes: `PIPE_BUF`, up to which a write to a pipe is atomic.
+const PIPE_BUFFER: usize = 4096;
+
+pub(crate) struct Pipe(Vec<u8>);
+
+impl Pipe {
+    pub(crate) fn new() -> Self {
+        Self(Vec::with_capacity(PIPE_BUFFER))
+    }
+
+    /// Writes the buffered text. Errors: the reader has closed the pipe.
+    pub(crate) fn flush(&mut self) -> fmt::Result {
+        let written = write_all(stdout(), &self.0);
+        self.0.clear();
+        written.map_err(|_| fmt::Error)
+    }
+}
+
+impl fmt::Write for Pipe {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for piece in text.as_bytes().chunks(PIPE_BUFFER) {
+            if self.0.len() + piece.len() > PIPE_BUFFER {
+                self.flush()?;
+            }
+            self.0.extend_from_slice(piece);
+        }
+        Ok(())
+    }
 }

@@ -16,7 +16,6 @@
 //!   replaces an empty directory.
 
 mod acts;
-mod answer;
 mod attributes;
 mod below;
 mod directories;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::fs::{FileType, StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
-use crate::workers::sftp::answer::Answer;
+use crate::workers::sftp::perform::Answer;
 use crate::workers::sftp::refusal::Refusal;
 
 /// Returns the absolute path without symbolic links, `.` and `..`. Keeps trailing names that do not

@@ -3,16 +3,16 @@
 use std::ffi::CString;
 
 use mote_core::sftp::handles::Handles;
-use mote_core::sftp::reply;
-use mote_core::sftp::request::Request;
+use mote_core::sftp::reply::{self, Code, Full};
+use mote_core::sftp::request::{Handle, Request};
+use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use crate::workers::sftp::answer::Answer;
-use crate::workers::sftp::attributes::Target;
-use crate::workers::sftp::handles::Open;
+use crate::workers::sftp::attributes::{self, Target};
+use crate::workers::sftp::handles::{self, Open};
 use crate::workers::sftp::refusal::Refusal;
 use crate::workers::sftp::rules::Rules;
-use crate::workers::sftp::{directories, files, handles, paths};
+use crate::workers::sftp::{directories, files, paths};
 
 /// Performs a request. Data and listings, which may be long, are written directly into `out`.
 pub(super) fn perform(
@@ -79,4 +79,30 @@ pub(super) fn perform(
 
 fn c(path: &[u8]) -> Result<CString, Errno> {
     CString::new(path).map_err(|_| Errno::INVAL)
+}
+
+pub(super) enum Answer {
+    Done,
+    Handle(Handle),
+    Attrs(Stat),
+    Path(Vec<u8>),
+    Numbers([u64; 11]),
+    Limits(usize),
+    /// The reply is already in the buffer, with this length in bytes.
+    Written(usize),
+}
+
+impl Answer {
+    /// Writes the reply; returns its length in bytes.
+    pub(super) fn write(self, id: u32, out: &mut [u8]) -> Result<usize, Full> {
+        match self {
+            Self::Done => reply::status(out, id, Code::Ok, &""),
+            Self::Handle(handle) => reply::handle(out, id, handle),
+            Self::Attrs(stat) => reply::attrs(out, id, &attributes::of(&stat)),
+            Self::Path(path) => reply::path(out, id, &path),
+            Self::Numbers(numbers) => reply::numbers(out, id, &numbers),
+            Self::Limits(handles) => reply::numbers(out, id, &reply::limits(handles)),
+            Self::Written(length) => Ok(length),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use mote_core::hostapi::operation::{
     Operation, State, same_secret, write, write_async, write_id, write_return,
 };
 use mote_core::json::{Document, Value};
-use mote_core::timestamp::Timestamp;
+use mote_core::time::Timestamp;
 use serde_json::Value as Theirs;
 
 use crate::input::Input;

@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use super::shown::{known, quoted};
 use super::whole::Limit;
-use super::{CAPABILITIES, Capability};
+use super::{CAPABILITIES, Capability, known, quoted};
 use crate::yaml::{Scalar, YamlError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

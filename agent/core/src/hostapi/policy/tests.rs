@@ -1,7 +1,7 @@
 use std::format;
 use std::string::{String, ToString};
 
-use super::shown::SHOWN;
+use super::SHOWN;
 use super::*;
 use crate::hostapi::{exec, port_forward};
 use crate::yaml::{Why, YamlError};

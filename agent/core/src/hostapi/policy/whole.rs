@@ -3,8 +3,7 @@
 use alloc::string::String;
 use core::fmt;
 
-use super::shown::quoted;
-use super::{CAPABILITIES, Capability, Features, Part};
+use super::{CAPABILITIES, Capability, Features, Part, quoted};
 use crate::hostapi::exec;
 use crate::hostapi::port_forward::Target;
 

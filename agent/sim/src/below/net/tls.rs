@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use mote_core::hostapi::host_peer::{HostPeer, NotTheHost, authenticate};
+use mote_core::hostapi::host_info::{HostPeer, NotTheHost, authenticate};
 
 use crate::config::files::ConfigFiles;
 use crate::host::caller::HOST_CLIENT;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use super::here::here;
 use crate::machine::AgentProcess;
 pub(crate) use crate::plan::Plan;
+pub(crate) use crate::plan::{Ended, Signalled};
 pub(crate) use crate::programs::{SELF, kill, kill_group, reap, spawn};
 use crate::runtime::reactor::Source;
-pub(crate) use crate::signalled::{Ended, Signalled};
 pub(crate) use error::SystemError;
 
 /// The wall clock at the guest's boot, long after 1970.
