@@ -321,6 +321,33 @@ impl rustls::client::ResolvesClientCert for AlwaysOurs {
     }
 }
 
+/// The methods that both verifiers have in common.
+macro_rules! signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("only TLS 1.3".into()))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify(message, cert, dss)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            VERIFY.supported_schemes()
+        }
+    };
+}
+
 /// SHA-256 of the one certificate (DER) that the host must present: the serial line has no room for
 /// more.
 #[derive(Debug)]
@@ -342,27 +369,7 @@ impl ServerCertVerifier for Pin {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(only_tls13())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        VERIFY.supported_schemes()
-    }
+    signatures!();
 }
 
 /// The certificate (DER) that a caller must present.
@@ -386,31 +393,7 @@ impl ClientCertVerifier for Pinned {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(only_tls13())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        VERIFY.supported_schemes()
-    }
-}
-
-fn only_tls13() -> Error {
-    Error::General("only TLS 1.3".into())
+    signatures!();
 }
 
 /// Ignores rustls's key, the server name, which is always the same.
