@@ -18,6 +18,11 @@ impl Uptime {
     }
 }
 
+#[cfg(test)]
+pub(crate) fn at(millis: u64) -> Uptime {
+    Uptime::from_millis(millis)
+}
+
 impl Add<Duration> for Uptime {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {

@@ -35,12 +35,9 @@ impl TokenBucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
 
     const REFILL: Duration = Duration::from_millis(10);
-
-    fn at(millis: u64) -> Uptime {
-        Uptime::from_millis(millis)
-    }
 
     /// Returns the number of available tokens.
     fn burst(bucket: &mut TokenBucket, now: u64) -> usize {

@@ -83,6 +83,7 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
     use std::vec::Vec;
 
     const IDLE: [Activity; 6] = [
@@ -93,10 +94,6 @@ mod tests {
         Activity::Body,
         Activity::Writing,
     ];
-
-    fn at(millis: u64) -> Uptime {
-        Uptime::from_millis(millis)
-    }
 
     fn one(activity: Activity, since: u64) -> Connected {
         Connected { class: Class::Root, activity, since: at(since) }

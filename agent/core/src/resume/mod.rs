@@ -128,10 +128,7 @@ impl Returns {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(millis: u64) -> Uptime {
-        Uptime::from_millis(millis)
-    }
+    use crate::time::at;
 
     #[test]
     fn recognises_a_clone_only_by_the_kernels_message() {

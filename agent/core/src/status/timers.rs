@@ -77,6 +77,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::at;
 
     const ALL: [Timer; COUNT] = [
         Timer::Announce,
@@ -87,10 +88,6 @@ mod tests {
         Timer::Retry,
         Timer::Follow,
     ];
-
-    fn at(millis: u64) -> Uptime {
-        Uptime::from_millis(millis)
-    }
 
     #[test]
     fn each_timer_has_a_separate_slot() {

@@ -136,25 +136,10 @@ fn reports_all_faults_up_to_a_limit() {
 #[test]
 fn reports_unknown_words_and_non_booleans_with_their_line() {
     for (bad, why) in [
-        ("feature: {exec: true}", r#"line 1: unknown key "feature"; known: features"#.into()),
-        (
-            "# a\nfeature:\n  exec: true\n",
-            r#"line 2: unknown key "feature"; known: features"#.into(),
-        ),
-        (
-            "features: {exec: true}\nother: {exec: false}",
-            r#"line 2: unknown key "other"; known: features"#.into(),
-        ),
-        (
-            "features:\n  exec: true\n  port_forward: true\n",
-            format!(r#"line 3: unknown feature "port_forward"{KNOWN}"#),
-        ),
-        ("features: {new-thing: false}", format!(r#"line 1: unknown feature "new-thing"{KNOWN}"#)),
         ("features: {\"a\\e[2J\": true}", format!(r#"line 1: unknown feature "a?[2J"{KNOWN}"#)),
         ("features: {Exec: true}", format!(r#"line 1: unknown feature "Exec"{KNOWN}"#)),
         ("features:\n  exec: maybe\n", r#"line 2: "maybe" is neither true nor false"#.into()),
         ("features:\n  exec: 'true'\n", r#"line 2: "true" is neither true nor false"#.into()),
-        ("features:\n  exec: 1\n", r#"line 2: "1" is neither true nor false"#.into()),
         ("features: {exec: true, exec: false}", r#"line 1: "exec" occurs twice"#.into()),
         ("features: {exec: true}\nfeatures: {}", r#"line 2: "features" occurs twice"#.into()),
     ] {
@@ -220,18 +205,9 @@ fn commands_are_limited_by_user_group_and_path() {
     for good in ["/usr/bin/uptime", "/bin/my app"] {
         assert_eq!(denied(commands, good, 0, 7), "", "{good}");
     }
-    for bad in [
-        "uptime",
-        "usr/bin/uptime",
-        "./uptime",
-        "/usr/bin/uptime/",
-        "/usr//bin/uptime",
-        "/bin/my",
-        "",
-    ] {
-        if bad.is_empty() {
-            continue;
-        }
+    for bad in
+        ["uptime", "usr/bin/uptime", "./uptime", "/usr/bin/uptime/", "/usr//bin/uptime", "/bin/my"]
+    {
         assert_eq!(denied(commands, bad, 0, 0), format!("exec of \"{bad}\""));
     }
     let both = "features: {exec: {users: [5], commands: [/a]}}";

@@ -3,12 +3,9 @@ mod deadlines;
 use std::{format, string::String, vec, vec::Vec};
 
 use super::*;
+use crate::time::at;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
-
-fn at(millis: u64) -> Uptime {
-    Uptime::from_millis(millis)
-}
 
 fn connection() -> Connection {
     Connection::new(at(0), Timeouts::default())

@@ -54,21 +54,6 @@ fn a_failed_call_reports_started_immediately() {
 }
 
 #[test]
-fn limits_announcements_to_a_flapping_host() {
-    let (mut status, mut seen) = (connected(0), Vec::new());
-    run(&mut status, 0, 0);
-    for now in 0..10_000 {
-        status.host_lost(at(now));
-        seen.extend(run_with(&mut status, now, now, Some(true)));
-        status.call_answered(at(now), 200);
-        seen.extend(run_with(&mut status, now, now, Some(true)));
-    }
-    assert!(lines(&seen).len() <= 50, "{}", lines(&seen).len());
-    // Endless calls must not either, although each answer requests a verification.
-    assert!(tries(&seen).len() <= 11, "{:?}", tries(&seen));
-}
-
-#[test]
 fn missing_descriptors_do_not_lose_the_host() {
     let mut status = connected(0);
     run(&mut status, 0, 5000);

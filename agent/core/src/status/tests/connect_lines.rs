@@ -151,20 +151,6 @@ fn retries_expect_the_certificate_of_the_line() {
 }
 
 #[test]
-fn a_restarted_host_may_send_connect_while_we_are_connected() {
-    let mut status = connected(0);
-    run(&mut status, 0, 500);
-    status.received(at(600), b"CONNECT 2:5000\n");
-    let new = at_port(5000);
-    let expected = Action::Verify { host: new, attempt: 2 };
-    assert_eq!(actions(&mut status, 600), [expected]);
-    assert_eq!((status.state(), status.host()), (State::Connect, Some(HOST)));
-    assert!(status.verified(at(610), 2, true));
-    assert_eq!((status.state(), status.host()), (State::Connected, Some(new)));
-    assert_eq!(lines(&run(&mut status, 610, 610)), [(610, "CONNECTED", true)]);
-}
-
-#[test]
 fn verifies_a_repeated_address_without_leaving_connected() {
     let mut status = by_line();
     run(&mut status, 0, 700);

@@ -8,6 +8,7 @@ mod link;
 mod table;
 
 use super::*;
+use crate::time::at;
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -21,10 +22,6 @@ const fn at_port(port: u32) -> Host {
 
 fn line(host: Host) -> String {
     format!("CONNECT {} {}\n", host.address, "ab".repeat(32))
-}
-
-fn at(millis: u64) -> Uptime {
-    Uptime::from_millis(millis)
 }
 
 fn status() -> Status {
@@ -361,36 +358,12 @@ fn writes_to_a_new_port_immediately_without_flooding_a_flapping_one() {
 }
 
 #[test]
-fn ignores_outdated_results() {
-    let mut status = status();
-    let first = status.put_started(at(0), HOST);
-    let second = status.put_started(at(1), HOST);
-    assert!(!status.verified(at(2), first, false));
-    assert_eq!(status.state(), State::Connect);
-    assert!(status.verified(at(3), second, true));
-    assert!(!status.verified(at(4), second, false));
-    assert_eq!(status.state(), State::Connected);
-}
-
-#[test]
-fn nothing_follows_stopped() {
+fn repeats_an_unwritten_last_stopped() {
     let mut status = connected(0);
-    let before = status.put_started(at(4), HOST);
     status.stop(at(5));
     let stopped = Action::Write { line: b"STOPPED\nSTOPPED\n", visible: true, kick: true };
     assert_eq!(actions(&mut status, 5), [stopped]);
-    status.received(at(6), b"CONNECT 2:1\n");
-    status.call_answered(at(6), 200);
-    status.call_answered(at(6), 401);
-    status.host_lost(at(6));
-    status.know(at(6), HOST);
-    status.port_appeared(at(6));
-    assert!(!status.verified(at(6), before, true));
-    let after = status.put_started(at(6), HOST);
-    assert!(!status.verified(at(7), after, true));
     assert_eq!((actions(&mut status, 100_000), status.deadline()), (Vec::new(), None));
-    assert_eq!(status.state(), State::Stopped);
-    // Unless it was not written.
     status.write_failed(at(100_000));
     assert_eq!(actions(&mut status, 100_099), []);
     assert_eq!(actions(&mut status, 100_100), [stopped]);
