@@ -197,11 +197,10 @@ mod tests {
     #[test]
     fn ignores_a_policy_in_a_credential_of_the_host() {
         let root = crate::runtime::scratch::scratch("policy-credential");
-        let table = root.join("sys/firmware/dmi/tables/DMI");
-        std::fs::create_dir_all(table.parent().unwrap()).unwrap();
         let value = "features: {exec: false}\nready-when: [command /bin/x]\n";
         let name = "\x0b\x05\0\0\x01io.systemd.credential:mote-agent.yml=";
-        std::fs::write(&table, [name, value, "\0\0"].concat()).unwrap();
+        let table = [name, value, "\0\0"].concat();
+        crate::runtime::scratch::put(&root, "sys/firmware/dmi/tables/DMI", table);
         for denied in ["", "exec"] {
             let judged = read(&options(&root, denied));
             assert_eq!(judged.policy, Features::without(denied).unwrap().into());
@@ -212,9 +211,8 @@ mod tests {
     #[test]
     fn only_commands_of_ready_when_need_unlimited_exec() {
         let root = crate::runtime::scratch::scratch("ready-command");
-        std::fs::create_dir_all(root.join("etc")).unwrap();
         let of = |denied: &str, file: &str| {
-            std::fs::write(root.join("etc/mote-agent.yml"), file).unwrap();
+            crate::runtime::scratch::put(&root, "etc/mote-agent.yml", file);
             let judged = read(&options(&root, denied));
             (judged.policy.ready_when().count(), judged.grade, judged.text)
         };

@@ -80,8 +80,7 @@ mod tests {
             (FILE, b""),
             ("root/x", b""),
         ] {
-            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
-            fs::write(root.join(path), bytes).unwrap();
+            crate::runtime::scratch::put(&root, path, bytes);
         }
         root
     }

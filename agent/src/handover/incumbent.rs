@@ -105,17 +105,11 @@ mod tests {
 
     use super::*;
     use crate::handover::processes::LOCKS;
-    use crate::runtime::scratch::{Scratch, scratch};
+    use crate::runtime::scratch::{Scratch, put, scratch};
 
     const STATUS: &str = "Name:\tmote-agent\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n";
     const OPEN: &str = "pos:\t0\nflags:\t02100001\nmnt_id:\t27\n";
     const LOCK: &str = "1: POSIX  ADVISORY  WRITE 77 00:1a:2 0 EOF\n";
-
-    fn put(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
 
     fn link(root: &Path, path: &str, to: impl AsRef<Path>) {
         let path = root.join(path);
@@ -128,9 +122,9 @@ mod tests {
     fn guest(name: &str) -> Scratch {
         let root = scratch(name);
         let (mnt, user) = (fs::read_link("/proc/self/ns/mnt"), fs::read_link("/proc/self/ns/user"));
-        put(&root, "proc/locks", &format!("1: FLOCK  ADVISORY  WRITE 5 00:1a:9 0 EOF\n{LOCK}"));
+        put(&root, "proc/locks", format!("1: FLOCK  ADVISORY  WRITE 5 00:1a:9 0 EOF\n{LOCK}"));
         put(&root, "proc/77/status", STATUS);
-        put(&root, "proc/77/fdinfo/3", &format!("{OPEN}lock:\t{LOCK}"));
+        put(&root, "proc/77/fdinfo/3", format!("{OPEN}lock:\t{LOCK}"));
         link(&root, "proc/77/ns/mnt", mnt.unwrap());
         link(&root, "proc/77/ns/user", user.unwrap());
         link(&root, "proc/77/fd/3", root.join(run_dir::LOCK));
@@ -152,7 +146,7 @@ mod tests {
         // Another architecture's O_LARGEFILE, and another descriptor.
         fs::remove_file(root.join("proc/77/fd/3")).unwrap();
         link(&root, "proc/77/fd/12", root.join(run_dir::LOCK));
-        put(&root, "proc/77/fdinfo/12", &format!("pos:\t0\nflags:\t02400001\nlock:\t{LOCK}"));
+        put(&root, "proc/77/fdinfo/12", format!("pos:\t0\nflags:\t02400001\nlock:\t{LOCK}"));
         assert_eq!(found(&root), Some(said));
     }
 
@@ -202,7 +196,7 @@ mod tests {
     fn ignores_too_many_locks() {
         let root = guest("many");
         let many = usize::try_from(LOCKS).unwrap() / LOCK.len();
-        put(&root, "proc/locks", &LOCK.replace("77", "78").repeat(many - 1));
+        put(&root, "proc/locks", LOCK.replace("77", "78").repeat(many - 1));
         assert_eq!(found(&root), None);
         let all = LOCK.replace("77", "78").repeat(many - 1) + LOCK;
         put(&root, "proc/locks", &all);

@@ -217,9 +217,8 @@ mod tests {
         let _lock = acquire(&root, None, &mut || ()).unwrap();
         let ours = std::process::id();
         let holds = |uids: &str| {
-            let process = root.join(format!("proc/{ours}"));
-            std::fs::create_dir_all(&process).unwrap();
-            std::fs::write(process.join("status"), format!("Name:\tx\nUid:\t{uids}\n")).unwrap();
+            let status = format!("Name:\tx\nUid:\t{uids}\n");
+            crate::runtime::scratch::put(&root, &format!("proc/{ours}/status"), status);
             let is_found = || incumbent::holder(&root).is_some();
             crate::sys::run_in_fork(Duration::from_secs(30), &is_found)
         };

@@ -123,13 +123,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::runtime::scratch::scratch;
-
-    fn put(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
+    use crate::runtime::scratch::{put, scratch};
 
     fn says(root: &Path, path: &str) -> String {
         fs::read_to_string(root.join(SYSTEM).join(path)).unwrap()

@@ -67,10 +67,7 @@ mod tests {
     #[test]
     fn finds_a_button_once_and_drops_it_when_removed() {
         let root = scratch("buttons");
-        let put = |path: &str, bytes: &[u8]| {
-            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
-            std::fs::write(root.join(path), bytes).unwrap();
-        };
+        let put = |path: &str, bytes: &[u8]| crate::runtime::scratch::put(&root, path, bytes);
         let mut buttons = Buttons::default();
         buttons.look(&root);
         assert!(buttons.is_empty());

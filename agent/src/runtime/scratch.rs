@@ -33,3 +33,10 @@ pub(crate) fn scratch(name: &str) -> Scratch {
     // The temporary directory may be behind a symbolic link.
     Scratch(path.canonicalize().unwrap())
 }
+
+/// Writes a file below `root`, and creates its directories.
+pub(crate) fn put(root: &Path, path: &str, content: impl AsRef<[u8]>) {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}

@@ -144,12 +144,7 @@ pub(crate) fn unmounted(root: &Path) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn put(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    use crate::runtime::scratch::put;
 
     #[test]
     fn reads_a_devices_stage_from_sysfs() {

@@ -267,10 +267,7 @@ mod tests {
     #[test]
     fn reports_a_missing_vsock_driver_despite_its_node() {
         let root = crate::runtime::scratch::scratch("vsock-driver");
-        let put = |path: &str, text: &str| {
-            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
-            std::fs::write(root.join(path), text).unwrap();
-        };
+        let put = |path: &str, text: &str| crate::runtime::scratch::put(&root, path, text);
         put("dev/vsock", "");
         put("sys/bus/virtio/devices/virtio1/device", "0x0013\n");
         let release = uname().release().to_string_lossy().into_owned();

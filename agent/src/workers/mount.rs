@@ -312,12 +312,8 @@ mod tests {
         // The table as if that were a share.
         let shares = || {
             let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-            std::fs::create_dir_all(root.join("proc/self")).unwrap();
-            std::fs::write(
-                root.join("proc/self/mountinfo"),
-                table.replace("- tmpfs share", "- virtiofs share"),
-            )
-            .unwrap();
+            let shown = table.replace("- tmpfs share", "- virtiofs share");
+            crate::runtime::scratch::put(&root, "proc/self/mountinfo", shown);
             table.contains("- tmpfs share")
         };
         assert!(shares());
@@ -365,8 +361,7 @@ mod tests {
     #[test]
     fn does_not_wait_for_an_unsupported_file_system() {
         let root = scratch("unknown");
-        std::fs::create_dir_all(root.join("proc")).unwrap();
-        std::fs::write(root.join("proc/filesystems"), "nodev\ttmpfs\n\text4\n").unwrap();
+        crate::runtime::scratch::put(&root, "proc/filesystems", "nodev\ttmpfs\n\text4\n");
         assert!(!is_known(&root, Kind::Virtiofs));
         let way = Way { kind: Kind::Virtiofs, flags: 0, data: String::new() };
         let end = Instant::now() + Duration::from_secs(9999);

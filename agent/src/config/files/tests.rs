@@ -1,7 +1,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use crate::runtime::scratch;
+use crate::runtime::scratch::{put, scratch};
 
 use super::*;
 
@@ -16,8 +16,7 @@ fn options(root: &Path, directory: Option<&Path>) -> Options {
 fn finds_files_and_reports_missing_ones() {
     let root = scratch("share");
     let directory = root.join("run/incus_agent");
-    std::fs::create_dir_all(&directory).unwrap();
-    std::fs::write(directory.join("agent.crt"), "c").unwrap();
+    put(&directory, "agent.crt", "c");
     let why = find(&options(&root, Some(&directory)), &mut |_, _| panic!("not all are there"))
         .err()
         .unwrap();
@@ -39,9 +38,8 @@ fn finds_files_and_reports_missing_ones() {
 fn uses_a_directory_that_others_can_write_only_if_given() {
     let root = scratch("foreign");
     let directory = root.join("run/lxd_agent");
-    std::fs::create_dir_all(&directory).unwrap();
     for name in NAMES {
-        std::fs::write(directory.join(name), name).unwrap();
+        put(&directory, name, name);
     }
     let find = |given| find(&options(&root, given), &mut |_, _| Ok(())).map(|files| files.from);
     let from = Ok(directory.display().to_string());
@@ -73,15 +71,13 @@ fn uses_a_directory_that_others_can_write_only_if_given() {
 fn reads_certificates_from_another_directory_and_optional_files() {
     let root = scratch("secrets");
     let (share, secrets) = (root.join("share"), root.join("secrets"));
-    std::fs::create_dir_all(share.join("nics")).unwrap();
-    std::fs::create_dir_all(&secrets).unwrap();
     for name in ["agent.crt", "agent.key", "server.crt"] {
-        std::fs::write(secrets.join(name), name).unwrap();
+        put(&secrets, name, name);
     }
     let files =
         [("agent-mounts.json", "[]"), ("nics/b.json", "{}"), ("nics/a.json", "{}"), ("nics/x", "")];
     for (name, text) in files {
-        std::fs::write(share.join(name), text).unwrap();
+        put(&share, name, text);
     }
     std::fs::write(share.join("nics/long.json"), vec![b' '; 5000]).unwrap();
     let mut options = options(&root, Some(&share));

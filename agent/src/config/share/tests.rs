@@ -1,4 +1,4 @@
-use crate::runtime::scratch;
+use crate::runtime::scratch::{put, scratch};
 
 use super::*;
 
@@ -10,9 +10,7 @@ fn tries_sources_with_a_device_first() {
     let order = || Source::in_order(&root).collect::<Vec<_>>();
     assert_eq!(order(), [Virtiofs, Plan9, Iso]);
     let device = |name: &str, id: &str| {
-        let directory = root.join("sys/bus/virtio/devices").join(name);
-        std::fs::create_dir_all(&directory).unwrap();
-        std::fs::write(directory.join("device"), format!("{id}\n")).unwrap();
+        put(&root, &format!("sys/bus/virtio/devices/{name}/device"), format!("{id}\n"));
     };
     // Only a serial port.
     device("virtio0", "0x0003");
@@ -27,9 +25,7 @@ fn tries_sources_with_a_device_first() {
 fn waits_for_a_disk_on_a_scsi_bus() {
     let root = scratch("scsi");
     assert_eq!(disk(&root, SCAN), None);
-    let bus = root.join("sys/bus/virtio/devices/virtio0");
-    std::fs::create_dir_all(&bus).unwrap();
-    std::fs::write(bus.join("device"), "0x0008\n").unwrap();
+    put(&root, "sys/bus/virtio/devices/virtio0/device", "0x0008\n");
     let late = root.to_path_buf();
     let scan = std::thread::spawn(move || {
         std::thread::sleep(5 * crate::runtime::clock::LOOK_INTERVAL);

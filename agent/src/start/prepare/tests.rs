@@ -1,18 +1,12 @@
 use std::fs;
 
 use crate::config::policy;
-use crate::runtime::{Scratch, scratch};
+use crate::runtime::scratch::{Scratch, put, scratch};
 
 use super::*;
 
 /// A defect of a guest, and the expected message: the cause, what to do, and the details.
 type Row = (&'static str, fn(&Path), [&'static str; 3]);
-
-fn put(root: &Path, path: &str, text: &str) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-}
 
 fn gone(root: &Path, path: &str) {
     fs::remove_dir_all(root.join(path)).unwrap();

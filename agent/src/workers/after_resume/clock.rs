@@ -107,11 +107,10 @@ mod tests {
         let root = crate::runtime::scratch::scratch("setter");
         for (user, expected) in [("0", true), ("102", true), ("1000", false)] {
             for (process, name) in [("1", "init\n"), ("77", "ntpd\n"), ("self", "x")] {
-                let directory = root.join(process);
-                std::fs::create_dir_all(&directory).unwrap();
-                std::fs::write(directory.join("comm"), name).unwrap();
                 let status = format!("Name:\t{name}Uid:\t{user}\t{user}\t{user}\t{user}\n");
-                std::fs::write(directory.join("status"), status).unwrap();
+                for (file, text) in [("comm", name), ("status", &status)] {
+                    crate::runtime::scratch::put(&root, &format!("{process}/{file}"), text);
+                }
             }
             assert_eq!(has_setter(&root), expected, "{user}");
         }
@@ -133,8 +132,7 @@ mod tests {
         for (device, name) in
             [("ptp0", "e1000e\n"), ("ptp1", "KVM virtual PTP\n"), ("ptp2", "ptp_vmw\n")]
         {
-            std::fs::create_dir_all(root.join(device)).unwrap();
-            std::fs::write(root.join(device).join("clock_name"), name).unwrap();
+            crate::runtime::scratch::put(&root, &format!("{device}/clock_name"), name);
         }
         assert_eq!(find(&root, "clock_name", &|_, name| name == KVM), Some(root.join("ptp1")));
     }

@@ -163,9 +163,8 @@ mod tests {
     }
 
     fn plug(root: &Path) {
-        let disk = root.join("sys/block").join(NAME);
-        fs::create_dir_all(disk.join("device")).unwrap();
-        fs::write(disk.join("size"), "2048\n").unwrap();
+        fs::create_dir_all(root.join("sys/block").join(NAME).join("device")).unwrap();
+        crate::runtime::scratch::put(root, &format!("sys/block/{NAME}/size"), "2048\n");
     }
 
     /// Runs a worker; returns the size that it stored.

@@ -107,15 +107,11 @@ fn end(flavour: Flavour, out: &mut dyn Write) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn the_agent_writes_short_documents_that_cannot_hang() {
         let root = crate::runtime::scratch::scratch("metrics-at-once");
-        let put = |path: &str, text: &str| {
-            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
-            fs::write(root.join(path), text).unwrap();
-        };
+        let put = |path: &str, text: &str| crate::runtime::scratch::put(&root, path, text);
         let made =
             || without_worker(Flavour::Lxd, &root).map(|text| String::from_utf8(text).unwrap());
         assert_eq!(made(), None);
