@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::conform::client::Way;
 use crate::{Client, Host, Process, Scratch, agent, patient, proc, wait};
 
 /// A host and an agent that are connected by sockets.
@@ -41,7 +40,7 @@ impl Pair {
     }
 
     pub fn client(&self) -> Client {
-        Client::new(Way::Socket(self.scratch.0.join("vs.listen_8443")), &self.host)
+        Client::new(&self.host)
     }
 
     pub fn socket(&self) -> PathBuf {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use mote_client::instance::{Instance, store};
 use serde_json::Value;
 
 use crate::{Process, Spec, output, tool, vm, wait};
@@ -55,6 +56,11 @@ impl Host {
         all.extend(port.iter().map(String::as_str));
         all.extend(args);
         Self::new(directory, &all)
+    }
+
+    /// The instance, as mote-host stores it.
+    pub fn instance(&self) -> Instance {
+        store::load(&self.directory, NAME).expect("the instance")
     }
 
     /// Runs the daemon and waits until it answers.

@@ -5,14 +5,15 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use mote_client::agent::client::dial;
+use mote_client::net::stream::Limit;
 use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use super::book::Found;
 use super::rows::SINK;
 use super::visit::Visit;
 use super::visit::attempt;
-use crate::conform::client::Way;
-use crate::{Host, NAME, noise, vm, wait};
+use crate::{Host, NAME, noise, wait};
 
 /// Number of commands, one after the other.
 const COMMANDS: u32 = 8;
@@ -100,8 +101,9 @@ pub(super) fn sink(visit: &mut Visit) -> Found {
     let count = BYTES / RECORD;
     let start = format!("start-stop-daemon -S -b -x /opt/sink -- {SINK_PORT} /tmp/sunk {count}");
     let _started = visit.guest.ok(&start);
-    let way = Way::Device(vm::vsock(&visit.world.scratch.0));
-    let (mut socket, _) = wait("the sink", Duration::from_secs(10), || way.dial(SINK_PORT).ok());
+    let (instance, limit) = (visit.world.host.instance(), Limit::Each(Duration::from_secs(60)));
+    let dial = || dial(&instance, SINK_PORT, limit).ok();
+    let (mut socket, _) = wait("the sink", Duration::from_secs(10), dial);
     let mut said = [0];
     socket.read_exact(&mut said).expect("the cipher's name");
     let sealed = records(if said == *b"A" { &AES_256_GCM } else { &CHACHA20_POLY1305 });

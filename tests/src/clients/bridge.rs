@@ -7,17 +7,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::conform::client::Way;
+use mote_client::agent::client::dial;
+use mote_client::instance::Instance;
+use mote_client::net::stream::Limit;
 
-/// Listens on a unix socket at `path` and forwards its connections to `port` by this transport,
-/// until the process ends.
-pub fn unix(path: &Path, port: u32, way: Way) {
+/// Listens on a unix socket at `path` and forwards its connections to a port of the guest, until
+/// the process ends.
+pub fn unix(path: &Path, port: u32, instance: Instance) {
     let listener = UnixListener::bind(path).expect("a socket");
     thread::spawn(move || {
         for near in listener.incoming().map_while(Result::ok) {
-            let way = way.clone();
+            let instance = instance.clone();
             thread::spawn(move || {
-                if let Ok(far) = way.dial(port) {
+                if let Ok(far) = dial(&instance, port, Limit::Never) {
+                    let far = far.into_inner();
                     // A connection may be silent for any time.
                     far.set_read_timeout(None).expect("a socket");
                     carry(near, far);

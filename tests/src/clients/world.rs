@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use mote_client::agent::client::AGENT_PORT;
+
 use super::{Client, Place, Subject, bridge};
-use crate::conform::client::Way;
-use crate::{BOOT, Column, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, vm, world};
+use crate::{BOOT, Column, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, world};
 
 /// Configuration keys of every instance in these tests.
 pub const CONFIG: &[&str] = &[
@@ -32,7 +33,6 @@ const OF_THE_USER: [&str; 7] = [
     "CURL_CA_BUNDLE",
     "NODE_OPTIONS",
 ];
-const AGENT: u32 = 8443;
 /// Port on which the bridge in a VM forwards to devlxd.
 const DEVLXD: u32 = 9000;
 
@@ -120,10 +120,9 @@ impl World {
         let _asked = guest.ok(&format!("{bridge} {DEVLXD} {socket} >/run/bridge 2>&1 &"));
         let _up = guest.ok("until grep -q listening /run/bridge; do sleep 0.2; done");
         let scratch = world.scratch.0.clone();
-        let device = Way::Device(vm::vsock(&scratch));
         let (devlxd, agent) = (scratch.join("devlxd"), scratch.join("agent"));
-        bridge::unix(&devlxd, DEVLXD, device.clone());
-        bridge::unix(&agent, AGENT, device);
+        bridge::unix(&devlxd, DEVLXD, world.host.instance());
+        bridge::unix(&agent, AGENT_PORT, world.host.instance());
         Self::over(subject, Live::Booted { guest, world: Box::new(world) }, scratch, devlxd, agent)
     }
 

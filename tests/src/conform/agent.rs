@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::client::{Client, Way};
+use super::client::Client;
 use super::wire::Answer;
 use super::{Column, Miss};
 use crate::{Guest, Host, Vm, patient};
@@ -32,8 +32,8 @@ impl Deref for Agent {
 
 impl Agent {
     /// Wraps a VM whose agent is connected.
-    pub fn new(column: Column, vsock: PathBuf, host: Host, mut vm: Vm) -> Self {
-        let client = Client::new(Way::Device(vsock), &host);
+    pub fn new(column: Column, host: Host, mut vm: Vm) -> Self {
+        let client = Client::new(&host);
         let guest = Mutex::new(vm.guest());
         Self { column, client, host: Mutex::new(host), guest, vm: Mutex::new(vm) }
     }

@@ -6,7 +6,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::agent::Agent;
-use crate::vm::vsock;
 use crate::{BOOT, Column, Spec, World, world};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub enum Miss {
 
 impl Miss {
     /// Messages about something too slow; the last is that of `wait`'s panic.
-    const LATE: [&str; 8] = [
+    const LATE: [&str; 9] = [
         "in time",
         "not within",
         "no end within",
@@ -26,6 +25,7 @@ impl Miss {
         "takes longer",
         "too long",
         "timed out",
+        "no longer answers",
         "on an idle machine",
     ];
 
@@ -159,8 +159,8 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
     world.connected(BOOT);
     println!("{}: connected after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
     // Drops the scratch directory last.
-    let World { scratch, host, vm, .. } = world;
-    let agent = Agent::new(column, vsock(&scratch.0), host, vm);
+    let World { scratch: _last, host, vm, .. } = world;
+    let agent = Agent::new(column, host, vm);
     let seen = run(&agent, checks);
     println!("{}: done after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
     seen

@@ -1,10 +1,12 @@
 //! A connection to an agent with deadlines: TLS as the servers' clients do it (P§3.2), and the
-//! part of HTTP that they use.
+//! part of HTTP that they use. This reader of HTTP takes each byte once and none in advance, so
+//! that claims concern the bytes on the wire.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
+use mote_client::agent::client::Stream;
+use mote_client::net::stream::{Limit, Timed};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
@@ -16,10 +18,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection to an agent.
 #[derive(Debug)]
 pub struct Wire {
-    link: StreamOwned<ClientConnection, UnixStream>,
-    have: Vec<u8>,
+    link: Stream,
     limit: Duration,
-    end: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -39,11 +39,9 @@ impl Answer {
 
     /// A field of the head; empty if it is missing.
     pub fn field(&self, name: &str) -> &str {
-        let of = |line: &'_ str| {
-            line.split_once(':').is_some_and(|(key, _)| key.eq_ignore_ascii_case(name))
-        };
-        let line = self.head.lines().skip(1).find(|line| of(line));
-        line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())
+        let mut fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        let field = fields.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        field.map_or("", |(_, value)| value.trim())
     }
 
     pub fn text(&self) -> String {
@@ -67,16 +65,22 @@ impl Answer {
     }
 }
 
+/// Names an error of a connection; the end of the connection is one of them.
+pub(super) fn told(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::TimedOut => "nothing came in time".into(),
+        ErrorKind::UnexpectedEof => "the connection ended".into(),
+        _ => error.to_string(),
+    }
+}
+
 impl Wire {
-    pub fn new(connection: ClientConnection, socket: UnixStream) -> Result<Self, String> {
-        let link = StreamOwned::new(connection, socket);
-        let mut wire =
-            Self { link, have: Vec::new(), limit: TIMEOUT, end: Instant::now() + patient(TIMEOUT) };
-        while wire.link.conn.is_handshaking() {
-            wire.hurry()?;
-            wire.link.conn.complete_io(&mut wire.link.sock).map_err(|error| error.to_string())?;
+    pub fn new(connection: ClientConnection, socket: Timed) -> Result<Self, String> {
+        let mut link = StreamOwned::new(connection, socket);
+        while link.conn.is_handshaking() {
+            link.conn.complete_io(&mut link.sock).map_err(|error| told(&error))?;
         }
-        Ok(wire)
+        Ok(Self { link, limit: TIMEOUT })
     }
 
     /// Sets the time limit of each later call.
@@ -85,85 +89,40 @@ impl Wire {
         self
     }
 
-    pub fn limit(&self) -> Duration {
-        self.limit
-    }
-
-    fn begin(&mut self) {
-        self.end = Instant::now() + patient(self.limit);
-    }
-
-    /// Sets the socket's timeouts to the time that is left.
-    fn hurry(&self) -> Result<(), String> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err("nothing came in time".into());
-        }
-        let set = |result: std::io::Result<()>| result.map_err(|error| error.to_string());
-        set(self.link.sock.set_read_timeout(Some(left)))?;
-        set(self.link.sock.set_write_timeout(Some(left)))
+    /// Begins a call, for which the time limit holds as a whole.
+    pub(super) fn begin(&mut self) {
+        self.link.sock.limit(Limit::Until(Instant::now() + patient(self.limit)));
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.begin();
-        self.hurry()?;
         let sent = self.link.write_all(bytes).and_then(|()| self.link.flush());
         sent.map_err(|error| format!("sending failed: {}", error.kind()))
     }
 
-    /// Reads more bytes; false at the end of the connection.
-    fn fill(&mut self) -> Result<bool, String> {
-        let mut buffer = [0; 16384];
-        loop {
-            self.hurry()?;
-            match self.link.read(&mut buffer) {
-                Ok(0) => return Ok(false),
-                Ok(count) => {
-                    self.have.extend_from_slice(&buffer[..count]);
-                    return Ok(true);
-                }
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
-                    ErrorKind::UnexpectedEof
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::BrokenPipe => return Ok(false),
-                    _ => return Err(error.to_string()),
-                },
-            }
-        }
-    }
-
-    pub fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
+    pub fn exactly(&mut self, count: usize) -> Result<Vec<u8>, String> {
         self.begin();
-        while self.have.len() < count {
-            if !self.fill()? {
-                return Err("the connection ended".into());
-            }
-        }
-        let rest = self.have.split_off(count);
-        Ok(std::mem::replace(&mut self.have, rest))
+        let mut bytes = vec![0; count];
+        self.read_exact(&mut bytes).map_err(|error| told(&error))?;
+        Ok(bytes)
     }
 
     /// Reads up to and including `mark`.
     pub fn until(&mut self, mark: &[u8]) -> Result<Vec<u8>, String> {
         self.begin();
-        let mut from = 0;
-        loop {
-            let found = self.have[from..].windows(mark.len()).position(|window| window == mark);
-            if let Some(at) = found {
-                return self.take(from + at + mark.len());
-            }
-            from = (self.have.len() + 1).saturating_sub(mark.len());
-            if !self.fill()? {
-                return Err("the connection ended".into());
-            }
+        let (mut bytes, mut byte) = (Vec::new(), [0]);
+        while !bytes.ends_with(mark) {
+            self.read_exact(&mut byte).map_err(|error| told(&error))?;
+            bytes.extend(byte);
         }
+        Ok(bytes)
     }
 
     pub fn rest(&mut self) -> Result<Vec<u8>, String> {
         self.begin();
-        while self.fill()? {}
-        Ok(std::mem::take(&mut self.have))
+        let mut bytes = Vec::new();
+        self.read_to_end(&mut bytes).map_err(|error| told(&error))?;
+        Ok(bytes)
     }
 
     /// Sends a request and reads its answer.
@@ -174,25 +133,20 @@ impl Wire {
         fields: &str,
         body: &[u8],
     ) -> Result<Answer, String> {
-        let length = body.len();
-        let length = if length == 0 && method == "GET" {
-            String::new()
-        } else {
-            format!("Content-Length: {length}\r\n")
+        let length = match (method, body.len()) {
+            ("GET", 0) => String::new(),
+            (_, length) => format!("Content-Length: {length}\r\n"),
         };
-        let mut bytes =
-            format!("{method} {target} HTTP/1.1\r\nHost: custom.socket\r\n{length}{fields}\r\n")
-                .into_bytes();
-        bytes.extend_from_slice(body);
-        self.send(&bytes)?;
+        let head =
+            format!("{method} {target} HTTP/1.1\r\nHost: custom.socket\r\n{length}{fields}\r\n");
+        self.send(&[head.as_bytes(), body].concat())?;
         self.answer()
     }
 
     /// Reads an answer; of a 101, only the head.
     pub fn answer(&mut self) -> Result<Answer, String> {
         let head = String::from_utf8_lossy(&self.until(b"\r\n\r\n")?).into_owned();
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let mut answer = Answer { status: status.ok_or("no HTTP")?, head, body: Vec::new() };
+        let mut answer = Answer::parse(&head)?;
         if answer.status != 101 {
             answer.body = self.body(&answer)?;
         }
@@ -200,24 +154,21 @@ impl Wire {
     }
 
     fn body(&mut self, answer: &Answer) -> Result<Vec<u8>, String> {
-        if answer.field("transfer-encoding").eq_ignore_ascii_case("chunked") {
-            let mut body = Vec::new();
-            loop {
-                let line = self.until(b"\r\n")?;
-                let size = std::str::from_utf8(&line)
-                    .ok()
-                    .and_then(|line| usize::from_str_radix(line.trim(), 16).ok());
-                let size = size.ok_or("a broken chunk")?;
-                body.extend(self.take(size)?);
-                let _end = self.take(2)?;
-                if size == 0 {
-                    return Ok(body);
-                }
-            }
+        if !answer.field("transfer-encoding").eq_ignore_ascii_case("chunked") {
+            return match answer.field("content-length").parse() {
+                Ok(length) => self.exactly(length),
+                Err(_) => self.rest(),
+            };
         }
-        match answer.field("content-length").parse() {
-            Ok(length) => self.take(length),
-            Err(_) => self.rest(),
+        let mut body = Vec::new();
+        loop {
+            let line = String::from_utf8(self.until(b"\r\n")?).unwrap_or_default();
+            let size = usize::from_str_radix(line.trim(), 16).map_err(|_| "a broken chunk")?;
+            body.extend(self.exactly(size)?);
+            let _end = self.exactly(2)?;
+            if size == 0 {
+                return Ok(body);
+            }
         }
     }
 
@@ -225,5 +176,26 @@ impl Wire {
     pub fn close(mut self) {
         self.link.conn.send_close_notify();
         let _gone = self.link.flush();
+    }
+}
+
+impl Read for Wire {
+    /// Reads within the time of the call that has begun. A reset is an end, too.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let ends = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+        match self.link.read(buffer) {
+            Err(error) if ends.contains(&error.kind()) => Ok(0),
+            read => read,
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.link.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.link.flush()
     }
 }

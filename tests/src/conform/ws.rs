@@ -1,10 +1,18 @@
-//! The client side of RFC 6455, written out here so that claims concern the bytes on the wire.
+//! Websockets to an agent (RFC 6455), by a library that shares no code with it. Each frame that
+//! claims concern can be sent and seen.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
+use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tungstenite::protocol::frame::{CloseFrame, Frame};
+use tungstenite::protocol::{Role, WebSocket};
+use tungstenite::{Error, Utf8Bytes};
+
+pub use tungstenite::Message;
 
 use super::client::Client;
 use super::wire::{Answer, Wire};
-use crate::patient;
 
 /// The example of RFC 6455 §1.3, so that the answer can be checked without SHA-1.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -12,24 +20,8 @@ const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 /// Largest message sent, bytes: the size of Go's writes (P§4.1).
 const CHUNK: usize = 32 * 1024;
 
-/// A message or a control frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// Text; an empty one is the barrier of exec.
-    Text(Vec<u8>),
-    Binary(Vec<u8>),
-    Ping(Vec<u8>),
-    Pong(Vec<u8>),
-    /// A close frame with its code; 1005 if it has none.
-    Close(u16),
-}
-
 #[derive(Debug)]
-pub struct Ws {
-    wire: Wire,
-    /// Number of pings that were answered.
-    pub pings: usize,
-}
+pub struct Ws(WebSocket<Wire>);
 
 impl Ws {
     pub fn open(agent: &Client, target: &str) -> Result<Self, String> {
@@ -50,44 +42,33 @@ impl Ws {
         if answer.field("sec-websocket-accept") != ACCEPT {
             return Err("a wrong Sec-WebSocket-Accept".into());
         }
-        Ok(Ok(Self { wire, pings: 0 }))
+        Ok(Ok(Self(WebSocket::from_raw_socket(wire, Role::Client, None))))
     }
 
     /// Sets the time limit of each later message.
     pub fn within(&mut self, limit: Duration) -> &mut Self {
-        self.wire.within(limit);
+        self.0.get_mut().within(limit);
         self
     }
 
-    /// Sends a frame with `first` as its first byte, masked as a client's must be.
-    pub fn frame(&mut self, first: u8, payload: &[u8]) -> Result<(), String> {
-        const MASK: [u8; 4] = [0x5a, 0x01, 0xfe, 0x77];
-        let mut bytes = vec![first];
-        match payload.len() {
-            length @ 0..=125 => bytes.push(0x80 | u8::try_from(length).unwrap_or(0)),
-            length => match u16::try_from(length) {
-                Ok(length) => {
-                    bytes.push(0x80 | 126);
-                    bytes.extend(length.to_be_bytes());
-                }
-                Err(_) => {
-                    bytes.push(0x80 | 127);
-                    bytes.extend((length as u64).to_be_bytes());
-                }
-            },
-        }
-        bytes.extend(MASK);
-        bytes.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
-        self.wire.send(&bytes)
+    fn send(&mut self, message: Message) -> Result<(), String> {
+        self.0.get_mut().begin();
+        self.0.send(message).map_err(said)
+    }
+
+    /// Sends a part of a binary message.
+    pub fn part(&mut self, kind: Data, bytes: &[u8], is_last: bool) -> Result<(), String> {
+        let frame = Frame::message(bytes.to_vec(), OpCode::Data(kind), is_last);
+        self.send(Message::Frame(frame))
     }
 
     /// Sends bytes as binary messages.
     pub fn binary(&mut self, bytes: &[u8]) -> Result<(), String> {
-        bytes.chunks(CHUNK).try_for_each(|chunk| self.frame(0x82, chunk))
+        bytes.chunks(CHUNK).try_for_each(|chunk| self.send(Message::binary(chunk.to_vec())))
     }
 
     pub fn text(&mut self, text: &str) -> Result<(), String> {
-        self.frame(0x81, text.as_bytes())
+        self.send(Message::text(text))
     }
 
     /// Sends the barrier, an empty text message that ends our data (P§4.1).
@@ -95,59 +76,23 @@ impl Ws {
         self.text("")
     }
 
-    /// Reads the next frame: final bit, opcode, payload.
-    fn raw(&mut self) -> Result<(bool, u8, Vec<u8>), String> {
-        let head = self.wire.take(2)?;
-        if head[1] & 0x80 != 0 {
-            return Err("a server's frame was masked".into());
-        }
-        let length = match head[1] {
-            126 => self.wire.take(2)?,
-            127 => self.wire.take(8)?,
-            length => vec![length],
-        };
-        let length = length.iter().fold(0, |sum, byte| (sum << 8) | usize::from(*byte));
-        Ok((head[0] & 0x80 != 0, head[0] & 0x0f, self.wire.take(length)?))
-    }
-
-    /// Reads the next message or control frame.
+    /// Reads the next message or control frame. A ping is answered.
     pub fn any(&mut self) -> Result<Message, String> {
-        let (mut last, kind, mut payload) = self.raw()?;
-        while !last {
-            let (end, _, more) = self.raw()?;
-            payload.extend(more);
-            last = end;
+        self.0.get_mut().begin();
+        let message = self.0.read().map_err(said)?;
+        if message.is_ping() {
+            self.0.flush().map_err(said)?;
         }
-        Ok(match kind {
-            1 => Message::Text(payload),
-            2 => Message::Binary(payload),
-            8 => Message::Close(match payload[..] {
-                [high, low, ..] => u16::from_be_bytes([high, low]),
-                _ => 1005,
-            }),
-            9 => Message::Ping(payload),
-            10 => Message::Pong(payload),
-            other => return Err(format!("opcode {other}")),
-        })
+        Ok(message)
     }
 
-    /// Reads the next data message or close frame. Answers earlier pings, which do not extend the
-    /// limit.
+    /// Reads the next data message or close frame. Earlier pings do not extend the limit.
     pub fn message(&mut self) -> Result<Message, String> {
-        let end = Instant::now() + patient(self.wire.limit());
+        self.0.get_mut().begin();
         loop {
-            if Instant::now() > end {
-                return Err("nothing but pings came in time".into());
-            }
-            match self.any()? {
-                Message::Ping(payload) => {
-                    self.pings += 1;
-                    self.frame(0x8a, &payload)?;
-                }
-                Message::Pong(_) => {}
-                message @ (Message::Text(_) | Message::Binary(_) | Message::Close(_)) => {
-                    return Ok(message);
-                }
+            let message = self.0.read().map_err(said)?;
+            if !message.is_ping() && !message.is_pong() {
+                return Ok(message);
             }
         }
     }
@@ -159,11 +104,11 @@ impl Ws {
             match self.message()? {
                 Message::Binary(bytes) => all.extend(bytes),
                 Message::Text(text) if text.is_empty() => return Ok(all),
-                Message::Text(_) => return Err("text other than a barrier".into()),
-                Message::Close(code) => {
+                Message::Close(frame) => {
+                    let code = frame.map_or(1005, |frame| u16::from(frame.code));
                     return Err(format!("closed with {code} without a barrier"));
                 }
-                Message::Ping(_) | Message::Pong(_) => {}
+                _ => return Err("text other than a barrier".into()),
             }
         }
     }
@@ -183,13 +128,33 @@ impl Ws {
         }
     }
 
+    /// Reads an event.
+    pub fn json(&mut self) -> Result<serde_json::Value, String> {
+        match self.message()? {
+            Message::Text(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+            other => Err(format!("{other:?} is not an event")),
+        }
+    }
+
     /// Closes the connection without a close frame.
     pub fn drop_line(self) {
-        self.wire.close();
+        self.0.into_inner().close();
     }
 
     /// Sends a close frame with code 1000.
     pub fn close(&mut self) -> Result<(), String> {
-        self.frame(0x88, &1000_u16.to_be_bytes())
+        self.0.get_mut().begin();
+        let frame = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
+        self.0.close(Some(frame)).map_err(said)
+    }
+}
+
+fn said(error: Error) -> String {
+    match error {
+        Error::ConnectionClosed
+        | Error::AlreadyClosed
+        | Error::Protocol(ResetWithoutClosingHandshake) => "the connection ended".into(),
+        Error::Io(error) => super::wire::told(&error),
+        error => error.to_string(),
     }
 }

@@ -231,7 +231,7 @@ fn a_new_policy_ends_everything_but_running_commands() {
     kill(Signal::HUP, agent.0.id());
     boot.logged("policy: everything is allowed");
     files.send(&[0, 0, 0, 5, 1, 0, 0, 0, 3]).unwrap();
-    assert_eq!(files.take(5).unwrap()[4], 2, "VERSION");
+    assert_eq!(files.exactly(5).unwrap()[4], 2, "VERSION");
 
     // A command whose streams are not connected yet was allowed by the old policy.
     let waits = Exec::ask(&client, &script("true")).expect("an operation");

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::conform::client::Way;
 use mote_tests::{Client, Host, Private, Process, Scratch, agent, in_private, kill, put, wait};
 use rustix::process::Signal;
 
@@ -53,7 +52,7 @@ impl Boot {
 
     /// Calls to the agent as the host makes them.
     pub(crate) fn client(&self) -> Client {
-        Client::new(Way::Socket(self.scratch.0.join("vs.listen_8443")), &self.host)
+        Client::new(&self.host)
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Process {

@@ -5,9 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mote_tests::conform::client::Way;
 use mote_tests::proc::started;
-use mote_tests::{Client, NAME, Outage, Scratch, Spec, put, vm, wait, world};
+use mote_tests::{Client, NAME, Outage, Scratch, Spec, put, wait, world};
 
 /// Limit for a boot with software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(400);
@@ -43,7 +42,7 @@ impl World {
 
     /// Records how long no agent answers the host.
     pub(crate) fn outage(&self) -> Outage {
-        Outage::watch(Client::new(Way::Device(vm::vsock(&self.scratch.0)), &self.host))
+        Outage::watch(Client::new(&self.host))
     }
 
     pub(crate) fn until(&self, script: &str) -> String {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use mote_tests::conform::exec::{Running, script, terminal};
-use mote_tests::conform::ws::{Message, Ws};
+use mote_tests::conform::ws::Ws;
 use mote_tests::{Pair, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -23,8 +23,7 @@ fn ends(pair: &mut Pair) -> (Option<i32>, Duration) {
 /// Reads events until the operation ends, as the Go client does.
 fn over(events: &mut Ws, running: &Running) -> Value {
     loop {
-        let Message::Text(line) = events.message().unwrap() else { panic!("no event") };
-        let event: Value = serde_json::from_slice(&line).unwrap();
+        let event = events.json().unwrap();
         let operation = &event["metadata"];
         let is_it = operation["id"] == running.exec.made["id"];
         if is_it && operation["status_code"].as_u64().unwrap() >= 200 {

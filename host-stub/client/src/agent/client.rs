@@ -29,7 +29,8 @@ use crate::net::tls::{Pair, certificate};
 const CONNECT: Duration = Duration::from_secs(10);
 /// Limit for a PUT or an event, including the GET before it (P§3.2).
 const DEADLINE: Duration = Duration::from_secs(3);
-const AGENT_PORT: u32 = 8443;
+/// Port on which agents listen.
+pub const AGENT_PORT: u32 = 8443;
 /// Longest part of an agent's error message that is shown, characters.
 const COMPLAINT: usize = 1000;
 /// Longest answer of vhost-device-vsock, bytes: `OK <port>`.
@@ -130,7 +131,7 @@ impl Agent {
 
     /// Connects and prepares TLS. The first read or write does the handshake.
     fn open(&self, limit: Limit) -> Result<Stream> {
-        let socket = dial(&self.instance, limit)?;
+        let socket = dial(&self.instance, AGENT_PORT, limit)?;
         let (root, name) = (&self.root, &self.instance.name);
         let pair = Pair::load_or_make(&store::directory(root, name), "agent-client")?;
         let agent = certificate(&store::share(root, name).join("agent.crt"))?;
@@ -240,7 +241,8 @@ fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
     }
 }
 
-fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
+/// Connects to a port of the guest, without TLS.
+pub fn dial(instance: &Instance, port: u32, limit: Limit) -> Result<Timed> {
     let failed = |error: anyhow::Error, failure| FailedCall::of_failure(error, instance, failure);
     // To a socket that replaces vsock.
     let connect = |path: &Path, failure| {
@@ -253,7 +255,7 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
     match &instance.vsock {
         Vsock::Cid(cid) => {
             // The kernel gives up after 2 s.
-            let stream = VsockStream::connect_with_cid_port(*cid, AGENT_PORT);
+            let stream = VsockStream::connect_with_cid_port(*cid, port);
             let stream = stream.map_err(|error| {
                 let failure = by_the_kernel(&error);
                 let error = anyhow::Error::from(error).context("vsock");
@@ -267,7 +269,7 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
         }
         Vsock::Plain(prefix) => {
             let mut path = prefix.as_os_str().to_owned();
-            path.push(format!(".listen_{AGENT_PORT}"));
+            path.push(format!(".listen_{port}"));
             connect(&PathBuf::from(path), CallFailure::Refused)
         }
         Vsock::Uds(path) => {
@@ -276,7 +278,7 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
                 return Err(failed(anyhow!(why), CallFailure::DeviceStopped));
             }
             socket.limit(limit.at_most(ACCEPTED));
-            if let Err(error) = say_connect(&mut socket).context("vsock") {
+            if let Err(error) = say_connect(&mut socket, port).context("vsock") {
                 if !FailedCall::is_late(&error) {
                     return Err(failed(error, CallFailure::Refused));
                 }
@@ -302,8 +304,8 @@ fn by_the_kernel(error: &std::io::Error) -> Option<CallFailure> {
 }
 
 /// Sends vhost-device-vsock's preamble and reads its OK. Data sent before the OK would be lost.
-fn say_connect(socket: &mut Timed) -> Result<()> {
-    socket.write_all(format!("CONNECT {AGENT_PORT}\n").as_bytes())?;
+fn say_connect(socket: &mut Timed, port: u32) -> Result<()> {
+    socket.write_all(format!("CONNECT {port}\n").as_bytes())?;
     let mut answer = Vec::new();
     while !answer.ends_with(b"\n") {
         // Byte by byte, because what follows the line belongs to TLS.

@@ -8,8 +8,8 @@ use super::operations::is_rfc3339;
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, script};
 use crate::conform::wire::Wire;
-use crate::conform::ws::{Message, Ws};
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
+use crate::conform::ws::Ws;
+use crate::conform::{Check, Claim, Group, SOON, hold, same};
 use crate::in_time;
 
 const GROUP: Group = Group::new("Events", "P§4.3");
@@ -21,17 +21,15 @@ pub(super) const ALL: &[Check] = &[
     GROUP.is("a websocket is pinged at once", |agent| {
         let mut events = Ws::open(agent, "/1.0/events?type=none")?;
         let first = events.within(Duration::from_secs(3)).any()?;
-        hold("something else comes first", matches!(first, Message::Ping(_)))
+        hold("something else comes first", first.is_ping())
     }),
     GROUP.slow().is("and again within 10 s", |agent| {
         let mut events = Ws::open(agent, "/1.0/events?type=none")?;
         let begun = Instant::now();
         let mut pings = Vec::new();
         while pings.len() < 2 {
-            match events.within(Duration::from_secs(13)).any()? {
-                Message::Ping(payload) => events.frame(0x8a, &payload)?,
-                _ => return Err(Miss::Differs("something else comes".into())),
-            }
+            let is_ping = events.within(Duration::from_secs(13)).any()?.is_ping();
+            hold("something else comes", is_ping)?;
             pings.push(begun.elapsed());
         }
         let gap = pings[1] - pings[0];
@@ -98,7 +96,7 @@ pub(super) const ALL: &[Check] = &[
         let mut events = listen(agent, "?type=operation")?;
         let exec = Exec::ask(agent, &script("true"))?;
         loop {
-            let event = next(&mut events)?;
+            let event = events.json()?;
             if event["metadata"]["id"] != exec.made["id"] {
                 continue;
             }
@@ -114,7 +112,7 @@ pub(super) const ALL: &[Check] = &[
         let _operation = Exec::ask(agent, &script("true"))?;
         post_event(agent, &config("user.filter"))?;
         loop {
-            let event = next(&mut events)?;
+            let event = events.json()?;
             same("type", &event["type"], &json!("config"))?;
             if event["metadata"]["key"] == json!("user.filter") {
                 break;
@@ -206,24 +204,15 @@ pub(super) const ALL: &[Check] = &[
 /// Opens an event listener and waits for its first ping.
 fn listen(agent: &Agent, query: &str) -> Result<Ws, String> {
     let mut events = Ws::open(agent, &format!("/1.0/events{query}"))?;
-    if let Message::Ping(payload) = events.within(SOON).any()? {
-        events.frame(0x8a, &payload)?;
-    }
+    let _ping = events.within(SOON).any()?;
     events.within(HEARD);
     Ok(events)
-}
-
-fn next(events: &mut Ws) -> Result<Value, String> {
-    match events.message()? {
-        Message::Text(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
-        other => Err(format!("{other:?} is not an event")),
-    }
 }
 
 /// Reads events up to one about this configuration key.
 fn about(events: &mut Ws, key: &str) -> Result<Value, String> {
     loop {
-        let event = next(events)?;
+        let event = events.json()?;
         if event["metadata"]["key"] == json!(key) {
             return Ok(event);
         }
@@ -246,7 +235,7 @@ fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
     wire.send(format!("GET /1.0/events{query} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     let mut head = Vec::new();
     while !head.ends_with(b"\n\n") && !head.ends_with(b"\r\n\r\n") {
-        head.extend(wire.take(1)?);
+        head.extend(wire.exactly(1)?);
     }
     Ok((wire, String::from_utf8_lossy(&head).into_owned()))
 }
@@ -255,7 +244,7 @@ fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
 fn story(events: &mut Ws, id: &Value) -> Result<Vec<Value>, String> {
     let mut story = Vec::new();
     loop {
-        let event = next(events)?;
+        let event = events.json()?;
         if event["metadata"]["id"] == *id {
             let operation = event["metadata"].clone();
             let is_over = operation["status_code"].as_u64() >= Some(200);

@@ -189,7 +189,7 @@ pub(super) const ALL: &[Check] = &[
             }
         };
         same("the output", String::from_utf8_lossy(&text).replace("\r\n", " "), "out err ")?;
-        hold("the end is not an empty text", barrier == Message::Text(Vec::new()))?;
+        hold("the end is not an empty text", barrier == Message::text(""))?;
         running.stdin.barrier()?;
         same("the exit code", running.exec.code(agent, TIMEOUT)?, 6)
     }),

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tungstenite::protocol::frame::coding::Data;
 
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script, terminal, with};
@@ -62,7 +63,7 @@ pub(super) const ALL: &[Check] = &[
             last = out.message()?;
         }
         same("the output", String::from_utf8_lossy(&text), "one\ntwo\n")?;
-        hold("the end is not an empty text", last == Message::Text(Vec::new()))
+        hold("the end is not an empty text", last == Message::text(""))
     }),
     GROUP.is("the barrier ends the input", |agent| {
         same(
@@ -80,9 +81,9 @@ pub(super) const ALL: &[Check] = &[
     }),
     GROUP.is("a message in fragments is put together", |agent| {
         let mut running = Running::start(agent, &plain(&["cat"]))?;
-        running.stdin.frame(0x02, b"one ")?;
-        running.stdin.frame(0x00, b"two ")?;
-        running.stdin.frame(0x80, b"three")?;
+        running.stdin.part(Data::Binary, b"one ", false)?;
+        running.stdin.part(Data::Continue, b"two ", false)?;
+        running.stdin.part(Data::Continue, b"three", true)?;
         same("the output", running.finish(agent)?.out, "one two three")
     }),
     GROUP.is("a reader that stalls loses nothing and stops nobody", |agent| {

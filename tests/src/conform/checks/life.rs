@@ -21,7 +21,7 @@ pub(super) const ALL: &[Check] = &[
         same("Upgrade", answer.field("upgrade"), "tcp")?;
         let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
         wire.send(&bytes)?;
-        hold("other bytes come back", wire.take(bytes.len())? == bytes)
+        hold("other bytes come back", wire.exactly(bytes.len())? == bytes)
     }),
     FORWARD.incus().is("what the other side says first is not lost", |agent| {
         listen(agent, 7002, "date")?;

@@ -5,6 +5,7 @@ mod packet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
+use mote_client::files::sftp::client::{receive, send};
 use mote_client::files::sftp::wire::Reader;
 
 pub use packet::{
@@ -15,32 +16,18 @@ use super::client::Client;
 use super::wire::{Answer, Wire};
 
 /// What a session runs over: TLS to an agent, or a socket of a server without one.
-pub trait Line {
-    fn send(&mut self, bytes: &[u8]) -> Result<(), String>;
-    fn take(&mut self, count: usize) -> Result<Vec<u8>, String>;
+pub trait Line: Read + Write {
+    /// Begins a packet, for which a time limit may hold.
+    fn begin(&mut self) {}
 }
 
 impl Line for Wire {
-    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        Self::send(self, bytes)
-    }
-
-    fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
-        Self::take(self, count)
+    fn begin(&mut self) {
+        Self::begin(self);
     }
 }
 
-impl Line for UnixStream {
-    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.write_all(bytes).map_err(|error| error.to_string())
-    }
-
-    fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
-        let mut bytes = vec![0; count];
-        self.read_exact(&mut bytes).map_err(|error| error.to_string())?;
-        Ok(bytes)
-    }
-}
+impl Line for UnixStream {}
 
 #[derive(Debug)]
 pub struct Sftp<L = Wire> {
@@ -94,25 +81,29 @@ impl<L: Line> Sftp<L> {
 
     /// Sends INIT, as every client begins; returns the packet that answers it.
     pub fn hello(&mut self) -> Result<Vec<u8>, String> {
-        self.line.send(&framed(kind::INIT, &3_u32.to_be_bytes()))?;
+        self.send(kind::INIT, &Body::default().u32(3))?;
         self.packet()
+    }
+
+    fn send(&mut self, kind: u8, body: &Body) -> Result<(), String> {
+        self.line.begin();
+        send(&mut self.line, kind, &body.0).map_err(|error| format!("{error:#}"))
     }
 
     /// Reads a packet: its type, and what follows.
     pub fn packet(&mut self) -> Result<Vec<u8>, String> {
-        let length =
-            self.line.take(4)?.into_iter().fold(0, |sum, byte| (sum << 8) | usize::from(byte));
-        if !(1..=256 * 1024).contains(&length) {
-            return Err(format!("a packet of {length} bytes"));
-        }
-        self.line.take(length)
+        self.line.begin();
+        let (kind, body) = receive(&mut self.line).map_err(|error| format!("{error:#}"))?;
+        Ok([&[kind], &body[..]].concat())
     }
 
     /// Sends a request without waiting; returns its id.
     pub fn ask(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
         let id = self.next;
         self.next += 1;
-        self.line.send(&framed(kind, &[&id.to_be_bytes()[..], &body.0].concat()))?;
+        let mut numbered = Body::default().u32(id);
+        numbered.0.extend_from_slice(&body.0);
+        self.send(kind, &numbered)?;
         Ok(id)
     }
 
@@ -218,12 +209,4 @@ impl<L: Line> Sftp<L> {
         self.close(&handle)?;
         Ok(all)
     }
-}
-
-/// A packet of this type.
-fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut packet = u32::try_from(payload.len() + 1).expect("a length").to_be_bytes().to_vec();
-    packet.push(kind);
-    packet.extend(payload);
-    packet
 }

@@ -275,7 +275,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-pub(crate) fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
+pub fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
     let length = u32::try_from(body.len() + 1)?;
     let mut packet = Vec::with_capacity(body.len() + 5);
     packet.extend(length.to_be_bytes());
@@ -296,7 +296,7 @@ fn in_words(error: io::Error) -> anyhow::Error {
 }
 
 /// Reads a packet; returns its kind and body.
-pub(crate) fn receive(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
+pub fn receive(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head).map_err(in_words)?;
     let [a, b, c, d, kind] = head;
