@@ -4,14 +4,17 @@
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 
+pub mod markdown;
 mod table;
 
 use std::fmt::{Debug, Write};
 
+use serde::{Deserialize, Serialize};
 pub use table::Table;
 
 /// The result of a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// The check passed: the observation.
     Holds(String),

@@ -1,8 +1,6 @@
 //! Verdicts side by side: cells with notes, sums by word, and verdicts without a reason.
 
-use std::fmt::Write;
-
-use crate::{Notes, Reason, Verdict, sentence};
+use crate::{Notes, Reason, Verdict, markdown, sentence};
 
 /// A table under construction.
 #[derive(Debug)]
@@ -74,21 +72,25 @@ impl<'r> Table<'r> {
 
     /// Returns the head of a group's rows.
     pub fn head(&self, first: &str) -> String {
-        let rules = " --- |".repeat(self.titles.len());
-        let more = " --- |".repeat(first.matches(" | ").count());
-        format!("| {first} | {} |\n| --- |{more}{rules}\n", self.titles.join(" | "))
+        let titles = first.split(" | ").chain(self.titles.iter().copied());
+        markdown::table(&markdown::texts(titles), [])
+    }
+
+    /// Returns a row: its first cells, then those of the columns.
+    pub fn row(&mut self, first: &[&str], check: (&str, &str), seen: &[Option<Verdict>]) -> String {
+        let columns = seen.iter().enumerate();
+        let cells = columns.map(|(column, seen)| self.cell(column, check, seen.as_ref()));
+        markdown::row(first.iter().map(|&cell| cell.to_owned()).chain(cells))
     }
 
     /// Counts the cells of each column with these words.
     pub fn sums(&self, kinds: &[&str]) -> String {
-        let mut sums =
-            format!("\n| | {} |\n| --- |{}\n", kinds.join(" | "), " --- |".repeat(kinds.len()));
-        for (title, words) in self.titles.iter().zip(&self.words) {
+        let head = markdown::texts([""].iter().chain(kinds).copied());
+        let rows = self.titles.iter().zip(&self.words).map(|(title, words)| {
             let count = |kind: &&str| words.iter().filter(|word| *word == kind).count().to_string();
-            let counts: Vec<_> = kinds.iter().map(count).collect();
-            let _fits = writeln!(sums, "| {title} | {} |", counts.join(" | "));
-        }
-        sums
+            [(*title).to_owned()].into_iter().chain(kinds.iter().map(count)).collect()
+        });
+        format!("\n{}", markdown::table(&head, rows))
     }
 
     /// Returns cells without a reason and, if the table is `whole`, reasons without a cell.

@@ -77,22 +77,15 @@ fn verdict(server: Server, columns: &[Column]) -> u8 {
 /// Runs all checks with one agent.
 fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, String> {
     let mut column = Column::new(agent);
-    column.runs.push(Run {
-        at: options.at.clone(),
-        build: options.build.clone(),
-        machine: options.spec.machine,
-        boots: 0,
-        lost: 0,
-        seconds: 0,
-    });
+    column.runs.push(Run { at: options.at.clone(), build: options.build.clone() });
     let server = options.server;
     println!("{} with {}: {} checks", server.title(), agent.title(server), wanted.len());
-    for _ in 0..options.boots {
+    for number in 0..options.boots {
         let left: Vec<_> = wanted.iter().filter(|id| !column.is_settled(id)).cloned().collect();
         if left.is_empty() || Instant::now() > options.until {
             break;
         }
-        boot(options, &mut column, &left)?;
+        boot(options, &mut column, number, &left)?;
     }
     for id in wanted {
         if column.row(id).is_none() {
@@ -125,24 +118,25 @@ fn payload(options: &Options, agent: &str, left: &[String]) -> Result<Payload, S
     Ok((start, files))
 }
 
-fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), String> {
+fn boot(
+    options: &Options,
+    column: &mut Column,
+    number: usize,
+    left: &[String],
+) -> Result<(), String> {
     let agent = column.agent.name();
     let (start, files) = payload(options, agent, left)?;
     let files: Vec<_> = files.iter().map(PathBuf::as_path).collect();
-    let Run { boots, seconds: before, .. } = column.runs[0];
-    let work = options.work.join(format!("{}-{agent}-{boots}", options.server.name()));
+    let work = options.work.join(format!("{}-{agent}-{number}", options.server.name()));
     let from = match warm::begin(options, &work) {
         Ok(from) => from,
         // It may be a lost VM like any other. A permanent reason is repeated at each attempt.
         Err(why) => {
             println!("  {why}");
-            column.runs[0].boots += 1;
-            column.runs[0].lost += 1;
             return Ok(());
         }
     };
     let mut outer = Outer::start(&options.spec, &work, &start, &files, &from)?;
-    column.runs[0].boots += 1;
     let begun = outer.begun;
     let mut running = None;
     let end = outer.hear(options.until, |line| match line {
@@ -155,7 +149,6 @@ fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), S
             println!("{word} {took:6.1} s  {agent} {check}  {}", text.replace('\n', " "));
             let verdict = seen.map_or_else(Verdict::Fails, Verdict::Holds);
             column.note(&options.at, &check, verdict, took);
-            column.runs[0].seconds = before + begun.elapsed().as_secs();
             // Not only at the end, because a long run may be interrupted.
             if let Err(why) = record(options, column) {
                 println!("  {why}");
@@ -163,9 +156,7 @@ fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), S
         }
         Line::Over(_) => {}
     });
-    let after = begun.elapsed().as_secs();
-    column.runs[0].lost += u64::from(said_lost(&end, running.as_deref(), after));
-    column.runs[0].seconds = before + after;
+    say_end(&end, running.as_deref(), begun.elapsed().as_secs());
     record(options, column)?;
     if options.keep {
         hold(&options.spec, &outer);
@@ -173,8 +164,8 @@ fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), S
     Ok(())
 }
 
-/// Prints how an outer VM ended. Returns whether it was lost.
-fn said_lost(end: &End, running: Option<&str>, after: u64) -> bool {
+/// Prints how an outer VM ended.
+fn say_end(end: &End, running: Option<&str>, after: u64) {
     match end {
         End::Over(why) if why.is_empty() => println!("  {after:6} s  done"),
         End::Over(why) => println!("  {after:6} s  stopped: {why}"),
@@ -183,7 +174,6 @@ fn said_lost(end: &End, running: Option<&str>, after: u64) -> bool {
             println!("  {after:6} s  {why}{during}: nothing is said about the agent");
         }
     }
-    matches!(end, End::Lost(_))
 }
 
 /// Keeps an outer VM running until Enter.

@@ -32,19 +32,6 @@ pub enum Machine {
     Kvm,
 }
 
-impl Machine {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Emulated => "emulated",
-            Self::Kvm => "kvm",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Emulated, Self::Kvm].into_iter().find(|machine| machine.name() == name)
-    }
-}
-
 /// The parts of an outer VM.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -132,14 +119,13 @@ impl Outer {
             let ended = self.qemu.try_wait().ok().flatten();
             let text = fs::read(self.directory.join("report")).unwrap_or_default();
             while let Some(length) = text[self.read..].iter().position(|&byte| byte == b'\n') {
-                let line =
-                    String::from_utf8_lossy(&text[self.read..self.read + length]).into_owned();
+                let line = &text[self.read..self.read + length];
                 self.read += length + 1;
                 news = Instant::now();
-                match Line::parse(&line) {
-                    Some(Line::Over(why)) => return End::Over(why),
-                    Some(line) => each(line),
-                    None => eprintln!("not understood: {line}"),
+                match serde_json::from_slice(line) {
+                    Ok(Line::Over(why)) => return End::Over(why),
+                    Ok(line) => each(line),
+                    Err(_) => eprintln!("not understood: {}", String::from_utf8_lossy(line)),
                 }
             }
             if let Some(status) = ended {

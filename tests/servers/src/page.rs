@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use mote_checks::{Reason, Table, Verdict, line, reasons};
+use mote_checks::{Reason, Table, Verdict, line, markdown, reasons};
 
 use crate::checks;
 use crate::seen::Column;
@@ -79,24 +79,27 @@ pub fn rows(server: Server, columns: &[Column], all: bool) -> String {
     }
     let titles: Vec<_> = columns.iter().map(|column| column.agent.title(server)).collect();
     let mut table = Table::new(&REASONS, &titles);
-    let _fits = write!(text, "\n| check | {} |", titles.join(" | s | ") + " | s");
-    let _fits = write!(text, "\n| --- |{}\n", " --- | --: |".repeat(columns.len()));
+    let mut head = markdown::texts(["check"]);
+    for title in &titles {
+        head.extend([markdown::texts([*title]), markdown::numbers(["s"])].concat());
+    }
+    let mut rows = Vec::new();
     for check in checks::of(server).map(|check| check.id()) {
         if !all && columns.iter().all(|column| column.row(&check).is_none()) {
             continue;
         }
-        let _fits = write!(text, "| {check} |");
+        let mut cells = vec![check.clone()];
         for (at, column) in columns.iter().enumerate() {
             let row = column.row(&check);
             let cell = table.cell(at, (server.name(), check.as_str()), row.map(|row| &row.verdict));
             let later = cell == "yes" && row.is_some_and(|row| row.tries > 1);
             let cell = if later { "yes, 2nd try".into() } else { cell };
-            let took = row.map_or(String::new(), |row| format!(" {:.1}", row.took));
-            let _fits = write!(text, " {cell} |{took} |");
+            let took = row.map_or(String::new(), |row| format!("{:.1}", row.took));
+            cells.extend([cell, took]);
         }
-        text.push('\n');
+        rows.push(cells);
     }
-    text + &table.notes.list()
+    format!("{text}\n{}{}", markdown::table(&head, rows), table.notes.list())
 }
 
 /// Lists the times that `hotplug`'s passed checks measured.

@@ -27,7 +27,7 @@ pub fn check(words: &[String]) -> Result<ExitCode, String> {
     };
     let mut port = File::options().write(true).open(PORT).map_err(|e| format!("{PORT}: {e}"))?;
     let mut say = |line: Line| -> Result<(), String> {
-        let text = format!("{}\n", line.json());
+        let text = serde_json::to_string(&line).map_err(|error| error.to_string())? + "\n";
         port.write_all(text.as_bytes()).map_err(|error| format!("{PORT}: {error}"))
     };
     let why = look(&world, wanted, &mut say).err().unwrap_or_default();

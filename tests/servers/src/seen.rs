@@ -1,20 +1,20 @@
 //! The recorded results: `tests/servers/seen/SERVER.jsonl`, one JSON object per line. A full run in
 //! emulation is long, so results of partial runs are combined: each row names its run, and each run
-//! has its date, mote's build and the state of its outer VMs.
+//! has its date and mote's build.
 
 use std::path::PathBuf;
 
 use mote_checks::Verdict;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::checks;
-use crate::outer::Machine;
 use crate::server::{Agent, Server};
 
 /// A check with an agent.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub check: String,
+    #[serde(flatten)]
     pub verdict: Verdict,
     pub took: f64,
     /// Number of runs.
@@ -23,18 +23,27 @@ pub struct Row {
 }
 
 /// A run of some checks, in one or more outer VMs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Date and time of its start, which is also its name.
     pub at: String,
     /// The commit that mote was built from.
     pub build: String,
-    pub machine: Machine,
-    pub boots: u64,
-    /// The number of them that were lost.
-    pub lost: u64,
-    /// Their total run time, seconds.
-    pub seconds: u64,
+}
+
+/// A line of the record.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    agent: Agent,
+    #[serde(flatten)]
+    what: What,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum What {
+    Run(Run),
+    Row(Row),
 }
 
 /// All checks with an agent.
@@ -85,14 +94,6 @@ impl Column {
         self.runs.retain(|run| later.runs.iter().all(|same| same.at != run.at));
         self.runs.extend(later.runs.iter().cloned());
     }
-
-    /// Sorts rows in the checks' order and removes runs without rows.
-    fn tidy(&mut self, server: Server) {
-        let order: Vec<_> = checks::of(server).map(|check| check.id()).collect();
-        self.rows.retain(|row| order.contains(&row.check));
-        self.rows.sort_by_key(|row| order.iter().position(|id| *id == row.check));
-        self.runs.retain(|run| self.rows.iter().any(|row| row.run == run.at));
-    }
 }
 
 /// Returns the recorded results of a server, for both agents.
@@ -100,21 +101,39 @@ pub fn load(server: Server) -> Result<Vec<Column>, String> {
     let text = std::fs::read_to_string(path(server)).unwrap_or_default();
     let mut columns: Vec<_> = Agent::ALL.into_iter().map(Column::new).collect();
     for line in text.lines() {
-        take(&mut columns, line).ok_or_else(|| format!("in the record: {line}"))?;
+        let invalid = |error| format!("in the record: {line}: {error}");
+        let Entry { agent, what } = serde_json::from_str(line).map_err(invalid)?;
+        for column in columns.iter_mut().filter(|column| column.agent == agent) {
+            match &what {
+                What::Run(run) => column.runs.push(run.clone()),
+                What::Row(row) => column.rows.push(row.clone()),
+            }
+        }
     }
     Ok(columns)
 }
 
 pub fn store(server: Server, columns: &mut [Column]) -> Result<(), String> {
     let mut text = String::new();
-    for column in columns {
-        column.tidy(server);
-        for line in lines(column) {
-            text += &format!("{line}\n");
+    for Column { agent, rows, runs } in columns {
+        tidy(server, rows, runs);
+        let runs = runs.iter().cloned().map(What::Run);
+        for what in runs.chain(rows.iter().cloned().map(What::Row)) {
+            // A value sorts its members, so that diffs are small.
+            let line = serde_json::to_value(Entry { agent: *agent, what });
+            text += &format!("{}\n", line.map_err(|error| error.to_string())?);
         }
     }
     let path = path(server);
     std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Sorts rows in the checks' order and removes runs without rows.
+fn tidy(server: Server, rows: &mut Vec<Row>, runs: &mut Vec<Run>) {
+    let order: Vec<_> = checks::of(server).map(|check| check.id()).collect();
+    rows.retain(|row| order.contains(&row.check));
+    rows.sort_by_key(|row| order.iter().position(|id| *id == row.check));
+    runs.retain(|run| rows.iter().any(|row| row.run == run.at));
 }
 
 fn path(server: Server) -> PathBuf {
@@ -122,63 +141,12 @@ fn path(server: Server) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-fn lines(column: &Column) -> Vec<Value> {
-    let agent = column.agent.name();
-    let run = |run: &Run| {
-        json!({"agent": agent, "at": run.at, "build": run.build, "machine": run.machine.name(),
-            "boots": run.boots, "lost": run.lost, "seconds": run.seconds})
-    };
-    let row = |row: &Row| {
-        let text = row.verdict.text();
-        let kind = match &row.verdict {
-            Verdict::Holds(_) => "holds",
-            Verdict::Differs(_) | Verdict::Fails(_) => "fails",
-            Verdict::NotRun(_) | Verdict::Unknown(_) => "unknown",
-        };
-        json!({"agent": agent, "check": row.check, kind: text, "took": row.took,
-            "tries": row.tries, "run": row.run})
-    };
-    column.runs.iter().map(run).chain(column.rows.iter().map(row)).collect()
-}
-
-/// Adds a line of the record to its column. Returns `None` if it is invalid.
-fn take(columns: &mut [Column], line: &str) -> Option<()> {
-    let value: Value = serde_json::from_str(line).ok()?;
-    let text = |key: &str| value[key].as_str().map(str::to_owned);
-    let agent = Agent::named(&text("agent")?)?;
-    let column = columns.iter_mut().find(|column| column.agent == agent)?;
-    if let Some(at) = text("at") {
-        column.runs.push(Run {
-            at,
-            build: text("build")?,
-            machine: Machine::named(&text("machine")?)?,
-            boots: value["boots"].as_u64()?,
-            lost: value["lost"].as_u64()?,
-            seconds: value["seconds"].as_u64()?,
-        });
-        return Some(());
-    }
-    let verdict = text("holds")
-        .map(Verdict::Holds)
-        .or_else(|| text("fails").map(Verdict::Fails))
-        .or_else(|| text("unknown").map(Verdict::Unknown))?;
-    column.rows.push(Row {
-        check: text("check")?,
-        verdict,
-        took: value["took"].as_f64()?,
-        tries: usize::try_from(value["tries"].as_u64()?).ok()?,
-        run: text("run")?,
-    });
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn run(at: &str) -> Run {
-        let machine = Machine::Emulated;
-        Run { at: at.into(), build: "abc".into(), machine, boots: 2, lost: 1, seconds: 99 }
+        Run { at: at.into(), build: "abc".into() }
     }
 
     #[test]
@@ -199,17 +167,15 @@ mod tests {
 
     #[test]
     fn a_record_reads_back() {
-        let mut column = Column::new(Agent::Own);
-        column.runs.push(run("2026-01-01 10:00"));
-        column.note("2026-01-01 10:00", "exec.uname", Verdict::Holds("a\nb".into()), 0.5);
-        column.note("2026-01-01 10:00", "exec.signals", Verdict::Fails("no".into()), 1.0);
-        column.note("2026-01-01 10:00", "state.top", Verdict::Unknown("lost".into()), 0.0);
-        let mut back = [Column::new(Agent::Mote), Column::new(Agent::Own)];
-        for line in lines(&column) {
-            assert_eq!(take(&mut back, &line.to_string()), Some(()), "{line}");
+        for line in [
+            r#"{"agent":"own","at":"2026-01-01 10:00","build":"abc"}"#,
+            r#"{"agent":"own","check":"a.b","holds":"x\ny","run":"r","took":0.5,"tries":1}"#,
+            r#"{"agent":"mote","check":"a.b","fails":"no","run":"r","took":1.0,"tries":2}"#,
+        ] {
+            let entry: Entry = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_value(entry).unwrap().to_string(), line);
         }
-        assert_eq!(back[1], column);
-        assert_eq!(take(&mut back, r#"{"agent":"own","check":"exec.uname"}"#), None);
+        assert!(serde_json::from_str::<Entry>(r#"{"agent":"own","check":"exec.uname"}"#).is_err());
     }
 
     #[test]
@@ -228,7 +194,7 @@ mod tests {
         assert_eq!(verdict("exec.signals"), Some(Verdict::Holds("seen".into())));
         later.note("2", "exec.signals", Verdict::Holds("again".into()), 1.0);
         column.take_over(&later);
-        column.tidy(Server::Incus);
+        tidy(Server::Incus, &mut column.rows, &mut column.runs);
         assert!(column.runs.iter().all(|run| run.at == "2"), "nothing is left of the first run");
     }
 }

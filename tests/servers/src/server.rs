@@ -1,5 +1,7 @@
 //! The servers, and where their command lines differ.
 
+use serde::{Deserialize, Serialize};
+
 /// A server, as Debian packages it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
@@ -87,7 +89,8 @@ impl Server {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Agent {
     Mote,
     /// The server's own, from its config share.

@@ -4,15 +4,42 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::rows::{Goal, ROWS, Row, find};
-use super::stats::{Summary, times};
+use super::rows::{Goal, Row, all, find};
 use crate::Column;
+use crate::pages::text::times;
 
 /// In a book's description: the commit that was measured.
 pub const COMMIT: &str = "commit of mote";
 /// The older commit that was measured too.
 pub const BEFORE: &str = "older commit of mote";
 pub const CPU: &str = "CPU of the VM";
+
+/// Summary of several samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Smallest sample.
+    pub min: f64,
+    /// Median: of an even number, the mean of the two in the middle.
+    pub median: f64,
+    /// Largest sample.
+    pub max: f64,
+}
+
+impl Summary {
+    /// The summary of these samples; `None` if there are none.
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let half = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[half]
+        } else {
+            sorted[half - 1].midpoint(sorted[half])
+        };
+        Some(Self { min, median, max })
+    }
+}
 
 /// Measurements of one agent: for each row a value, or the reason why there is none.
 pub type Found = Vec<(&'static str, Result<f64, String>)>;
@@ -54,6 +81,11 @@ impl Book {
     pub fn summary(&self, row: &str, column: Column) -> Option<Summary> {
         let found = self.samples.iter().find(|((id, of), _)| *id == row && *of == column);
         found.and_then(|(_, samples)| Summary::of(samples))
+    }
+
+    /// Returns whether the row has samples.
+    pub fn has(&self, row: &Row) -> bool {
+        Column::ALL.iter().any(|column| self.summary(row.id, *column).is_some())
     }
 
     fn median(&self, row: &str, column: Column) -> Option<f64> {
@@ -106,7 +138,7 @@ impl Book {
     /// Returns a line for each ratio that is below this share of the smallest recorded one.
     pub fn below(&self, share: f64, recorded: &Self) -> Vec<String> {
         let mut lines = Vec::new();
-        for row in rows_of(self) {
+        for row in all().filter(|row| self.has(row)) {
             for theirs in Column::GO {
                 let Some(was) = recorded.least_ratio(row, theirs) else { continue };
                 let now = self.ratio(row, theirs);
@@ -160,25 +192,20 @@ impl Book {
     }
 }
 
-pub fn rows_of(book: &Book) -> Vec<&'static Row> {
-    let has = |row: &&Row| Column::ALL.iter().any(|column| book.summary(row.id, *column).is_some());
-    ROWS.iter().filter(has).collect()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::rows::MEASURED;
     use super::*;
 
-    /// A book in which mote has 2 and the Go agents 30, 24 and 20, in each row with a goal or in
-    /// README.
+    /// A book in which mote has 2 and the Go agents 30, 24 and 20, in each row of times and sizes.
     pub(in crate::bench) fn book() -> Book {
         let mut book = Book::default();
-        for row in ROWS.iter().filter(|row| row.short) {
+        for row in &MEASURED {
             for (column, value) in Column::BENCHED.into_iter().zip([2.0, 30.0, 2.0, 24.0, 20.0]) {
                 book.add(column, vec![(row.id, Ok(value)), (row.id, Ok(value))]);
             }
         }
-        book.add(Column::IncusAgent, vec![("started", Err("404".into()))]);
+        book.add(Column::IncusAgent, vec![("told", Err("404".into()))]);
         book.machine.push(("rounds".into(), "2".into()));
         book
     }
@@ -193,7 +220,7 @@ pub(super) mod tests {
         assert_eq!(book.reached(row("pss300")), Some(true));
         book.add(Column::MoteIncus, vec![("pss300", Ok(9.0)); 9]);
         assert_eq!(book.reached(row("pss300")), Some(false));
-        assert_eq!(book.reached(row("dirty")), None);
+        assert_eq!(book.reached(row("get")), None);
         assert_eq!(Book::default().reached(row("bytes")), None);
     }
 
@@ -209,6 +236,17 @@ pub(super) mod tests {
             "SFTP, 16 MiB put, beside incus-agent 6.0.4: none, recorded 0.08×",
         ];
         assert_eq!(now.below(0.6, &recorded), lines);
+    }
+
+    #[test]
+    fn computes_the_median_of_unsorted_samples() {
+        assert_eq!(Summary::of(&[]), None);
+        let one = Summary { min: 7.0, median: 7.0, max: 7.0 };
+        assert_eq!(Summary::of(&[7.0]), Some(one));
+        let three = Summary { min: 1.0, median: 2.0, max: 90.0 };
+        assert_eq!(Summary::of(&[90.0, 1.0, 2.0]), Some(three));
+        let four = Summary { min: 1.0, median: 2.5, max: 90.0 };
+        assert_eq!(Summary::of(&[3.0, 90.0, 1.0, 2.0]), Some(four));
     }
 
     #[test]

@@ -28,12 +28,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub type Row = (&'static str, u64);
 
 /// The bench's rows, by the names of [`all`].
-const ROWS: [(&str, &str); 11] = [
+const ROWS: [(&str, &str); 10] = [
     ("start to CONNECTED", "i-start"),
     ("`GET /`", "i-root"),
     ("`GET /1.0/config`", "i-config"),
     ("`exec true`", "i-exec"),
-    ("1 MiB into a command", "i-in"),
     ("1 MiB out of a command", "i-out"),
     ("1 MiB put", "i-put"),
     ("1 MiB got", "i-get"),

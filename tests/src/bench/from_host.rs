@@ -1,4 +1,4 @@
-//! Calls from the host (commands, files, metrics) by `mote-host`, the same client for all agents.
+//! Calls from the host (commands, files) by `mote-host`, the same client for all agents.
 //! The time of a call is that of its process, TLS connections included.
 
 use std::io::{Read, Write};
@@ -17,8 +17,6 @@ use crate::{Host, NAME, noise, wait};
 
 /// Number of commands, one after the other.
 const COMMANDS: u32 = 8;
-/// Number of metrics calls, of which the median counts.
-const REPORTS: usize = 5;
 /// Where `mote-sink` listens.
 const SINK_PORT: u32 = 4321;
 /// What a record holds, bytes.
@@ -33,10 +31,8 @@ pub(super) fn all(visit: &mut Visit) -> Found {
     std::fs::write(&file, noise(BYTES)).expect("a file");
     let mut found = commands(host);
     found.extend([
-        ("stdout", attempt(|| rate(|| output(host)))),
         ("put", attempt(|| rate(|| host.ok(&["file", "push", NAME, text(&file), "/tmp/sent"])))),
         ("get", attempt(|| rate(|| get(host, &file, &scratch.join("back"))))),
-        ("metrics", attempt(|| metrics(host))),
     ]);
     found
 }
@@ -59,13 +55,6 @@ fn commands(host: &Host) -> Found {
     found
 }
 
-fn output(host: &Host) {
-    let count = format!("count={}", BYTES >> 16);
-    let dd = ["dd", "if=/dev/zero", "bs=65536", &count];
-    let said = host.run(&[&["exec", "-T", "-n", NAME, "--"], &dd[..]].concat());
-    assert_eq!(said.len(), BYTES, "not all came");
-}
-
 fn get(host: &Host, sent: &Path, back: &Path) {
     host.ok(&["file", "pull", NAME, "/tmp/sent", text(back)]);
     let same = std::fs::read(sent).expect("the file") == std::fs::read(back).expect("the file");
@@ -78,18 +67,6 @@ fn rate(mut moves: impl FnMut()) -> f64 {
     moves();
     let bytes = u32::try_from(BYTES).expect("a few MiB");
     f64::from(bytes) / begun.elapsed().as_secs_f64() / 1e6
-}
-
-/// Median time of a metrics call, ms.
-fn metrics(host: &Host) -> f64 {
-    let mut times: Vec<Duration> = Vec::new();
-    for _ in 0..REPORTS {
-        let begun = Instant::now();
-        host.ok(&["metrics", NAME]);
-        times.push(begun.elapsed());
-    }
-    times.sort_unstable();
-    times[REPORTS / 2].as_secs_f64() * 1e3
 }
 
 /// Measures the row of a program that only receives: `mote-sink` in the guest.

@@ -11,7 +11,6 @@ pub mod page;
 pub mod results;
 pub mod rows;
 mod start;
-pub mod stats;
 mod steps;
 mod visit;
 
@@ -46,7 +45,7 @@ pub fn run(options: &Options) -> Book {
     let begun = Instant::now();
     let say = |what: &str| eprintln!("[{:4.0} s] {what}", begun.elapsed().as_secs_f64());
     let wants = |row: &str| options.wants(row);
-    let wants_unit = |unit| rows::ROWS.iter().any(|row| row.unit == unit && wants(row.id));
+    let wants_any = |rows: &[rows::Row]| rows.iter().any(|row| wants(row.id));
     for round in 1..=options.rounds {
         // The order alternates: the position changed the start of the same build by 8 %.
         let mut columns = options.columns.to_vec();
@@ -64,12 +63,12 @@ pub fn run(options: &Options) -> Book {
         if wants("bytes") {
             book.add(column, native::bytes(column));
         }
-        if wants_unit(rows::MILLIONS) {
+        if wants_any(&rows::COUNTED) {
             say(&format!("instructions: {}", column.title()));
             book.add(column, counted::found(column));
         }
     }
-    if wants_unit(rows::MICROSECONDS) {
+    if wants_any(&rows::NATIVE) {
         say("without a VM");
         book.add(Column::MoteLxd, native::found());
     }

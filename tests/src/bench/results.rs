@@ -56,20 +56,20 @@ impl Results {
     }
 
     /// Returns the names and texts of the generated files.
-    pub fn pages(&self) -> Result<Vec<(&'static str, String)>, String> {
+    pub fn pages(&self) -> [(&'static str, String); 3] {
         let nothing = Book::default();
         let book = self.of(DEFAULT_CPU).unwrap_or(&nothing);
-        let readme = std::fs::read_to_string(path("README.md")).map_err(|why| why.to_string())?;
-        Ok(vec![
+        let readme = std::fs::read_to_string(path("README.md")).expect("README");
+        [
             ("docs/results/bench.json", self.to_text()),
             ("docs/results/bench.md", page::whole(book)),
-            ("README.md", page::into_readme(&readme, book)?),
-        ])
+            ("README.md", page::into_readme(&readme, book)),
+        ]
     }
 
     /// Writes them.
     pub fn write(&self) -> Result<(), String> {
-        for (name, text) in self.pages()? {
+        for (name, text) in self.pages() {
             std::fs::write(path(name), text).map_err(|error| format!("{name}: {error}"))?;
         }
         Ok(())
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_pages_match_the_results() {
         let Some(results) = kept() else { return };
-        for (name, text) in results.pages().unwrap() {
+        for (name, text) in results.pages() {
             let kept = std::fs::read_to_string(path(name)).unwrap();
             assert!(
                 kept == text,

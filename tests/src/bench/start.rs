@@ -39,11 +39,7 @@ pub(super) fn start(visit: &mut Visit) -> Found {
         (answered, told) = (Err(why.clone()), Err(why));
         visit.world.connected(BOOT);
     }
-    let lines = state["lines"].as_array().into_iter().flatten();
-    let first = lines.into_iter().find(|line| line["line"] == "STARTED");
-    let started = first.map_or(Err("no STARTED".into()), |line| moment(&line["at"]));
-    let started = started.map(|at| millis(begun, at));
-    vec![("started", started), ("answered", answered), ("told", told)]
+    vec![("answered", answered), ("told", told)]
 }
 
 /// Reads a time as `mote-host` writes it, of today or yesterday: `2026-11-21T10:55:38.123Z`.

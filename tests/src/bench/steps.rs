@@ -22,16 +22,13 @@ struct Step {
 
 /// The steps in their order. The first starts the agent and always runs.
 const STEPS: [Step; 7] = [
-    Step { rows: &["started", "answered", "told"], run: start::start },
-    Step { rows: &["pss", "dirty"], run: |visit| memory(visit, SETTLED, ["pss", "dirty"]) },
+    Step { rows: &["answered", "told"], run: start::start },
+    Step { rows: &["pss"], run: |visit| memory(visit, SETTLED, "pss") },
     // After the next step the agent has answered 300 calls.
-    Step { rows: &["config", "config99", "rate1", "root", "root99"], run: calls::sequential },
+    Step { rows: &["config", "root"], run: calls::sequential },
     Step { rows: &[FLOOR], run: calls::floor },
-    Step {
-        rows: &["pss300", "dirty300"],
-        run: |visit| memory(visit, RESTED, ["pss300", "dirty300"]),
-    },
-    Step { rows: &["exec", "stdout", "put", "get", "metrics"], run: from_host::all },
+    Step { rows: &["pss300"], run: |visit| memory(visit, RESTED, "pss300") },
+    Step { rows: &["exec", "put", "get"], run: from_host::all },
     Step { rows: &[SINK], run: from_host::sink },
 ];
 
@@ -50,8 +47,7 @@ pub(super) fn visit(column: Column, wanted: &dyn Fn(&str) -> bool) -> Found {
     let mut found = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
         // "300 calls" must mean the same, whatever else is measured.
-        let after = ["pss300", "dirty300"].iter().any(|row| wanted(row));
-        let calls = step.rows.contains(&"config") && after;
+        let calls = step.rows.contains(&"config") && wanted("pss300");
         if index > 0 && !calls && !step.rows.iter().any(|row| wanted(row)) {
             continue;
         }
@@ -64,15 +60,12 @@ pub(super) fn visit(column: Column, wanted: &dyn Fn(&str) -> bool) -> Found {
     found
 }
 
-/// kB of these fields of `smaps_rollup`.
-fn memory(visit: &mut Visit, settled: Duration, rows: [&'static str; 2]) -> Found {
+/// The proportional set size, kB.
+fn memory(visit: &mut Visit, settled: Duration, row: &'static str) -> Found {
     std::thread::sleep(settled);
     let text = visit.proc("smaps_rollup");
-    let kilobytes = |name: &str| {
-        let value = proc::kilobytes(&text, name).and_then(|value| u32::try_from(value).ok());
-        value.map(f64::from).ok_or_else(|| format!("no {name} in {text}"))
-    };
-    vec![(rows[0], kilobytes("Pss:")), (rows[1], kilobytes("Private_Dirty:"))]
+    let pss = proc::kilobytes(&text, "Pss:").and_then(|value| u32::try_from(value).ok());
+    vec![(row, pss.map(f64::from).ok_or_else(|| format!("no Pss in {text}")))]
 }
 
 #[cfg(test)]

@@ -49,14 +49,11 @@ fn bench() -> Result<(), String> {
                 (hold, options.rounds, options.only) = (true, 3, HELD.map(str::to_owned).into())
             }
             "--again" => again = true,
-            _ => return Err(format!("{HELP}\nRows: {}", rows::ROWS.map(|row| row.id).join(" "))),
+            _ => return Err(format!("{HELP}\nRows: {}", rows::names())),
         }
     }
     if let Some(unknown) = options.only.iter().find(|only| rows::find(only).is_none()) {
-        return Err(format!(
-            "no row {unknown}; there are: {}",
-            rows::ROWS.map(|row| row.id).join(" ")
-        ));
+        return Err(format!("no row {unknown}; there are: {}", rows::names()));
     }
     options.columns = Column::benched(own, before);
     if own && options.only.is_empty() {
@@ -67,7 +64,7 @@ fn bench() -> Result<(), String> {
         return results.write();
     }
     let book = run(&options);
-    println!("{}", page::table(&book, &[]));
+    println!("{}\n{}", page::table(&book, &rows::COUNTED), page::table(&book, &rows::MEASURED));
     print!("{}", page::older(&book));
     for (row, column, why) in book.misses() {
         println!("{row}, {}: {why}", column.title());

@@ -2,7 +2,6 @@
 //! with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::sync::LazyLock;
 
 use mote_checks::{Reason, Table, Verdict, find, line, reasons};
@@ -38,21 +37,12 @@ pub fn render(columns: &[(Subject, Seen)]) -> Page {
     let mut table = Table::new(&REASONS, &titles);
     let mut body = String::new();
     for client in CLIENTS.iter() {
-        let (heading, head) = (client.heading, table.head("case"));
-        let _fits = write!(
-            body,
-            "\n## {heading}\n\n{} About {} s.\n\n{head}",
-            client.about, client.seconds
-        );
+        let Client { heading, about, seconds, .. } = client;
+        body += &format!("\n## {heading}\n\n{about} About {seconds} s.\n\n{}", table.head("case"));
         for case in order(heading, columns) {
-            let _fits = write!(body, "| {} |", line(case));
-            for (column, title) in titles.iter().enumerate() {
-                let seen = cells.get(&(heading.into(), case.into(), title));
-                let seen = seen.map(|seen| verdict(seen));
-                let _fits =
-                    write!(body, " {} |", table.cell(column, (heading, case), seen.as_ref()));
-            }
-            body.push('\n');
+            let seen = |title| cells.get(&((*heading).into(), case.into(), title));
+            let seen: Vec<_> = titles.iter().map(|title| Some(verdict(seen(*title)?))).collect();
+            body += &table.row(&[&line(case)], (heading, case), &seen);
         }
     }
     let sums = table.sums(&["yes", "differs", "sometimes", "not run"]);

@@ -1,6 +1,5 @@
 //! Writes the results of all agents side by side, as `docs/results/conformance.md`.
 
-use std::fmt::Write;
 use std::sync::LazyLock;
 
 use mote_checks::{Reason, Table, Verdict, reasons};
@@ -42,24 +41,21 @@ pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Page
     for (row, check) in checks.iter().enumerate() {
         if check.group.heading != group {
             group = check.group.heading;
-            let _fits = write!(body, "\n## {group}\n\n{}", table.head("behaviour | source"));
+            body += &format!("\n## {group}\n\n{}", table.head("behaviour | source"));
         }
-        let _fits = write!(body, "| {} | {} |", check.claim, check.group.source);
+        let name = (check.group.heading, check.claim);
+        let mut verdicts = Vec::new();
         for (column, (agent, seen)) in columns.iter().enumerate() {
-            let name = (check.group.heading, check.claim);
-            if let (Some(Err(miss)), false) =
-                (&seen[row], agent.is_mote() || table.explains(column, name))
-                && miss.is_late()
-            {
-                unknown.push(format!("{}: {}: {miss:?}", agent.title(), check.claim));
-                body.push_str(" ? |");
-                continue;
-            }
-            let verdict = seen[row].as_ref().map(verdict);
-            let cell = table.cell(column, name, verdict.as_ref());
-            let _fits = write!(body, " {cell} |");
+            let known = agent.is_mote() || table.explains(column, name);
+            verdicts.push(match &seen[row] {
+                Some(Err(miss)) if !known && miss.is_late() => {
+                    unknown.push(format!("{}: {}: {miss:?}", agent.title(), check.claim));
+                    Some(Verdict::Unknown("it was too slow".into()))
+                }
+                claim => claim.as_ref().map(verdict),
+            });
         }
-        body.push('\n');
+        body += &table.row(&[check.claim, check.group.source], name, &verdicts);
     }
     let sums = table.sums(&["yes", "differs", "no", "sometimes"]);
     let text = format!("{HEAD}{sums}{body}\n## Notes\n{}", table.notes.list());

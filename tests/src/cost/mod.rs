@@ -6,8 +6,9 @@ pub mod callgrind;
 pub mod front_page;
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::ops::Range;
+
+use mote_checks::markdown;
 
 use crate::pages::text::grouped;
 use crate::proc;
@@ -46,31 +47,25 @@ pub struct Table<'a> {
 pub fn render(tables: &[Table<'_>]) -> String {
     let mut page = String::from(TOP);
     for table in tables {
-        // Writing to a string never fails.
-        let _infallible = table.write(&mut page);
+        page += &table.render();
     }
     page
 }
 
 impl Table<'_> {
-    fn write(&self, page: &mut String) -> std::fmt::Result {
+    fn render(&self) -> String {
         let counts = self.rows.iter().flat_map(|row| row.cost.iter().map(|(count, _)| *count));
         let counts: BTreeSet<_> = counts.collect();
-        write!(page, "\n{}\n\n| {} |", self.text.trim(), self.what)?;
-        for count in &counts {
-            write!(page, " {} |", grouped(*count as u64))?;
-        }
-        writeln!(page, " |\n| --- |{} --- |", " ---: |".repeat(counts.len()))?;
-        for row in self.rows {
-            write!(page, "| {} |", row.name)?;
-            for count in &counts {
-                let cost = row.cost.iter().find(|(at, _)| at == count);
-                let cost = cost.map_or_else(|| "-".into(), |(_, cost)| grouped(*cost));
-                write!(page, " {cost} |")?;
-            }
-            writeln!(page, " {} |", row.note)?;
-        }
-        Ok(())
+        let titles: Vec<_> = counts.iter().map(|count| grouped(*count as u64)).collect();
+        let titles = markdown::numbers(titles.iter().map(String::as_str));
+        let head = [markdown::texts([self.what]), titles, markdown::texts([""])].concat();
+        let rows = self.rows.iter().map(|row| {
+            let cost = |count| row.cost.iter().find(|(at, _)| at == count);
+            let cell = |count| cost(count).map_or_else(|| "-".into(), |(_, cost)| grouped(*cost));
+            let costs = counts.iter().map(cell).collect();
+            [vec![row.name.to_owned()], costs, vec![row.note.to_owned()]].concat()
+        });
+        format!("\n{}\n\n{}", self.text.trim(), markdown::table(&head, rows))
     }
 }
 

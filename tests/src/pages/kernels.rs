@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use mote_checks::markdown;
+
 use crate::pages::file::{Rows, today};
 
 pub(super) const ROWS: Rows = Rows {
@@ -36,12 +38,7 @@ pub fn record(row: &Row) {
     let Some((_, name)) = ROWS.names.iter().find(|(from, _)| *from == row.from) else {
         panic!("{} is not in the table", row.from);
     };
-    let line = format!(
-        "| {} | {name} | yes | {} | {:.1} | {} |\n",
-        row.kernel,
-        row.sandbox,
-        row.power_on.as_secs_f64(),
-        today()
-    );
-    ROWS.record(&row.from, &line);
+    let seconds = format!("{:.1}", row.power_on.as_secs_f64());
+    let cells = [&row.kernel, *name, "yes", &row.sandbox, &seconds, &today()];
+    ROWS.record(&row.from, &markdown::row(cells.map(str::to_owned)));
 }

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use mote_checks::markdown;
+
 use crate::pages::file::{Rows, today};
 use crate::pages::text::grouped;
 
@@ -51,14 +53,9 @@ pub fn record(row: &Row) {
     // The page gives these figures once for all ways.
     println!("{} bytes added, PSS {} KiB", grouped(row.bytes), grouped(row.pss));
     let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
-    let line = format!(
-        "| {} | {}; {} | {} | {} | {} |\n",
-        row.way,
-        row.booted,
-        today(),
-        seconds(row.agent_start),
-        seconds(row.power_on),
-        if row.clean_stop { "yes" } else { "no" },
-    );
-    ROWS.record(row.way, &line);
+    let (booted, stop) =
+        (format!("{}; {}", row.booted, today()), ["no", "yes"][usize::from(row.clean_stop)]);
+    let (start, power_on) = (seconds(row.agent_start), seconds(row.power_on));
+    let cells = [row.way, &booted, &start, &power_on, stop];
+    ROWS.record(row.way, &markdown::row(cells.map(str::to_owned)));
 }

@@ -1,0 +1,49 @@
+//! Tables of the generated pages.
+
+/// A column's alignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    Left,
+    /// For numbers.
+    Right,
+}
+
+/// Titles and alignments.
+pub type Head = Vec<(String, Align)>;
+
+/// Returns a head of text columns.
+pub fn texts<'t>(titles: impl IntoIterator<Item = &'t str>) -> Head {
+    titles.into_iter().map(|title| (title.to_owned(), Align::Left)).collect()
+}
+
+/// Returns a head of columns with numbers.
+pub fn numbers<'t>(titles: impl IntoIterator<Item = &'t str>) -> Head {
+    titles.into_iter().map(|title| (title.to_owned(), Align::Right)).collect()
+}
+
+pub fn table(head: &Head, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let rules = head.iter().map(|(_, align)| match align {
+        Align::Left => "---".to_owned(),
+        Align::Right => "--:".to_owned(),
+    });
+    let titles = head.iter().map(|(title, _)| title.clone());
+    row(titles) + &row(rules) + &rows.into_iter().map(row).collect::<String>()
+}
+
+/// Returns a line of a table.
+pub fn row(cells: impl IntoIterator<Item = String>) -> String {
+    let cell = |cell: String| if cell.is_empty() { " |".into() } else { format!(" {cell} |") };
+    format!("|{}\n", cells.into_iter().map(cell).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_titles_rules_and_rows() {
+        let head = [texts(["", "case"]), numbers(["s"])].concat();
+        let rows = [vec!["a".to_owned(), String::new(), "1.5".to_owned()]];
+        assert_eq!(table(&head, rows), "| | case | s |\n| --- | --- | --: |\n| a | | 1.5 |\n");
+    }
+}
