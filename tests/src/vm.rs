@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::proc::ticks;
 use crate::{Guest, Process, tool, wait};
 
@@ -174,18 +176,10 @@ impl Vm {
     /// Hot-plugs a share.
     pub fn plug(&mut self, tag: &str, source: &Path) {
         let socket = start_virtiofs(&self.directory, tag, source, &mut self.helpers);
-        let path = socket.display();
-        self.order(&[
-            format!(
-                "{{\"execute\":\"chardev-add\",\"arguments\":{{\"id\":\"{tag}\",\"backend\":{{\"type\":\
-                 \"socket\",\"data\":{{\"server\":false,\"addr\":{{\"type\":\"unix\",\"data\":\
-                 {{\"path\":\"{path}\"}}}}}}}}}}}}"
-            ),
-            device_add(&machine::plugged(
-                &format!("vhost-user-fs-pci,chardev={tag},tag={tag},id=dev-{tag}"),
-                self.slot(),
-            )),
-        ]);
+        let address = json!({"type": "unix", "data": {"path": socket}});
+        let backend = json!({"type": "socket", "data": {"server": false, "addr": address}});
+        self.order("chardev-add", &json!({"id": tag, "backend": backend}));
+        self.attach(&format!("vhost-user-fs-pci,chardev={tag},tag={tag},id=dev-{tag}"));
     }
 
     /// Returns its console output, which includes the agent's log.
@@ -299,22 +293,6 @@ fn backed(spec: &Spec) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     let (late, now): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|(what, _)| spec.late.contains(what));
     (now.into_iter().flat_map(|(_, devices)| devices).collect(), late)
-}
-
-/// Returns the monitor command for a device, from an argument of `-device`.
-fn device_add(device: &str) -> String {
-    let (driver, properties) = device.split_once(',').expect("a device has properties");
-    let properties: Vec<_> = properties
-        .split(',')
-        .map(|property| {
-            let (name, value) = property.split_once('=').expect("a name and a value");
-            format!("\"{name}\":\"{value}\"")
-        })
-        .collect();
-    format!(
-        "{{\"execute\":\"device_add\",\"arguments\":{{\"driver\":\"{driver}\",{}}}}}",
-        properties.join(",")
-    )
 }
 
 /// Returns QEMU's arguments for further shares and a NIC.

@@ -6,32 +6,40 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::{kill, patient, wait};
 
-use super::{Late, Vm, device_add, machine};
+use super::{Late, Vm, machine};
 
 impl Vm {
     /// Hot-plugs a device, given as for `-device`, whose backend exists.
     pub fn attach(&self, device: &str) {
-        self.order(&[device_add(&machine::plugged(device, self.slot()))]);
+        self.add(&machine::plugged(device, self.slot()));
+    }
+
+    fn add(&self, device: &str) {
+        let (driver, properties) = device.split_once(',').expect("a device has properties");
+        let mut arguments = json!({"driver": driver});
+        for property in properties.split(',') {
+            let (name, value) = property.split_once('=').expect("a name and a value");
+            arguments[name] = value.into();
+        }
+        self.order("device_add", &arguments);
     }
 
     /// Returns the next free slot for hot-plug.
-    pub(super) fn slot(&self) -> usize {
+    fn slot(&self) -> usize {
         self.plugged.replace(self.plugged.get() + 1)
     }
 
     pub fn plug_late(&mut self, what: Late) {
-        let late = self.late.iter().filter(|(late, _)| *late == what);
         // A port needs its device's bus.
         let slot = self.slot();
-        let orders: Vec<_> = late
-            .flat_map(|(_, devices)| devices)
-            .map(|it| device_add(&machine::plugged(it, slot)))
-            .collect();
-        assert!(!orders.is_empty(), "{what:?} is there already");
-        self.order(&orders);
+        let late = self.late.iter().filter(|(late, _)| *late == what);
+        let devices: Vec<_> = late.flat_map(|(_, devices)| devices).collect();
+        assert!(!devices.is_empty(), "{what:?} is there already");
+        devices.into_iter().for_each(|device| self.add(&machine::plugged(device, slot)));
     }
 
     /// Hot-plugs the CPU with this number, for which `-smp` leaves room, as `limits.cpu` does.
@@ -40,10 +48,9 @@ impl Vm {
     /// If QEMU refuses it.
     pub fn add_cpu(&self, number: u32) {
         let model = std::env::var("MOTE_CPU").unwrap_or_else(|_| "qemu64".into());
-        self.order(&[format!(
-            "{{\"execute\":\"device_add\",\"arguments\":{{\"driver\":\"{model}-x86_64-cpu\",\
-             \"id\":\"cpu{number}\",\"socket-id\":0,\"core-id\":{number},\"thread-id\":0}}}}"
-        )]);
+        let place = json!({"driver": format!("{model}-x86_64-cpu"), "id": format!("cpu{number}"),
+            "socket-id": 0, "core-id": number, "thread-id": 0});
+        self.order("device_add", &place);
     }
 
     /// Hot-plugs memory, for which `-m` leaves room, as `limits.memory` does.
@@ -51,14 +58,10 @@ impl Vm {
     /// # Panics
     /// If QEMU refuses it.
     pub fn add_memory(&self, mib: u64) {
-        self.order(&[
-            format!(
-                "{{\"execute\":\"object-add\",\"arguments\":{{\"qom-type\":\"memory-backend-memfd\",\
-                 \"id\":\"more\",\"size\":{},\"share\":true}}}}",
-                mib << 20
-            ),
-            device_add("pc-dimm,id=dimm,memdev=more"),
-        ]);
+        let backend = json!({"qom-type": "memory-backend-memfd", "id": "more", "size": mib << 20,
+            "share": true});
+        self.order("object-add", &backend);
+        self.add("pc-dimm,id=dimm,memdev=more");
     }
 
     /// Calls `work` while QEMU is stopped. The disks' files then contain all writes that the guest
@@ -82,82 +85,76 @@ impl Vm {
     /// # Panics
     /// If QEMU refuses it.
     pub fn resize(&self, drive: &str, bytes: u64) {
-        self.order(&[format!(
-            "{{\"execute\":\"block_resize\",\"arguments\":{{\"device\":\"{drive}\",\"size\":{bytes}}}}}"
-        )]);
+        self.order("block_resize", &json!({"device": drive, "size": bytes}));
     }
 
     /// Pauses the VM, as a server does.
     pub fn pause(&self) {
-        self.order(&["{\"execute\":\"stop\"}".to_owned()]);
+        self.order("stop", &json!({}));
     }
 
     pub fn go_on(&self) {
-        self.order(&["{\"execute\":\"cont\"}".to_owned()]);
+        self.order("cont", &json!({}));
     }
 
     /// Requests a hot-unplug, which the guest must confirm.
     pub fn unplug(&self, device: &str) {
-        let id = format!("{{\"id\":\"{device}\"}}");
-        self.order(&[format!("{{\"execute\":\"device_del\",\"arguments\":{id}}}")]);
-        let path = format!("{{\"path\":\"/machine/peripheral/{device}\"}}");
-        let there = format!("{{\"execute\":\"qom-list\",\"arguments\":{path}}}");
+        self.order("device_del", &json!({"id": device}));
+        let there = json!({"path": format!("/machine/peripheral/{device}")});
         wait("its end", patient(Duration::from_secs(20)), || {
-            self.ask(&there).contains("\"error\"").then_some(())
+            self.ask("qom-list", &there).get("error").map(|_| ())
         });
     }
 
     /// Stops the VM and writes its state to a file for `-incoming`, as a stateful stop does. QEMU
     /// cannot do this with a vhost-user-vsock device.
     pub fn save(&self, file: &Path) {
-        let uri = format!("{{\"uri\":\"exec:cat >{}\"}}", file.display());
-        self.order(&[format!("{{\"execute\":\"migrate\",\"arguments\":{uri}}}")]);
+        self.order("migrate", &json!({"uri": format!("exec:cat >{}", file.display())}));
         wait("its state", patient(Duration::from_secs(60)), || {
-            let told = self.ask("{\"execute\":\"query-migrate\"}");
-            assert!(!told.contains("failed"), "{told}");
-            told.contains("\"completed\"").then_some(())
+            let told = self.ask("query-migrate", &json!({}));
+            assert_ne!(told["return"]["status"], "failed", "{told}");
+            (told["return"]["status"] == "completed").then_some(())
         });
     }
 
     /// Presses the power button, as a server's stop does.
     pub fn power_button(&self) {
-        self.order(&["{\"execute\":\"system_powerdown\"}".to_owned()]);
+        self.order("system_powerdown", &json!({}));
     }
 
     pub fn ctrl_alt_del(&self) {
-        let key = |name: &str| format!("{{\"type\":\"qcode\",\"data\":\"{name}\"}}");
-        let keys = ["ctrl", "alt", "delete"].map(key).join(",");
-        self.order(&[format!("{{\"execute\":\"send-key\",\"arguments\":{{\"keys\":[{keys}]}}}}")]);
+        let keys = ["ctrl", "alt", "delete"].map(|key| json!({"type": "qcode", "data": key}));
+        self.order("send-key", &json!({"keys": keys}));
     }
 
-    /// Sends monitor commands.
-    pub(super) fn order(&self, orders: &[String]) {
-        for order in orders {
-            let answer = self.ask(order);
-            assert!(answer.contains("\"return\""), "{order}: {answer}");
-        }
-        if orders.iter().any(|order| order.contains("device_add")) {
+    /// Sends a monitor command, which must succeed.
+    pub(super) fn order(&self, command: &str, arguments: &Value) {
+        let answer = self.ask(command, arguments);
+        assert!(answer.get("return").is_some(), "{command} {arguments}: {answer}");
+        if command == "device_add" {
             machine::tell(&self.directory);
         }
     }
 
     /// Sends a monitor command. Returns its answer.
-    fn ask(&self, order: &str) -> String {
+    fn ask(&self, command: &str, arguments: &Value) -> Value {
         let hot = self.directory.join("hot");
         // QEMU may have just started.
         let (hot, _) = wait("the second monitor", patient(Duration::from_secs(10)), || {
             UnixStream::connect(&hot).ok()
         });
         hot.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
-        let mut answers = BufReader::new(&hot).lines();
-        let mut answer = String::new();
-        for order in ["{\"execute\":\"qmp_capabilities\"}", order] {
-            (&hot).write_all(order.as_bytes()).expect("the second monitor");
-            let told = answers.by_ref().map_while(Result::ok);
-            answer = told
-                .into_iter()
-                .find(|line| !line.contains("\"event\"") && !line.contains("\"QMP\""))
-                .unwrap_or_default();
+        let mut lines = BufReader::new(&hot).lines();
+        let mut answer = Value::Null;
+        for order in [
+            json!({"execute": "qmp_capabilities"}),
+            json!({"execute": command, "arguments": arguments}),
+        ] {
+            write!(&hot, "{order}").expect("the second monitor");
+            let mut told = lines.by_ref().map_while(|line| serde_json::from_str(&line.ok()?).ok());
+            // Neither its greeting nor an event.
+            let is_answer = |line: &Value| line.get("return").or(line.get("error")).is_some();
+            answer = told.find(is_answer).unwrap_or_default();
         }
         answer
     }
