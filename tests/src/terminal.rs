@@ -1,15 +1,11 @@
 //! A pseudo-terminal for programs that need one.
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{
-    OptionalActions, SpecialCodeIndex, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
-};
+use mote_machine::Pty;
+use rustix::termios::{OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 
 use crate::patient;
 
@@ -17,26 +13,19 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Terminal {
-    ours: OwnedFd,
+    ours: Pty,
     pub theirs: OwnedFd,
     text: String,
 }
 
 impl Terminal {
     pub fn open(columns: u16, rows: u16) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pty");
-        grantpt(&ours).expect("grant");
-        unlockpt(&ours).expect("unlock");
-        let name = ptsname(&ours, Vec::new()).expect("a name").into_string().expect("a name");
-        let theirs = File::options().read(true).write(true).open(name).expect("a terminal");
-        let terminal = Self { ours, theirs: theirs.into(), text: String::new() };
-        terminal.resize(columns, rows);
-        terminal
+        let (ours, theirs) = Pty::open(columns, rows).expect("a terminal");
+        Self { ours, theirs, text: String::new() }
     }
 
     pub fn resize(&self, columns: u16, rows: u16) {
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&self.ours, size).expect("a size");
+        self.ours.resize(columns, rows).expect("a size");
     }
 
     /// Makes it carry raw bytes, and signal readiness only for 255 of them: a shorter text can be
@@ -50,7 +39,7 @@ impl Terminal {
     }
 
     pub fn path(&self) -> String {
-        ptsname(&self.ours, Vec::new()).expect("a name").into_string().expect("a name")
+        self.ours.path().expect("a name")
     }
 
     /// Returns the program's side, for one of its streams.
@@ -59,7 +48,7 @@ impl Terminal {
     }
 
     pub fn say(&self, text: &str) {
-        let _written = rustix::io::write(&self.ours, text.as_bytes()).expect("a terminal");
+        self.ours.say(text).expect("a terminal");
     }
 
     /// Reads until the text appears.
@@ -71,27 +60,21 @@ impl Terminal {
                 "{wanted:?} did not come in time: {:?}",
                 self.text
             );
-            self.read(1);
+            self.read(Duration::from_secs(1));
         }
         self.text.clear();
     }
 
     /// Returns the output since the last [`Terminal::until`], without waiting.
     pub fn shown(&mut self) -> &str {
-        while self.read(0) {}
+        while self.read(Duration::ZERO) {}
         &self.text
     }
 
-    /// Reads once, waiting up to this many seconds; false if there is nothing.
-    fn read(&mut self, seconds: i64) -> bool {
-        let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
-        let pause = Timespec { tv_sec: seconds, tv_nsec: 0 };
-        let is_there = poll(&mut fds, Some(&pause)).expect("poll") > 0;
-        if is_there {
-            let mut piece = [0; 4096];
-            let count = rustix::io::read(&self.ours, &mut piece).expect("a terminal");
-            self.text += &String::from_utf8_lossy(&piece[..count]);
-        }
-        is_there
+    /// Reads once; false if there is nothing.
+    fn read(&mut self, pause: Duration) -> bool {
+        let piece = self.ours.read(pause).expect("a terminal");
+        self.text += &String::from_utf8_lossy(&piece);
+        !piece.is_empty()
     }
 }

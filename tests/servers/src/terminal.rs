@@ -1,13 +1,9 @@
 //! A program on a pseudo-terminal.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use mote_machine::Pty;
 
 use crate::run;
 
@@ -17,7 +13,7 @@ const SHOWN: usize = 300;
 /// A program on a terminal; killed when dropped.
 #[derive(Debug)]
 pub struct Terminal {
-    ours: OwnedFd,
+    ours: Pty,
     child: Child,
     text: String,
     limit: Duration,
@@ -29,29 +25,22 @@ impl Terminal {
     /// Starts a program on a terminal of this size. The limit applies to each wait.
     pub fn start(words: &[&str], columns: u16, rows: u16, limit: Duration) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a terminal: {error}");
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map_err(|e| failed(e.into()))?;
-        grantpt(&ours).map_err(|e| failed(e.into()))?;
-        unlockpt(&ours).map_err(|e| failed(e.into()))?;
-        let name = ptsname(&ours, Vec::new()).map_err(|e| failed(e.into()))?;
-        let name = name.to_string_lossy().into_owned();
-        let theirs = File::options().read(true).write(true).open(name).map_err(failed)?;
+        let (ours, theirs) = Pty::open(columns, rows).map_err(failed)?;
         let side = || theirs.try_clone().map(Stdio::from).map_err(failed);
         // In its own session with this terminal, so that signals from keys and size changes reach
         // it.
         let mut command = Command::new("setsid");
         command.arg("--ctty").args(words).stdin(side()?).stdout(side()?).stderr(side()?);
-        size(&ours, columns, rows)?;
         let child = command.spawn().map_err(failed)?;
         Ok(Self { ours, child, text: String::new(), limit, bytes: 0 })
     }
 
     pub fn resize(&self, columns: u16, rows: u16) -> Result<(), String> {
-        size(&self.ours, columns, rows)
+        self.ours.resize(columns, rows).map_err(|error| format!("size of a terminal: {error}"))
     }
 
     pub fn say(&self, text: &str) -> Result<(), String> {
-        let written = rustix::io::write(&self.ours, text.as_bytes());
-        written.map(drop).map_err(|error| format!("typing: {error}"))
+        self.ours.say(text).map_err(|error| format!("typing: {error}"))
     }
 
     /// Reads until `wanted` appears, and returns everything up to it.
@@ -89,17 +78,10 @@ impl Terminal {
 
     /// Reads the data that arrives within a moment. Returns whether there may be more.
     fn read(&mut self) -> bool {
-        let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
-        let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-        if !poll(&mut fds, Some(&pause)).is_ok_and(|ready| ready > 0) {
-            return true;
-        }
-        let mut piece = [0; 65536];
-        let Ok(count @ 1..) = rustix::io::read(&self.ours, &mut piece) else {
-            return false; // EIO: no process has the other side open
-        };
-        self.bytes += count;
-        self.text += &String::from_utf8_lossy(&piece[..count]);
+        // EIO: no process has the other side open.
+        let Ok(piece) = self.ours.read(Duration::from_millis(200)) else { return false };
+        self.bytes += piece.len();
+        self.text += &String::from_utf8_lossy(&piece);
         true
     }
 }
@@ -109,9 +91,4 @@ impl Drop for Terminal {
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
     }
-}
-
-fn size(terminal: &OwnedFd, columns: u16, rows: u16) -> Result<(), String> {
-    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(terminal, size).map_err(|error| format!("size of a terminal: {error}"))
 }
