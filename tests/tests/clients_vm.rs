@@ -1,10 +1,11 @@
 //! Third-party clients against every agent: mote over sockets and in VMs, Debian's Go agents in
 //! VMs. `MOTE_COLUMNS` (part of an agent's name), `MOTE_ONLY` (part of a client's) and `MOTE_PART`
 //! (`1/3`: every third client) select some. `MOTE_WRITE_DOCS=1` writes `docs/results/clients.md`.
-//! It takes results that this run lacks from earlier runs.
+//! It takes results that this run lacks from `docs/results/clients.json`.
 
 use mote_tests::Column;
-use mote_tests::clients::{CLIENTS, Client, Subject, kept, page, run_all};
+use mote_tests::clients::record::Record;
+use mote_tests::clients::{CLIENTS, Client, Subject, page, run_all};
 use mote_tests::pages::file;
 
 #[test]
@@ -20,18 +21,15 @@ fn each_agent_matches_the_page() {
         .filter(|subject| subject.name().contains(&columns))
         .collect();
     let seen = run_all(&agents, &clients);
-    for (subject, seen) in &seen {
-        kept::keep(*subject, seen, &clients);
-    }
-    let whole = [&columns, &only, &part].iter().all(|limit| limit.is_empty());
-    if whole || std::env::var_os("MOTE_WRITE_DOCS").is_some() {
-        let columns = kept::columns().expect("each agent of the page, seen now or earlier");
-        let made = page::render(&columns);
+    let mut record = Record::load();
+    if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
+        seen.iter().for_each(|(subject, seen)| record.keep(*subject, seen, &clients));
+        record.store();
+        let made = page::render(&record);
         file::write(page::NAME, &made.text);
         assert!(made.unexplained.is_empty(), "without a reason:\n{}", made.unexplained.join("\n"));
-        file::hold(page::NAME, &made.text);
     }
-    let differing = page::differences(&file::committed(page::NAME), &seen, &clients);
+    let differing = record.differences(&seen, &clients);
     assert!(
         differing.is_empty(),
         "docs/results/clients.md says otherwise:\n{}",

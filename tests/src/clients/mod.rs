@@ -3,12 +3,12 @@
 //! writes the results side by side and explains the differences.
 
 pub mod bridge;
-pub mod kept;
 pub mod list;
 pub mod page;
+pub mod record;
 mod run;
 pub mod world;
 
 pub use list::{CLIENTS, Client, Place, Played, Subject};
-pub use page::{Cells, NOT_HERE, Seen, cells};
+pub use page::{NOT_HERE, Seen};
 pub use run::{run, run_all};
