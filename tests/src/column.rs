@@ -59,6 +59,11 @@ impl Column {
         matches!(self, Self::MoteLxd | Self::MoteIncus | Self::Before)
     }
 
+    /// Whether its host is a current LXD.
+    pub fn is_current_lxd(self) -> bool {
+        self.flavour() == "lxd"
+    }
+
     /// Returns the value for its server.
     pub fn pick<T>(self, lxd: T, incus: T) -> T {
         if self.is_incus() { incus } else { lxd }

@@ -27,6 +27,7 @@ pub mod terminal;
 pub mod vm;
 pub mod world;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +39,7 @@ pub use guest::Guest;
 pub use host::{Host, NAME};
 pub use mote_checks::{Noise, noise};
 pub use mote_machine::{
-    Private, bounded, in_private, in_time, output, patient, private, skipped, slowdown, wait,
+    Private, bounded, found, in_private, in_time, output, patient, private, skipped, slowdown, wait,
 };
 pub use outage::Outage;
 use rustix::process::{Pid, Signal, kill_process};
@@ -82,6 +83,11 @@ impl Drop for Scratch {
     }
 }
 
+/// Returns a path as a word of a command line.
+pub fn plain(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
 pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     let path = path.as_ref();
     std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
@@ -111,6 +117,15 @@ pub fn by_root() -> bool {
 pub fn kill(signal: Signal, pid: u32) {
     let process = pid.try_into().ok().and_then(Pid::from_raw).expect("a process id");
     kill_process(process, signal).unwrap_or_else(|error| panic!("{signal:?} to {pid}: {error}"));
+}
+
+/// Runs this and returns a panic as an error. The harness panics when a deadline is over.
+pub fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        text.unwrap_or_else(|| "a panic".into())
+    })
 }
 
 #[derive(Debug)]

@@ -12,4 +12,4 @@ mod speed;
 pub use bounded::{bounded, output};
 pub use pty::Pty;
 pub use rights::{Private, in_private, private, skipped};
-pub use speed::{SLOWDOWN, in_time, patient, slowdown, wait};
+pub use speed::{SLOWDOWN, found, in_time, patient, slowdown, wait};

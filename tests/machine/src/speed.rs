@@ -57,14 +57,22 @@ pub fn in_time(took: Duration, limit: Duration) -> bool {
 /// # Panics
 /// If that takes too long ([`in_time`]).
 #[track_caller]
-pub fn wait<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> (T, Duration) {
+pub fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> (T, Duration) {
+    let begun = Instant::now();
+    match found(limit, look) {
+        Some(found) => (found, begun.elapsed()),
+        None => panic!("waited {:?} for {what}, {limit:?} on an idle machine", patient(limit)),
+    }
+}
+
+/// The same without a panic; `None` if that takes too long.
+pub fn found<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
-        if let Some(found) = look() {
-            return (found, begun.elapsed());
+        let found = look();
+        if found.is_some() || !in_time(begun.elapsed(), limit) {
+            return found;
         }
-        let is_early = in_time(begun.elapsed(), limit);
-        assert!(is_early, "waited {:?} for {what}, {limit:?} on an idle machine", patient(limit));
         std::thread::sleep(Duration::from_millis(20));
     }
 }

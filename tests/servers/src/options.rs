@@ -112,14 +112,6 @@ pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
 }
 
 fn defaults(server: Server) -> Options {
-    let spec = Spec {
-        outer: PathBuf::new(),
-        emulator: PathBuf::new(),
-        machine: Machine::Emulated,
-        clock: PathBuf::new(),
-        cpus: 2,
-        more: Vec::new(),
-    };
     Options {
         server,
         agents: Agent::ALL.into(),
@@ -135,7 +127,7 @@ fn defaults(server: Server) -> Options {
         build: String::new(),
         images: PathBuf::new(),
         work: PathBuf::new(),
-        spec,
+        spec: Spec { cpus: 2, ..Spec::default() },
     }
 }
 

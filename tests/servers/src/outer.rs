@@ -24,16 +24,17 @@ const MEMORY: u32 = 3072;
 /// Size of the second disk, bytes: the checks' program, a kernel and an image take less.
 const PAYLOAD: u64 = 160 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Machine {
     /// QEMU's software emulation, of AMD's virtualisation too.
+    #[default]
     Emulated,
     /// The processor, with virtualisation in virtual machines.
     Kvm,
 }
 
 /// The parts of an outer VM.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Spec {
     /// Directory with `vmlinuz`, `initrd`, `disk.raw`, `key`, and the files that `warm` keeps.
     pub outer: PathBuf,

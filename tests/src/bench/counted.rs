@@ -1,13 +1,12 @@
 //! Guest instructions of an agent, including the kernel's. The guest's clock advances by 1 ns per
 //! instruction, so CPU times are numbers of instructions, whatever the machine's load.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::book::Found;
-use super::visit::{MEMORY, Visit, attempt};
+use super::visit::{MEMORY, Visit};
 use super::{calls, start};
-use crate::{Column, NAME, Spec, noise, world};
+use crate::{Column, NAME, Spec, attempt, noise, plain, world};
 
 /// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like the CPUs of today's
 /// hosts.
@@ -79,11 +78,11 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
         }),
         ("1 MiB put", &|visit, bytes| {
             let file = visit.world.scratch.0.join(format!("{bytes}"));
-            visit.world.host.ok(&["file", "push", NAME, text(&file), &format!("/tmp/{bytes}")]);
+            visit.world.host.ok(&["file", "push", NAME, plain(&file), &format!("/tmp/{bytes}")]);
         }),
         ("1 MiB got", &|visit, bytes| {
             let back = visit.world.scratch.0.join("back");
-            visit.world.host.ok(&["file", "pull", NAME, &format!("/tmp/{bytes}"), text(&back)]);
+            visit.world.host.ok(&["file", "pull", NAME, &format!("/tmp/{bytes}"), plain(&back)]);
         }),
     ];
     for bytes in [0, MIB << 20] {
@@ -212,10 +211,6 @@ fn busy(visit: &mut Visit) -> u64 {
 fn total(schedstat: &str) -> u64 {
     let cpus = schedstat.lines().filter(|line| line.starts_with("cpu"));
     cpus.filter_map(|line| line.split_whitespace().nth(7)?.parse::<u64>().ok()).sum()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a plain path")
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, No
 use super::book::Found;
 use super::rows::SINK;
 use super::visit::Visit;
-use super::visit::attempt;
-use crate::{Host, NAME, noise, wait};
+use crate::{Host, NAME, attempt, noise, plain, wait};
 
 /// Number of commands, one after the other.
 const COMMANDS: u32 = 8;
@@ -31,7 +30,7 @@ pub(super) fn all(visit: &mut Visit) -> Found {
     std::fs::write(&file, noise(BYTES)).expect("a file");
     let mut found = commands(host);
     found.extend([
-        ("put", attempt(|| rate(|| host.ok(&["file", "push", NAME, text(&file), "/tmp/sent"])))),
+        ("put", attempt(|| rate(|| host.ok(&["file", "push", NAME, plain(&file), "/tmp/sent"])))),
         ("get", attempt(|| rate(|| get(host, &file, &scratch.join("back"))))),
     ]);
     found
@@ -56,7 +55,7 @@ fn commands(host: &Host) -> Found {
 }
 
 fn get(host: &Host, sent: &Path, back: &Path) {
-    host.ok(&["file", "pull", NAME, "/tmp/sent", text(back)]);
+    host.ok(&["file", "pull", NAME, "/tmp/sent", plain(back)]);
     let same = std::fs::read(sent).expect("the file") == std::fs::read(back).expect("the file");
     assert!(same, "the file came back changed");
 }
@@ -106,8 +105,4 @@ fn records(algorithm: &'static Algorithm) -> Vec<u8> {
         all.append(&mut record);
     }
     all
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a plain path")
 }

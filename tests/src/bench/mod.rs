@@ -18,9 +18,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use book::Book;
-use visit::attempt;
 
-use crate::{Column, Spec, vm, world};
+use crate::{Column, Spec, attempt, vm, world};
 
 #[derive(Clone, Debug)]
 pub struct Options {

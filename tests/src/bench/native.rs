@@ -5,8 +5,7 @@
 use std::path::PathBuf;
 
 use super::book::Found;
-use super::visit::attempt;
-use crate::{Column, NAME, Pair, agent, noise, proc, tool};
+use crate::{Column, NAME, Pair, agent, attempt, noise, proc, tool};
 
 /// Size of a file or an output, MiB: long enough for a clock of 10 ms.
 const MIB: u32 = 128;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::book::Found;
 use super::rows::{FLOOR, SINK};
-use super::visit::{MEMORY, Visit, attempt};
+use super::visit::{MEMORY, Visit};
 use super::{calls, from_host, start};
-use crate::{Column, Spec, proc, world};
+use crate::{Column, Spec, attempt, proc, world};
 
 /// After CONNECTED, until an agent counts as idle.
 const SETTLED: Duration = Duration::from_secs(2);

@@ -1,7 +1,5 @@
 //! One agent in one VM, started on request.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::{Column, Guest, Spec, World};
 
 /// Memory of the VM, MiB.
@@ -30,13 +28,4 @@ impl Visit {
     pub(super) fn proc(&mut self, name: &str) -> String {
         self.guest.ok(&format!("cat /proc/$(cat /run/agent.pid)/{name}"))
     }
-}
-
-/// Runs `it` and returns its panic as an error. The harness panics when a deadline is over.
-pub(super) fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        text.unwrap_or_else(|| "a panic".into())
-    })
 }

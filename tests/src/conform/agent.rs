@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::client::Client;
 use super::wire::Answer;
 use super::{Column, Miss};
-use crate::{Guest, Host, Vm, patient};
+use crate::{Guest, Host, Vm, found};
 
 #[derive(Debug)]
 pub struct Agent {
@@ -40,7 +40,7 @@ impl Agent {
 
     /// Runs a command in the guest without the agent; returns exit code and output.
     pub fn sh(&self, command: &str) -> (i32, String) {
-        self.guest.lock().unwrap_or_else(PoisonError::into_inner).sh(command)
+        locked(&self.guest).sh(command)
     }
 
     /// The output of a command in the guest that must succeed, without its last newline.
@@ -85,30 +85,30 @@ impl Agent {
 
     /// Runs a command of `mote-host`.
     pub fn host(&self, args: &[&str]) -> Result<String, String> {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner).try_run(args)
+        locked(&self.host).try_run(args)
     }
 
     /// A command of `mote-host` that is not run yet.
     pub fn command(&self, args: &[&str]) -> Command {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner).command(args)
+        locked(&self.host).command(args)
     }
 
     pub fn directory(&self) -> PathBuf {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
+        locked(&self.host).directory.clone()
     }
 
     /// Cuts the VM's power.
     pub fn cut(&self) {
-        self.vm.lock().unwrap_or_else(PoisonError::into_inner).cut();
+        locked(&self.vm).cut();
     }
 
     pub fn host_log(&self) -> PathBuf {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner).log_path()
+        locked(&self.host).log_path()
     }
 
     /// The host's record of the agent.
     pub fn seen_by_host(&self) -> Value {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner).state()
+        locked(&self.host).state()
     }
 
     /// Polls until `look` is true.
@@ -118,13 +118,12 @@ impl Agent {
         limit: Duration,
         look: impl Fn(&Self) -> bool,
     ) -> Result<(), Miss> {
-        let begun = std::time::Instant::now();
-        while !look(self) {
-            if begun.elapsed() > patient(limit) {
-                return Err(Miss::No(format!("{what}: not within {} s", limit.as_secs())));
-            }
-            std::thread::sleep(Duration::from_millis(30));
-        }
-        Ok(())
+        let seen = found(limit, || look(self).then_some(()));
+        seen.ok_or_else(|| Miss::No(format!("{what}: not within {} s", limit.as_secs())))
     }
+}
+
+/// A check that panics leaves these as they are.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

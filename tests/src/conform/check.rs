@@ -1,12 +1,11 @@
 //! Claims, their checks, and the run of all on an agent.
 
 use std::fmt::{Debug, Display};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::agent::Agent;
-use crate::{BOOT, Column, Spec, World, world};
+use crate::{BOOT, Column, Spec, World, attempt, world};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {
@@ -175,21 +174,9 @@ fn run(agent: &Agent, checks: &[Check]) -> Seen {
     };
     let mut seen: Seen = checks.iter().map(|_| None).collect();
     let look = |check: &Check| {
-        let begun = Instant::now();
         // A terminal's wait panics at its limit. That must end only this check.
-        let once = || {
-            let ended = catch_unwind(AssertUnwindSafe(|| (check.run)(agent)));
-            ended.unwrap_or_else(|panic| {
-                let text = panic.downcast::<String>().map_or_else(|_| String::new(), |text| *text);
-                Err(Miss::No(format!("a panic, printed above: {text}")))
-            })
-        };
-        let claim = once();
-        let took = begun.elapsed();
-        if std::env::var_os("MOTE_TIMES").is_some() {
-            println!("{:6.2} s  {} {claim:?}", took.as_secs_f64(), check.claim);
-        }
-        claim
+        attempt(|| (check.run)(agent))
+            .unwrap_or_else(|text| Err(Miss::No(format!("a panic, printed above: {text}"))))
     };
     let pick = |pace: Pace| {
         checks

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::wire::TIMEOUT;
 use super::ws::Ws;
-use crate::in_time;
+use crate::found;
 
 /// Result of a command.
 #[derive(Clone, Debug)]
@@ -99,17 +99,12 @@ impl Exec {
 
     /// Polls until the operation has ended; returns it.
     pub fn ended(&self, agent: &Client, limit: Duration) -> Result<Value, String> {
-        let begun = std::time::Instant::now();
-        loop {
-            let operation = agent.get(&self.operation)?;
-            if operation["status_code"].as_u64().is_some_and(|code| code >= 200) {
-                return Ok(operation);
-            }
-            if !in_time(begun.elapsed(), limit) {
-                return Err("the command did not end in time".into());
-            }
-            std::thread::sleep(Duration::from_millis(25));
-        }
+        let ended = |operation: &Value| operation["status_code"].as_u64() >= Some(200);
+        let look = || match agent.get(&self.operation) {
+            Ok(operation) => ended(&operation).then_some(Ok(operation)),
+            Err(why) => Some(Err(why)),
+        };
+        found(limit, look).unwrap_or_else(|| Err("the command did not end in time".into()))
     }
 
     /// Waits for the command's exit code.
@@ -152,6 +147,11 @@ impl Running {
         // A command that has ended takes no more input, and its agent may have hung up.
         let _ended = self.stdin.barrier();
         Ok((out.output()?, self.err.as_mut().map_or(Ok(Vec::new()), Ws::output)?))
+    }
+
+    /// Reads its standard output to the barrier.
+    pub fn output(&mut self) -> Result<Vec<u8>, String> {
+        self.out.as_mut().map_or(Ok(Vec::new()), Ws::output)
     }
 
     pub fn tell(&mut self, message: &Value) -> Result<(), String> {

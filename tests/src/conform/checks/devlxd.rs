@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::NAME;
 use crate::conform::agent::Agent;
 use crate::conform::wire::Answer;
 use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
-use crate::{Column, NAME};
 
 const GROUP: Group = Group::new("devlxd", "P§5.3");
 
@@ -58,22 +58,13 @@ pub(super) const ALL: &[Check] = &[
         same("it", get(agent, "/1.0/config/user.odd")?.text(), ODD)
     }),
     GROUP.is("a key that is not set is 404 in the host's words", |agent| {
-        let words = match agent.column {
-            Column::MoteLxd | Column::Before => "404 Not Found",
-            // The wording of these agents' hosts.
-            Column::LxdAgent | Column::MoteIncus | Column::IncusAgent | Column::IncusAgent7 => {
-                "404 not found"
-            }
-        };
+        // The wording of these agents' hosts.
+        let words = if agent.column.is_current_lxd() { "404 Not Found" } else { "404 not found" };
         same("it", get(agent, "/1.0/config/user.nothing")?.short(), words)
     }),
     GROUP.is("a key that guests may not read is 403 in the server's words", |agent| {
-        let words = match agent.column {
-            Column::MoteLxd | Column::Before => "403 Forbidden",
-            Column::LxdAgent | Column::MoteIncus | Column::IncusAgent | Column::IncusAgent7 => {
-                "403 not authorized"
-            }
-        };
+        let is_lxd = agent.column.is_current_lxd();
+        let words = if is_lxd { "403 Forbidden" } else { "403 not authorized" };
         same("it", get(agent, "/1.0/config/volatile.uuid")?.short(), words)
     }),
     GROUP.of("P§5.2").is("an error is text with a newline, and `nosniff`", |agent| {
@@ -85,12 +76,7 @@ pub(super) const ALL: &[Check] = &[
     GROUP.is("meta-data comes as it is, headed as the server does", |agent| {
         let answer = get(agent, "/1.0/meta-data")?;
         same("status", answer.status, 200)?;
-        let head = match agent.column {
-            Column::MoteLxd | Column::Before => "",
-            Column::LxdAgent | Column::MoteIncus | Column::IncusAgent | Column::IncusAgent7 => {
-                "#cloud-config\n"
-            }
-        };
+        let head = if agent.column.is_current_lxd() { "" } else { "#cloud-config\n" };
         let wanted = format!("{head}instance-id: ");
         hold("it begins otherwise", answer.text().starts_with(&wanted))?;
         hold(

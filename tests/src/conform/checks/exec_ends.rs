@@ -8,7 +8,7 @@ use tungstenite::protocol::frame::coding::Data;
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script, terminal, with};
 use crate::conform::wire::TIMEOUT;
-use crate::conform::ws::{Message, Ws};
+use crate::conform::ws::Message;
 use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
 use crate::patient;
 
@@ -21,7 +21,7 @@ pub(super) const ALL: &[Check] = &[
         let mut running = Running::start(agent, &plain(&["cat"]))?;
         running.stdin.binary(&input)?;
         running.stdin.barrier()?;
-        let back = running.out.as_mut().map_or(Ok(Vec::new()), Ws::output)?;
+        let back = running.output()?;
         hold("other bytes come back", back == input)
     }),
     GROUP.is("8 MiB go in and come out as they were", |agent| {
@@ -76,7 +76,7 @@ pub(super) const ALL: &[Check] = &[
         let mut running = Running::start(agent, &plain(&["wc", "-c"]))?;
         running.stdin.binary(b"12345")?;
         running.stdin.close()?;
-        let out = running.out.as_mut().map_or(Ok(Vec::new()), Ws::output)?;
+        let out = running.output()?;
         same("the output", String::from_utf8_lossy(&out).trim().to_owned(), "5")
     }),
     GROUP.is("a message in fragments is put together", |agent| {
@@ -93,7 +93,7 @@ pub(super) const ALL: &[Check] = &[
         std::thread::sleep(Duration::from_millis(300));
         // The first command is still blocked.
         same("another's output", run(agent, &plain(&["echo", "hi"]), b"")?.out, "hi\n")?;
-        let out = running.out.as_mut().map_or(Ok(Vec::new()), Ws::output)?;
+        let out = running.output()?;
         same("the number of bytes", out.len(), SIZE)
     }),
     GROUP.is("what a command writes right before it ends arrives, 30 times of 30", |agent| {

@@ -101,7 +101,7 @@ pub(super) const ALL: &[Check] = &[
         same("status", &operation["status"], &json!("Success"))?;
         same("status_code", &operation["status_code"], &json!(200))?;
         same("metadata", &operation["metadata"], &json!({"return": 4}))?;
-        sleep.out.as_mut().map_or(Ok(Vec::new()), Ws::output).map(drop).map_err(Into::into)
+        sleep.output().map(drop).map_err(Into::into)
     }),
     GROUP.is(
         "waiting for a failed one gives the operation (LXD), or is an error reply (Incus)",

@@ -201,9 +201,6 @@ fn number(agent: &Agent, command: &str) -> Result<f64, String> {
 /// Checks that a changing number is within `slack` of the wanted one.
 fn near(what: &str, seen: &Value, wanted: f64, slack: f64) -> Claim {
     let seen = seen.as_f64().ok_or_else(|| Miss::No(format!("{what} is not a number")))?;
-    if std::env::var_os("MOTE_TIMES").is_some() {
-        println!("{what}: {seen}, and it should be {wanted}");
-    }
     hold(format!("{what} is far from what it should be"), (seen - wanted).abs() <= slack)
 }
 

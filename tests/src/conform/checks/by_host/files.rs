@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{FILES, exec, fails, host, much, text};
 use crate::conform::{Check, Miss, equal, hold};
-use crate::{NAME, Scratch, noise, put, tool};
+use crate::{NAME, Scratch, noise, plain, put, tool};
 
 pub(in super::super) const ALL: &[Check] = &[
     FILES.is("8 MiB (Incus) or 64 MiB (LXD), and trees, come and go unchanged", |agent| {
@@ -18,7 +18,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let (sent, back) = (path("sent"), path("back"));
         put(&sent, noise(much(agent)));
         let begun = Instant::now();
-        agent.host(&["file", "push", NAME, plain(&sent)?, "/tmp/sent", "--mode", "640"])?;
+        agent.host(&["file", "push", NAME, plain(&sent), "/tmp/sent", "--mode", "640"])?;
         let pushed = begun.elapsed();
         let file = File::open(&sent).map_err(|error| error.to_string())?;
         let sum = Command::new("sha256sum").stdin(file).output();
@@ -26,7 +26,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let script = ["-n", NAME, "--", "sh", "-c", "sha256sum </tmp/sent"];
         equal("the sum in the guest", exec(agent, &script, "")?.1, sum)?;
         let begun = Instant::now();
-        agent.host(&["file", "pull", NAME, "/tmp/sent", plain(&back)?])?;
+        agent.host(&["file", "pull", NAME, "/tmp/sent", plain(&back)])?;
         println!("{}: pushed in {pushed:?}, pulled in {:?}", agent.column.title(), begun.elapsed());
         hold("what is pulled differs from what was pushed", read(&sent)? == read(&back)?)?;
         agent.host(&["file", "rm", NAME, "/tmp/sent"])?;
@@ -39,8 +39,8 @@ pub(in super::super) const ALL: &[Check] = &[
         put(tree.join("a/b/file"), "content");
         put(tree.join("empty"), "");
         std::os::unix::fs::symlink("a/b/file", tree.join("link")).map_err(|error| error.to_string())?;
-        agent.host(&["file", "push", "-r", NAME, plain(&tree)?, "/tmp/tree"])?;
-        agent.host(&["file", "pull", "-r", NAME, "/tmp/tree", plain(&copy)?])?;
+        agent.host(&["file", "push", "-r", NAME, plain(&tree), "/tmp/tree"])?;
+        agent.host(&["file", "pull", "-r", NAME, "/tmp/tree", plain(&copy)])?;
         let diff = Command::new("diff").args(["-r", "--no-dereference"]).args([&tree, &copy]).output();
         let diff = diff.map_err(|error| format!("diff: {error}"))?;
         hold(format!("a tree: {}", text(&diff.stdout)), diff.status.success())?;
@@ -82,8 +82,8 @@ pub(in super::super) const ALL: &[Check] = &[
         put(&source, noise(1_000_000));
         let program = tool("MOTE_HOST", "target/debug/mote-host");
         let directory = agent.directory();
-        let pipe = format!("{} --dir {} sftp {NAME}", plain(&program)?, plain(&directory)?);
-        let (to, from) = (plain(&source)?, plain(&back)?);
+        let pipe = format!("{} --dir {} sftp {NAME}", plain(&program), plain(&directory));
+        let (to, from) = (plain(&source), plain(&back));
         let batch = scratch.0.join("batch");
         put(
             &batch,
@@ -91,7 +91,7 @@ pub(in super::super) const ALL: &[Check] = &[
                 "put {to} /tmp/y\nrename /tmp/y /tmp/z\nls -l /tmp\nget /tmp/z {from}\nrm /tmp/z\nbye\n"
             ),
         );
-        let sftp = Command::new("sftp").args(["-q", "-b", plain(&batch)?, "-D", &pipe]).output();
+        let sftp = Command::new("sftp").args(["-q", "-b", plain(&batch), "-D", &pipe]).output();
         let Ok(output) = sftp else {
             crate::skipped("sftp (openssh-client)");
             return Ok(());
@@ -102,10 +102,6 @@ pub(in super::super) const ALL: &[Check] = &[
         if read(&source)? == read(&back)? { Ok(()) } else { Err(Miss::Differs("other bytes".into())) }
     }),
 ];
-
-fn plain(path: &Path) -> Result<&str, String> {
-    path.to_str().ok_or_else(|| format!("{}: not in UTF-8", path.display()))
-}
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))

@@ -7,13 +7,13 @@ pub(super) mod reports;
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdout, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::conform::Group;
 use crate::conform::agent::Agent;
-use crate::{NAME, bounded, patient};
+use crate::{NAME, bounded, found};
 
 // Alone: they inspect operations and processes, and transfer as much as possible.
 const COMMANDS: Group = Group::new("By mote-host: commands", "P§4.1").alone();
@@ -86,16 +86,12 @@ fn started(agent: &Agent, args: &[&str], word: &str) -> Result<(Child, ChildStdo
 }
 
 fn ended(child: &mut Child, what: &str) -> Result<Option<i32>, String> {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-            return Ok(status.code());
-        }
-        if begun.elapsed() > patient(SOON) {
+    match found(SOON, || child.try_wait().transpose()) {
+        Some(status) => Ok(status.map_err(|error| error.to_string())?.code()),
+        None => {
             let _killed = child.kill().and_then(|()| child.wait());
-            return Err(format!("{what}: no end within {} s", SOON.as_secs()));
+            Err(format!("{what}: no end within {} s", SOON.as_secs()))
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
