@@ -11,6 +11,8 @@ pub enum Column {
     IncusAgent7,
     /// An older build of mote with a current LXD, for the bench only.
     Before,
+    /// mote with LXD 5.0 of Debian 12, for the clients only.
+    MoteOldLxd,
 }
 
 impl Column {
@@ -48,6 +50,7 @@ impl Column {
             Self::IncusAgent => "incus-agent 6.0.4",
             Self::IncusAgent7 => "incus-agent 7.0.2",
             Self::Before => "mote/lxd before",
+            Self::MoteOldLxd => "mote/lxd-5.0",
         }
     }
 
@@ -56,7 +59,7 @@ impl Column {
     }
 
     pub fn is_mote(self) -> bool {
-        matches!(self, Self::MoteLxd | Self::MoteIncus | Self::Before)
+        self.program().is_none()
     }
 
     /// Whether its host is a current LXD.
@@ -73,7 +76,7 @@ impl Column {
     pub fn flavour(self) -> &'static str {
         match self {
             Self::MoteLxd | Self::Before => "lxd",
-            Self::LxdAgent => "lxd-5.0",
+            Self::LxdAgent | Self::MoteOldLxd => "lxd-5.0",
             Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7 => "incus",
         }
     }
@@ -82,7 +85,7 @@ impl Column {
         match self {
             Self::MoteLxd | Self::Before => "com.canonical.lxd",
             // Debian's 5.0.2 writes to the old port, and a dummy port blocks it for ever.
-            Self::LxdAgent => "org.linuxcontainers.lxd",
+            Self::LxdAgent | Self::MoteOldLxd => "org.linuxcontainers.lxd",
             Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7 => "org.linuxcontainers.incus",
         }
     }
@@ -90,7 +93,7 @@ impl Column {
     /// Returns its path below /opt in the image; `None` for mote.
     pub fn program(self) -> Option<&'static str> {
         match self {
-            Self::MoteLxd | Self::MoteIncus | Self::Before => None,
+            Self::MoteLxd | Self::MoteOldLxd | Self::MoteIncus | Self::Before => None,
             Self::LxdAgent => Some("lxd-agent"),
             Self::IncusAgent | Self::IncusAgent7 => Some("incus-agent"),
         }

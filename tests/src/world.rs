@@ -27,9 +27,11 @@ pub fn spec(column: Column) -> Spec {
     let image = match column {
         Column::Before => tool("MOTE_IMAGE_BEFORE", "target/image-before"),
         Column::IncusAgent7 => tool("MOTE_IMAGE_GO7", "target/image-go7"),
-        Column::MoteLxd | Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => {
-            tool("MOTE_IMAGE_GO", "target/image-go")
-        }
+        Column::MoteLxd
+        | Column::MoteOldLxd
+        | Column::LxdAgent
+        | Column::MoteIncus
+        | Column::IncusAgent => tool("MOTE_IMAGE_GO", "target/image-go"),
     };
     Spec { image, port: column.port(), words, ..Spec::default() }
 }

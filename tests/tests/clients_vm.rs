@@ -13,7 +13,7 @@ fn each_agent_matches_the_page() {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let (columns, only, part) =
         (variable("MOTE_COLUMNS"), variable("MOTE_ONLY"), variable("MOTE_PART"));
-    let again = [Column::MoteLxd, Column::MoteIncus].map(Subject::Booted);
+    let again = [Column::MoteLxd, Column::MoteIncus].map(Subject::booted);
     let clients = share(&part, &only);
     let agents: Vec<_> = Subject::COLUMNS
         .into_iter()

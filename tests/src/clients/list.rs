@@ -61,17 +61,14 @@ impl Client {
     /// True if the client is to be run on this agent. Calls to the agent's port are the same for
     /// every version of LXD, so they are made for one only.
     pub fn speaks_to(&self, subject: Subject) -> bool {
-        let incus = match subject {
-            Subject::Sockets(played) => played == Played::Incus,
-            Subject::Booted(column) => column.is_incus(),
-        };
+        let is_old = subject.column == Column::MoteOldLxd;
         let here = match self.place {
             Guest => true,
-            Host => subject != Subject::Sockets(Played::OldLxd),
-            Machine => matches!(subject, Subject::Sockets(Played::Lxd | Played::Incus)),
-            Inside => matches!(subject, Subject::Booted(column) if column.is_mote()),
+            Host => !is_old,
+            Machine => !subject.in_vm && !is_old,
+            Inside => subject.in_vm && subject.column.is_mote(),
         };
-        self.incus.is_none_or(|wanted| wanted == incus) && here
+        self.incus.is_none_or(|wanted| wanted == subject.column.is_incus()) && here
     }
 }
 
@@ -81,57 +78,33 @@ pub static CLIENTS: LazyLock<Vec<Client>> = LazyLock::new(|| {
     lines.map(Client::parse).collect()
 });
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
-    /// mote on this machine, with unix sockets as its vsock.
-    Sockets(Played),
-    Booted(Column),
-}
-
-/// The host of mote on sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Played {
-    Lxd,
-    /// LXD 5.0 of Debian 12.
-    OldLxd,
-    Incus,
+/// An agent that clients are run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    pub column: Column,
+    /// Or else mote on this machine, with unix sockets as its vsock.
+    pub in_vm: bool,
 }
 
 impl Subject {
     /// The page's columns. mote in a VM must have the same results as on sockets.
     pub const COLUMNS: [Self; 5] = [
-        Self::Sockets(Played::Lxd),
-        Self::Sockets(Played::OldLxd),
-        Self::Booted(Column::LxdAgent),
-        Self::Sockets(Played::Incus),
-        Self::Booted(Column::IncusAgent),
+        Self::on_sockets(Column::MoteLxd),
+        Self::on_sockets(Column::MoteOldLxd),
+        Self::booted(Column::LxdAgent),
+        Self::on_sockets(Column::MoteIncus),
+        Self::booted(Column::IncusAgent),
     ];
-    pub const ON_SOCKETS: [Self; 3] =
-        [Self::Sockets(Played::Lxd), Self::Sockets(Played::OldLxd), Self::Sockets(Played::Incus)];
 
-    /// Returns the column's title, which mote in a VM shares with mote on sockets.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Sockets(Played::Lxd) => "mote/lxd",
-            Self::Sockets(Played::OldLxd) => "mote/lxd-5.0",
-            Self::Sockets(Played::Incus) => "mote/incus",
-            Self::Booted(column) => column.title(),
-        }
+    pub const fn on_sockets(column: Column) -> Self {
+        Self { column, in_vm: false }
     }
 
-    pub fn flavour(self) -> &'static str {
-        match self {
-            Self::Sockets(Played::Lxd) => "lxd",
-            Self::Sockets(Played::OldLxd) => "lxd-5.0",
-            Self::Sockets(Played::Incus) => "incus",
-            Self::Booted(column) => column.flavour(),
-        }
+    pub const fn booted(column: Column) -> Self {
+        Self { column, in_vm: true }
     }
 
     pub fn name(self) -> String {
-        match self {
-            Self::Sockets(_) => format!("{} on sockets", self.title()),
-            Self::Booted(_) => format!("{} in a VM", self.title()),
-        }
+        format!("{} {}", self.column.title(), if self.in_vm { "in a VM" } else { "on sockets" })
     }
 }

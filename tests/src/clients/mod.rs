@@ -9,6 +9,6 @@ pub mod record;
 mod run;
 pub mod world;
 
-pub use list::{CLIENTS, Client, Place, Played, Subject};
+pub use list::{CLIENTS, Client, Place, Subject};
 pub use page::{NOT_HERE, Seen};
 pub use run::{run, run_all};

@@ -31,7 +31,7 @@ CPUs; a Go agent in an emulated VM takes four to ten times as long.
 ";
 
 pub fn render(record: &Record) -> Page {
-    let titles = Subject::COLUMNS.map(Subject::title);
+    let titles = Subject::COLUMNS.map(|subject| subject.column.title());
     let mut table = Table::new(&REASONS, &titles);
     let mut body = String::new();
     for Client { heading, about, seconds, .. } in CLIENTS.iter() {

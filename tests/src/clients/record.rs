@@ -41,10 +41,10 @@ impl Record {
             |client: &&Client| Subject::COLUMNS.contains(&subject) || client.place == Place::Inside;
         for client in clients.iter().filter(|client| is_kept(client) && client.speaks_to(subject)) {
             for row in self.0.iter_mut().filter(|row| row.client == client.heading) {
-                row.seen.remove(subject.title());
+                row.seen.remove(subject.column.title());
             }
             for ((_, case), what) in seen.iter().filter(|((of, _), _)| *of == client.heading) {
-                let (title, what) = (subject.title().to_owned(), what.clone());
+                let (title, what) = (subject.column.title().to_owned(), what.clone());
                 match self.row(client.heading, case) {
                     Some(row) => drop(row.seen.insert(title, what)),
                     None => self.0.push(Row {
@@ -67,7 +67,7 @@ impl Record {
     pub fn differences(&self, columns: &[(Subject, Seen)], clients: &[&Client]) -> Vec<String> {
         let mut found = Vec::new();
         for (subject, seen) in columns {
-            let (name, title) = (subject.name(), subject.title());
+            let (name, title) = (subject.name(), subject.column.title());
             for client in clients.iter().filter(|client| client.speaks_to(*subject)) {
                 let heading = client.heading;
                 let own = || seen.iter().filter(|((of, _), _)| *of == heading);
@@ -98,10 +98,10 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Played;
     use super::*;
+    use crate::Column;
 
-    const SUBJECT: Subject = Subject::Sockets(Played::Incus);
+    const SUBJECT: Subject = Subject::on_sockets(Column::MoteIncus);
 
     fn seen(cases: &[(usize, &str, &str)]) -> Seen {
         let case = |(client, case, what): &(usize, &str, &str)| {

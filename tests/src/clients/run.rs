@@ -23,7 +23,7 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
         let unexplained = lines.iter().filter(|(case, seen)| {
             seen != "ok"
                 && !seen.starts_with(NOT_HERE)
-                && !page::explained(client.heading, case, subject.title())
+                && !page::explained(client.heading, case, subject.column.title())
         });
         let unexplained: Vec<_> = unexplained.collect();
         // A busy machine may exceed a deadline, so a failure counts only if it repeats.
@@ -61,7 +61,7 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
 /// wait: one for the host's clients and one for the guest's.
 pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Seen)> {
     let (light, heavy): (Vec<Subject>, Vec<Subject>) =
-        all.iter().copied().partition(|subject| matches!(subject, Subject::Sockets(_)));
+        all.iter().copied().partition(|subject| !subject.in_vm);
     let halves: (Vec<_>, Vec<_>) =
         clients.iter().copied().partition(|client| client.place != Place::Guest);
     let mut seen: Vec<_> = thread::scope(|scope| {

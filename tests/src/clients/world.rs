@@ -12,7 +12,7 @@ use std::time::Duration;
 use mote_client::agent::client::AGENT_PORT;
 
 use super::{Client, Place, Subject, bridge};
-use crate::{BOOT, Column, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, world};
+use crate::{BOOT, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, world};
 
 /// Configuration keys of every instance in these tests.
 pub const CONFIG: &[&str] = &[
@@ -96,21 +96,19 @@ enum Live {
 
 impl World {
     pub fn new(subject: Subject) -> Self {
-        match subject {
-            Subject::Sockets(_) => Self::on_sockets(subject),
-            Subject::Booted(column) => Self::booted(subject, column),
-        }
+        if subject.in_vm { Self::booted(subject) } else { Self::on_sockets(subject) }
     }
 
     fn on_sockets(subject: Subject) -> Self {
-        let pair = Pair::start(subject.flavour(), CONFIG);
+        let pair = Pair::start(subject.column.flavour(), CONFIG);
         let scratch = pair.scratch.0.clone();
         symlink("/proc", scratch.join("root/proc")).expect("a link");
         let (devlxd, agent) = (pair.socket(), scratch.join("vs.listen_8443"));
         Self::over(subject, Live::Sockets(Box::new(pair)), scratch, devlxd, agent)
     }
 
-    fn booted(subject: Subject, column: Column) -> Self {
+    fn booted(subject: Subject) -> Self {
+        let column = subject.column;
         let image = tool("MOTE_IMAGE_CLIENTS", "target/image-clients");
         let spec = Spec { memory: 384, image, ..world::spec(column) };
         let mut world = world::World::boot(column, &spec, CONFIG);
@@ -168,7 +166,7 @@ impl World {
     /// changes a key again and again.
     pub fn inside(&mut self, client: &Client) -> (i32, String) {
         let Live::Booted { guest, .. } = &mut self.live else { panic!("only in a VM") };
-        let flavour = self.subject.flavour();
+        let flavour = self.subject.column.flavour();
         let command =
             format!("MOTE_FLAVOUR={flavour} MOTE_TMP=/tmp MOTE_FILES=/files sh /opt/inside");
         let (poke, over) = (self.scratch.join("poke"), AtomicBool::new(false));
@@ -228,7 +226,7 @@ impl World {
         let timeout = patient(Duration::from_secs(timeout)).as_secs().to_string();
         command
             .env("MOTE_CLIENTS", tool("MOTE_CLIENTS", "target/clients"))
-            .env("MOTE_FLAVOUR", self.subject.flavour())
+            .env("MOTE_FLAVOUR", self.subject.column.flavour())
             .env("MOTE_DEVLXD", &self.devlxd)
             .env("MOTE_TCP", &self.tcp)
             .env("MOTE_AGENT_SOCKET", &self.agent)
