@@ -37,7 +37,7 @@ pub use column::Column;
 pub use conform::client::Client;
 pub use guest::Guest;
 pub use host::{Host, NAME};
-pub use mote_checks::{Noise, noise};
+pub use mote_checks::{Noise, noise, qmp};
 pub use mote_machine::{
     Private, bounded, found, in_private, in_time, output, patient, private, skipped, slowdown, wait,
 };

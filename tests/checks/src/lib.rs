@@ -1,14 +1,17 @@
 //! Verdicts and their presentation, shared by conformance, third-party clients and real servers: a
 //! check has a verdict, each verdict other than "yes" needs a reason, each reason needs such a
-//! verdict, and a page shows them side by side with notes.
+//! verdict, and a page shows them side by side with notes. Also what these suites share: bytes that
+//! do not repeat, and QEMU's monitor.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 
 pub mod markdown;
+mod qmp;
 mod table;
 
 use std::fmt::{Debug, Write};
 
+pub use qmp::qmp;
 use serde::{Deserialize, Serialize};
 pub use table::Table;
 

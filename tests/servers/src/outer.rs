@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use mote_checks::qmp;
 use serde_json::{Value, json};
 
 use crate::line::Line;
@@ -144,13 +144,16 @@ impl Outer {
 
     /// Writes its whole state next to the kept disk, and ends it.
     pub fn keep(mut self, kept: &Path) -> Result<(), String> {
-        let mut monitor = Monitor::connect(&self.directory.join("qmp"))?;
-        let uri = format!("file:{}", state_of(kept).display());
-        monitor.ask(&json!({"execute": "migrate", "arguments": {"uri": uri}}))?;
+        let ask = |command, arguments: &Value| {
+            let monitor = UnixStream::connect(self.directory.join("qmp"));
+            let answer = monitor.and_then(|monitor| qmp(&monitor, command, arguments));
+            answer.map_err(|error| format!("monitor: {command}: {error}"))
+        };
+        ask("migrate", &json!({"uri": format!("file:{}", state_of(kept).display())}))?;
         let begun = Instant::now();
         loop {
-            let state = monitor.ask(&json!({"execute": "query-migrate"}))?;
-            match state["status"].as_str() {
+            let state = ask("query-migrate", &json!({}))?;
+            match state["return"]["status"].as_str() {
                 Some("completed") => break,
                 Some("failed" | "cancelled") => {
                     return Err(format!("the outer VM's state: {state}"));
@@ -159,7 +162,7 @@ impl Outer {
                 Some(_) | None => std::thread::sleep(LOOK),
             }
         }
-        monitor.ask(&json!({"execute": "quit"}))?;
+        ask("quit", &json!({}))?;
         run::wait(&mut self.qemu, SILENCE).map(drop).ok_or_else(|| "QEMU did not end".into())
     }
 
@@ -193,36 +196,6 @@ pub enum From {
 
 fn state_of(kept: &Path) -> PathBuf {
     kept.with_extension("state")
-}
-
-struct Monitor(BufReader<UnixStream>);
-
-impl Monitor {
-    fn connect(path: &Path) -> Result<Self, String> {
-        let stream = UnixStream::connect(path).map_err(|error| format!("monitor: {error}"))?;
-        let mut monitor = Self(BufReader::new(stream));
-        monitor.0.read_line(&mut String::new()).map_err(|error| error.to_string())?; // its greeting
-        monitor.ask(&json!({"execute": "qmp_capabilities"}))?;
-        Ok(monitor)
-    }
-
-    /// Returns a command's answer, skipping events.
-    fn ask(&mut self, command: &Value) -> Result<Value, String> {
-        let failed = |error: std::io::Error| format!("monitor: {error}");
-        writeln!(self.0.get_mut(), "{command}").map_err(failed)?;
-        loop {
-            let mut line = String::new();
-            if self.0.read_line(&mut line).map_err(failed)? == 0 {
-                return Err("the monitor hung up".into());
-            }
-            let answer: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
-            match (answer.get("return"), answer.get("error")) {
-                (Some(answer), _) => return Ok(answer.clone()),
-                (None, Some(error)) => return Err(format!("{command}: {error}")),
-                (None, None) => {}
-            }
-        }
-    }
 }
 
 /// Packs the second disk: a tar archive of constant size, because a kept outer VM knows its size.

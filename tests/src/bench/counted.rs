@@ -95,8 +95,8 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
     }
     rows.push(("metrics", least(&mut visit, &|visit| visit.world.host.ok(&["metrics", NAME]))));
     let idle = idle(&mut visit);
-    rows.push(("an idle minute", idle.count()));
-    rows.push(("wake-ups in it", idle.wakeups()));
+    rows.push(("an idle minute", idle.instructions));
+    rows.push(("wake-ups in it", idle.switches));
     (kernel, rows)
 }
 
@@ -111,12 +111,12 @@ fn counting(column: Column) -> Spec {
 }
 
 /// Sums of the counters of all threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spent {
     /// Instructions in user space and kernel: CPU time in ns of the guest's clock.
-    instructions: f64,
+    instructions: u64,
     /// Context switches, voluntary and not.
-    switches: f64,
+    switches: u64,
 }
 
 impl Spent {
@@ -125,25 +125,13 @@ impl Spent {
     }
 
     fn parse(schedstat: &str, status: &str) -> Self {
-        let number = |word: Option<&str>| word.and_then(|word| word.parse::<f64>().ok());
+        let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok());
         let first = |line: &str| number(line.split_whitespace().next());
         let switches = status.lines().filter(|line| line.contains("ctxt_switches:"));
         Self {
             instructions: schedstat.lines().filter_map(first).sum(),
             switches: switches.filter_map(|line| number(line.split_whitespace().last())).sum(),
         }
-    }
-
-    /// The instructions, a whole number.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of u64")]
-    fn count(self) -> u64 {
-        self.instructions as u64
-    }
-
-    /// The context switches, a whole number.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of u64")]
-    fn wakeups(self) -> u64 {
-        self.switches as u64
     }
 
     fn since(self, before: Self) -> Self {
@@ -191,7 +179,7 @@ fn of_calls(visit: &mut Visit, target: &str) -> u64 {
     let mut batch = || {
         let before = Spent::read(visit);
         calls::make(visit, target, CALLS);
-        Spent::read(visit).since(before).count() / u64::from(CALLS)
+        Spent::read(visit).since(before).instructions / u64::from(CALLS)
     };
     (0..TIMES).map(|_| batch()).min().unwrap_or(0)
 }
@@ -229,8 +217,8 @@ mod tests {
         let status = "Name:\ta\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n\
                       Name:\ta\nvoluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t0\n";
         let spent = Spent::parse("1000 7 3\n500 1 1\n", status);
-        assert_eq!(spent, Spent { instructions: 1500.0, switches: 17.0 });
-        let before = Spent { instructions: 500.0, switches: 7.0 };
-        assert_eq!(spent.since(before), Spent { instructions: 1000.0, switches: 10.0 });
+        assert_eq!(spent, Spent { instructions: 1500, switches: 17 });
+        let before = Spent { instructions: 500, switches: 7 };
+        assert_eq!(spent.since(before), Spent { instructions: 1000, switches: 10 });
     }
 }

@@ -41,10 +41,6 @@ fn read(file: &str) -> Costs {
     text.lines().filter_map(line).collect()
 }
 
-pub fn recorded(file: &str, name: &str) -> Option<u64> {
-    read(file).get(&(name.to_owned(), 1)).copied()
-}
-
 impl Budget {
     fn read(&self) -> Costs {
         read(self.file)

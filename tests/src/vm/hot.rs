@@ -1,6 +1,5 @@
 //! Actions on a running VM: hot-plug, buttons and keys.
 
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{kill, patient, wait};
+use crate::{kill, patient, qmp, wait};
 
 use super::{Late, Vm, machine};
 
@@ -144,18 +143,6 @@ impl Vm {
             UnixStream::connect(&hot).ok()
         });
         hot.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
-        let mut lines = BufReader::new(&hot).lines();
-        let mut answer = Value::Null;
-        for order in [
-            json!({"execute": "qmp_capabilities"}),
-            json!({"execute": command, "arguments": arguments}),
-        ] {
-            write!(&hot, "{order}").expect("the second monitor");
-            let mut told = lines.by_ref().map_while(|line| serde_json::from_str(&line.ok()?).ok());
-            // Neither its greeting nor an event.
-            let is_answer = |line: &Value| line.get("return").or(line.get("error")).is_some();
-            answer = told.find(is_answer).unwrap_or_default();
-        }
-        answer
+        qmp(&hot, command, arguments).expect("the second monitor")
     }
 }

@@ -12,25 +12,20 @@ pub const PC: &str = "q35";
 const BELL: &str = "bell";
 const PC_ARCHITECTURE: &str = "x86_64";
 
-/// Features of a PC that a machine lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lack {
-    /// The kernel detects no hot-plug: Debian's for riscv64 is built without `CONFIG_HOTPLUG_PCI`.
-    /// [`tell`] notifies the image's init instead.
-    HotPlug,
-    /// QEMU does not report a power-off of the guest: its riscv64 of version 7.2 just ends.
-    PowerOff,
-    Smbios,
-}
-
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "traits that have nothing in common")]
 struct Machine {
     architecture: &'static str,
     machine: &'static str,
     cpu: Option<&'static str>,
     /// Number of built-in serial ports with the same names as on a PC. The others are PCI devices.
     serial_ports: usize,
-    lacks: &'static [Lack],
+    /// Whether the kernel detects a hot-plug: Debian's for riscv64 is built without
+    /// `CONFIG_HOTPLUG_PCI`, so [`tell`] notifies the image's init instead.
+    hot_plug: bool,
+    /// Whether QEMU reports a power-off of the guest: its riscv64 of version 7.2 just ends.
+    power_off: bool,
+    smbios: bool,
     /// Minimum memory for the tests' image, MiB.
     little: u32,
 }
@@ -41,7 +36,9 @@ const MACHINES: [Machine; 3] = [
         machine: PC,
         cpu: None,
         serial_ports: 2,
-        lacks: &[],
+        hot_plug: true,
+        power_off: true,
+        smbios: true,
         little: 96,
     },
     Machine {
@@ -51,7 +48,9 @@ const MACHINES: [Machine; 3] = [
         cpu: Some("cortex-a72"),
         // The built-in port is a PL011, which has a different name.
         serial_ports: 0,
-        lacks: &[],
+        hot_plug: true,
+        power_off: true,
+        smbios: true,
         little: 96,
     },
     Machine {
@@ -59,7 +58,9 @@ const MACHINES: [Machine; 3] = [
         machine: "virt",
         cpu: None,
         serial_ports: 1,
-        lacks: &[Lack::HotPlug, Lack::PowerOff, Lack::Smbios],
+        hot_plug: false,
+        power_off: false,
+        smbios: false,
         // Debian has no smaller kernel for VMs: this one has 31 MB, and large modules.
         little: 128,
     },
@@ -77,16 +78,16 @@ pub fn is_pc() -> bool {
 
 /// Returns whether its kernel supports hot-unplug.
 pub fn lets_go() -> bool {
-    !emulated().lacks.contains(&Lack::HotPlug)
+    emulated().hot_plug
 }
 
 /// Returns whether QEMU reports the guest's power-off.
 pub fn tells_off() -> bool {
-    !emulated().lacks.contains(&Lack::PowerOff)
+    emulated().power_off
 }
 
 pub fn has_smbios() -> bool {
-    !emulated().lacks.contains(&Lack::Smbios)
+    emulated().smbios
 }
 
 pub fn little_memory() -> u32 {
