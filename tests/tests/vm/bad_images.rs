@@ -1,15 +1,13 @@
 //! Images that lack something or have something broken: each reports it on its console and offers
 //! the possible service. `early` covers late drivers and a second mote agent, `distros` a Go agent.
 
-use std::time::Duration;
-
-use mote_tests::{Guest, Late, MOTE_BOOT, NAME, Spec, World, wait};
+use mote_tests::{Guest, MOTE_BOOT, NAME, Spec, World, wait};
 
 const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
 
-fn without_agent(flavour: &str, spec: &Spec, modules: bool) -> (World, Guest) {
-    let words = if modules { "mote.agent=later" } else { "mote.agent=later mote.modules=no" };
-    let mut world = World::of(flavour, &Spec { words: words.into(), ..spec.clone() }, &[]);
+fn without_agent(words: &str) -> (World, Guest) {
+    let words = format!("mote.agent=later {words}");
+    let mut world = World::of("lxd", &Spec { words, ..Spec::default() }, &[]);
     let guest = world.vm.guest();
     (world, guest)
 }
@@ -39,7 +37,7 @@ fn without(guest: &mut Guest, module: &str) -> Option<()> {
 
 #[test]
 fn serves_devlxd_without_the_ports_driver() {
-    let (world, mut guest) = without_agent("lxd", &Spec::default(), false);
+    let (world, mut guest) = without_agent("mote.modules=no");
     unread(&world, "not even a byte of the disk");
     let Some(()) = without(&mut guest, "virtio_console") else {
         return world.power_off_unseen(&mut guest);
@@ -61,8 +59,8 @@ fn serves_devlxd_without_the_ports_driver() {
 }
 
 #[test]
-fn both_servers_see_an_agent_without_vsocks_driver() {
-    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+fn the_host_sees_an_agent_without_vsocks_driver() {
+    let (world, mut guest) = without_agent("");
     if without(&mut guest, "vmw_vsock_virtio_transport").is_some() {
         guest.ok(START);
         said(&world, "warn: a vsock device has no driver (vmw_vsock_virtio_transport)");
@@ -80,20 +78,11 @@ fn both_servers_see_an_agent_without_vsocks_driver() {
         assert!(text.contains(why), "{text}");
     }
     world.power_off_unseen(&mut guest);
-    let spec = Spec { port: "org.linuxcontainers.incus", ring: 16_384, ..Spec::default() };
-    let (world, mut guest) = without_agent("incus", &spec, true);
-    if without(&mut guest, "vmw_vsock_virtio_transport").is_some() {
-        guest.ok(START);
-        said(&world, "the host sees this agent only through the status port");
-        let state = || world.host.state()["serial_state"].clone();
-        wait("the state", MOTE_BOOT, || Some(state()).filter(|state| !state.is_null()));
-    }
-    world.power_off_unseen(&mut guest);
 }
 
 #[test]
 fn works_on_a_read_only_root() {
-    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+    let (world, mut guest) = without_agent("");
     unread(&world, "nothing has mounted it");
     guest.ok("mount -o remount,ro /");
     assert_ne!(guest.sh("touch /file").0, 0, "it can be written");
@@ -114,7 +103,7 @@ fn works_on_a_read_only_root() {
 
 #[test]
 fn waits_for_a_missing_dev_and_reports_it() {
-    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+    let (world, mut guest) = without_agent("");
     // The shell itself needs /dev/null.
     let log = guest.ok(
         "umount -l /dev/pts; umount -l /dev; mote-agent >>/run/agent.log 2>&1 3>&- & echo $! >/run/agent.pid; sleep 6; \
@@ -124,25 +113,5 @@ fn waits_for_a_missing_dev_and_reports_it() {
     assert!(log.contains("mote: info: waiting for ") && log.contains("/dev"), "{log}");
     let _took = world.host.connected(MOTE_BOOT);
     assert_eq!(world.host.exec(&["echo", "served"]).as_deref(), Ok("served\n"));
-    world.power_off(&mut guest);
-}
-
-#[test]
-fn uses_a_config_share_that_appears_after_two_minutes() {
-    let spec = Spec { late: vec![Late::Disk], ..Spec::default() };
-    let (mut world, mut guest) = without_agent("lxd", &spec, true);
-    guest.ok(START);
-    said(&world, "info: waiting for the config share: ");
-    std::thread::sleep(Duration::from_secs(120));
-    let waits = world.vm.console().matches("info: waiting for the config share: ").count();
-    // One per minute.
-    assert!((2..=4).contains(&waits), "{waits}: {}", world.vm.console());
-    let status = guest.ok("mote-agent status");
-    assert!(status.contains("state: waiting for the config share\n"), "{status}");
-    world.vm.plug_late(Late::Disk);
-    said(&world, "the config share: found after 1");
-    let took = world.host.connected(MOTE_BOOT);
-    println!("CONNECTED {took:?} after the share was found");
-    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     world.power_off(&mut guest);
 }

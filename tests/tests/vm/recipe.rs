@@ -85,7 +85,6 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
             host.ok(&["exec", "-n", NAME, "--", "mote-agent", "ready"]);
             host.ok(&["wait", NAME, "--for", "Ready", "--timeout", "60"]);
         }
-        it_stands_still_and_goes_on(&host);
         the_power_button_is_pressed(&host);
         quit(&host);
         host.stopped(Duration::from_secs(10));
@@ -142,15 +141,6 @@ fn the_power_button_is_pressed(host: &Host) {
     let stopped = host.try_run(&["stop", NAME, "--timeout", "0.5"]);
     let error = stopped.expect_err("it is off");
     assert!(error.contains("handle the power button"), "{error}");
-}
-
-fn it_stands_still_and_goes_on(host: &Host) {
-    let is = |cause: &str| (host.state()["why"]["cause"] == cause).then_some(());
-    let _stopped = order(host, "stop");
-    wait("paused", Duration::from_secs(10), || is("paused"));
-    assert_eq!(host.state()["status"], "Frozen");
-    let _goes_on = order(host, "cont");
-    wait("not paused", Duration::from_secs(10), || is("paused").is_none().then_some(()));
 }
 
 fn quit(host: &Host) {

@@ -15,17 +15,10 @@ fn a_sandboxed_agent_reports_and_reconnects() {
         let status = guest.ok("mote-agent status");
         assert!(status.contains("; in a sandbox\n"), "{status}");
         assert!(guest.ok("cat /run/agent.log").contains("info: in a sandbox\n"));
-        let process = guest.ok("cat /proc/$(cat /run/agent.pid)/status");
-        for fact in ["CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"] {
-            assert!(process.contains(fact), "{process}");
-        }
         let checked = guest.ok("mote-agent --check --deny exec --deny files --deny mounts");
         assert!(checked.contains("in a sandbox\n"), "{checked}");
         // A report is a worker in the same sandbox, or the agent's own. Both see the whole guest.
-        let state = world.host.run(&["state", NAME]);
-        for part in ["lo", "memory", "processes"] {
-            assert!(state.contains(part), "{part}: {state}");
-        }
+        assert!(world.host.run(&["state", NAME]).contains("processes"));
         assert!(world.host.run(&["metrics", NAME]).contains("memory_MemTotal"));
         assert_eq!(guest.ok("mote-agent ready"), "");
         // The agent opens the port and vsock again and writes the status file.

@@ -76,54 +76,26 @@ fn a_new_seed_reboots_once_before_any_announcement() {
     vm.ended(MOTE_BOOT);
 }
 
-fn with_credentials(words: &str, policy: &str) -> World {
-    let values = [
-        "io.systemd.credential:system.hostname=web1".to_owned(),
-        // ssh-ed25519 AAAA a@b
-        "io.systemd.credential.binary:ssh.authorized_keys.root=c3NoLWVkMjU1MTkgQUFBQSBhQGIK".into(),
-        format!("io.systemd.credential:mote-agent.yml={policy}"),
-    ];
-    // QEMU needs each comma twice.
-    let extra = values.iter().flat_map(|value| {
-        ["-smbios".into(), format!("type=11,value={}", value.replace(',', ",,"))]
-    });
-    let spec = Spec { words: words.to_owned(), extra: extra.collect(), ..Spec::default() };
-    World::of("incus", &Spec { port: "org.linuxcontainers.incus", ..spec }, &[])
-}
-
 #[test]
 fn a_guest_without_systemd_has_keys_and_name_from_its_host() {
     if !mote_tests::vm::has_smbios() {
         return mote_tests::skipped("SMBIOS");
     }
-    let mut world = with_credentials("", "features: {exec: false}");
+    let values = [
+        "io.systemd.credential:system.hostname=web1",
+        // ssh-ed25519 AAAA a@b
+        "io.systemd.credential.binary:ssh.authorized_keys.root=c3NoLWVkMjU1MTkgQUFBQSBhQGIK",
+        "io.systemd.credential:mote-agent.yml=features: {exec: false}",
+    ];
+    let extra =
+        values.iter().flat_map(|value| ["-smbios".into(), format!("type=11,value={value}")]);
+    let (port, extra) = ("org.linuxcontainers.incus", extra.collect());
+    let mut world = World::of("incus", &Spec { port, extra, ..Spec::default() }, &[]);
     let mut guest = world.shell();
     assert_eq!(guest.ok("cat /proc/sys/kernel/hostname"), "web1\n");
     assert_eq!(guest.ok("cat /root/.ssh/authorized_keys").trim_end(), "ssh-ed25519 AAAA a@b");
     assert_eq!(guest.ok("stat -c %a:%u /root/.ssh /root/.ssh/authorized_keys"), "700:0\n600:0\n");
     // A host cannot set the policy.
     assert_eq!(world.host.exec(&["/bin/echo", "a"]).as_deref(), Ok("a\n"));
-    world.power_off(&mut guest);
-}
-
-#[test]
-fn keeps_an_images_host_name_and_runs_no_credential_if_exec_is_denied() {
-    if !mote_tests::vm::has_smbios() {
-        return mote_tests::skipped("SMBIOS");
-    }
-    let mut world = with_credentials(
-        "mote.agent=later mote.args=--deny,exec,--deny,templates",
-        "ready-when: [command /bin/touch /run/a]",
-    );
-    let mut guest = world.vm.guest();
-    guest.ok("echo own >/etc/hostname; rm -f /etc/mote-agent.yml");
-    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-    let _took = world.host.connected(MOTE_BOOT);
-    assert_ne!(guest.ok("cat /proc/sys/kernel/hostname"), "web1\n");
-    assert_ne!(guest.sh("test -e /root/.ssh").0, 0);
-    let said = world.host.exec(&["/bin/true"]).unwrap_err();
-    assert!(said.contains("policy"), "{said}");
-    guest.ok("sleep 3");
-    assert_ne!(guest.sh("test -e /run/a").0, 0);
     world.power_off(&mut guest);
 }

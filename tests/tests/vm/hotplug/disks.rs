@@ -1,5 +1,5 @@
-//! Disks that the host enlarges while the VM runs: partition and file system follow, even if the
-//! power is cut.
+//! Disks that the host enlarges while the VM runs: partition and file system follow. The core's tests
+//! cut the power at each write of the table.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mote_tests::vm::lets_go;
 use mote_tests::{Guest, Scratch, Spec, World, patient, skipped, wait};
 
 /// Limit from the host's request to the larger file system.
@@ -17,13 +16,6 @@ const LATER: Duration = Duration::from_secs(3);
 const MIB: u64 = 1 << 20;
 const OLD: u64 = 64;
 const NEW: u64 = 200;
-/// Number of power cuts; `MOTE_CUTS` replaces it.
-const CUTS: u64 = 4;
-/// Interval between two cuts' moments, with 20 of them.
-const STEP: u64 = 75;
-
-/// Linux' message for the bug that [`is_ended`] handles.
-const RESIZE_BUG: &str = "kernel BUG at fs/ext4/resize.c";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Table {
@@ -35,8 +27,6 @@ enum Table {
     Foreign,
     /// A file system that is smaller than its partition.
     Small,
-    /// A disk with free space after its partition.
-    Free,
 }
 
 fn run(program: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) {
@@ -54,18 +44,16 @@ fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
     let path = directory.join(name);
     let file =
         OpenOptions::new().create(true).truncate(true).write(true).open(&path).expect("a disk");
-    let length = if table == Table::Free { NEW } else { OLD };
-    file.set_len(length * MIB).expect("a disk");
+    file.set_len(OLD * MIB).expect("a disk");
     let shown = path.to_str().expect("a path");
     let script = match table {
         Table::Gpt | Table::Small => "label: gpt\nstart=2048, type=linux\n",
-        Table::Free => "label: gpt\nstart=2048, size=126976, type=linux\n",
         Table::Dos => "label: dos\nstart=2048, type=83\n",
         Table::Foreign => "label: gpt\nstart=2048, size=65536, type=linux\ntype=swap\n",
         Table::None => "",
     };
     let (offset, length) = match table {
-        Table::Gpt | Table::Free => ("offset=1048576", "62m"),
+        Table::Gpt => ("offset=1048576", "62m"),
         Table::Small => ("offset=1048576", "32m"),
         Table::Dos => ("offset=1048576", "63m"),
         Table::Foreign => ("offset=1048576", "32m"),
@@ -91,20 +79,14 @@ fn has_tools() -> bool {
     all
 }
 
-/// Boots a VM with these disks, `/dev/vdb` and so on, with at most so many writes per second if
-/// given. Its agent waits for [`start`].
-fn boot(disks: &[PathBuf], writes: Option<u32>) -> World {
-    let limit = writes.map(|most| format!(",throttling.iops-write={most}")).unwrap_or_default();
+/// Boots a VM with these disks, `/dev/vdb` and so on. Its agent waits for [`start`].
+fn boot(disks: &[PathBuf]) -> World {
     let extra = disks.iter().enumerate().flat_map(|(index, path)| {
-        let drive = format!("if=none,id=disk{index},format=raw,file={}{limit}", path.display());
+        let drive = format!("if=none,id=disk{index},format=raw,file={}", path.display());
         ["-drive".into(), drive, "-device".into(), format!("virtio-blk-pci,drive=disk{index}")]
     });
-    with(extra.collect())
-}
-
-fn with(extra: Vec<String>) -> World {
-    let spec = Spec { words: "mote.agent=later".to_owned(), extra, ..Spec::default() };
-    World::of("lxd", &spec, &[])
+    let (words, extra) = ("mote.agent=later".to_owned(), extra.collect());
+    World::of("lxd", &Spec { words, extra, ..Spec::default() }, &[])
 }
 
 /// Starts the agent with this `resources` policy.
@@ -163,7 +145,7 @@ fn grows_partition_and_file_system_in_use_within_a_second() {
         .zip(tables)
         .map(|(name, table)| disk(&scratch.0, name, table))
         .collect();
-    let mut world = boot(&disks, None);
+    let mut world = boot(&disks);
     let mut guest = world.vm.guest();
     start(&world, &mut guest, GROWS);
     let devices = ["vdb1", "vdc1", "vdd", "vde1"];
@@ -209,7 +191,7 @@ fn keeps_a_smaller_file_system_without_blocking() {
     // No partitions, and enlarged while the VM was off.
     let whole = disk(&scratch.0, "whole", Table::None);
     OpenOptions::new().write(true).open(&whole).unwrap().set_len(NEW * MIB).expect("a larger disk");
-    let mut world = boot(&[path.clone(), whole], None);
+    let mut world = boot(&[path.clone(), whole]);
     let mut guest = world.vm.guest();
     mount(&mut guest, "vdb1");
     mount(&mut guest, "vdc");
@@ -238,58 +220,12 @@ fn keeps_a_smaller_file_system_without_blocking() {
 }
 
 #[test]
-fn a_new_disk_of_the_same_name_grows_separately() {
-    if !has_tools() {
-        return;
-    }
-    if !lets_go() {
-        return skipped("a kernel that lets go of a device");
-    }
-    let scratch = Scratch::new();
-    let drives = [("one", Table::Gpt), ("free", Table::Free), ("end", Table::Gpt)];
-    let extra = drives.iter().flat_map(|(name, table)| {
-        let path = disk(&scratch.0, name, *table);
-        ["-drive".into(), format!("if=none,id={name},format=raw,file={}", path.display())]
-    });
-    let mut world = with(extra.collect());
-    let mut guest = world.vm.guest();
-    start(&world, &mut guest, GROWS);
-    let plug = |world: &World, guest: &mut Guest, name: &str, slot: u32| {
-        let before = guest.sh("wc -c </run/mote/sizes").1;
-        world.vm.attach(&format!("virtio-blk-pci,drive={name},id=at-{name},bus=slot{slot}"));
-        wait("its size is noted", patient(LATER), || {
-            (guest.sh("wc -c </run/mote/sizes").1 != before).then_some(())
-        });
-    };
-    plug(&world, &mut guest, "one", 0);
-    guest.ok("test -e /sys/block/vdb");
-    world.vm.unplug("at-one");
-    wait("its end in the guest", patient(LATER), || {
-        (guest.sh("test -e /sys/block/vdb").0 == 1).then_some(())
-    });
-    plug(&world, &mut guest, "free", 0);
-    plug(&world, &mut guest, "end", 1);
-    for (name, device) in [("free", "vdb1"), ("end", "vdc1")] {
-        mount(&mut guest, device);
-        world.vm.resize(name, 2 * NEW * MIB);
-    }
-    wait("a larger file system", patient(SOON), || {
-        (size(&mut guest, "vdc1") > 2 * NEW * 8 / 10).then_some(())
-    });
-    std::thread::sleep(LATER);
-    assert!(size(&mut guest, "vdb1") < OLD);
-    let log = guest.ok("cat /run/agent.log");
-    assert!(!log.contains("vdb1 and its"), "{log}");
-    world.power_off(&mut guest);
-}
-
-#[test]
 fn grows_a_disk_only_by_policy_or_on_request() {
     if !has_tools() {
         return;
     }
     let scratch = Scratch::new();
-    let mut world = boot(&[disk(&scratch.0, "gpt", Table::Gpt)], None);
+    let mut world = boot(&[disk(&scratch.0, "gpt", Table::Gpt)]);
     let mut guest = world.vm.guest();
     mount(&mut guest, "vdb1");
     start(&world, &mut guest, "true");
@@ -316,64 +252,4 @@ fn grows_a_disk_only_by_policy_or_on_request() {
     assert!(said.contains("vdb1 and its file system grew to 200 MiB"), "{said}");
     assert!(size(&mut guest, "vdb1") > NEW * 8 / 10);
     world.power_off(&mut guest);
-}
-
-/// Returns whether the next start completes a resize that a power cut interrupted. Linux has a bug
-/// here: the journal's replay of an interrupted resize changes the number of blocks but not of
-/// groups, and the next resize fails. The start after that works.
-fn is_ended(path: &PathBuf) -> bool {
-    let mut world = boot(std::slice::from_ref(path), None);
-    let mut guest = world.vm.guest();
-    mount(&mut guest, "vdb1");
-    start(&world, &mut guest, GROWS);
-    let (is_ended, _) = wait("the rest", patient(LATER), || {
-        let has_grown = size(&mut guest, "vdb1") > NEW * 8 / 10;
-        let has_bug = guest.sh(&format!("dmesg | grep '{RESIZE_BUG}'")).0 == 0;
-        (has_grown || has_bug).then_some(has_grown)
-    });
-    if is_ended {
-        // The worker may still have it open.
-        guest.ok("sleep 1; umount /vdb1");
-        world.power_off(&mut guest);
-    } else {
-        world.vm.cut();
-    }
-    is_ended
-}
-
-#[test]
-fn survives_a_power_cut_at_any_moment_and_completes_at_the_next_start() {
-    if !has_tools() {
-        return;
-    }
-    let scratch = Scratch::new();
-    let (mut before, mut after) = (0, 0);
-    let cuts = std::env::var("MOTE_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("a number"));
-    for cut in 0..cuts {
-        let path = disk(&scratch.0, "gpt", Table::Gpt);
-        // So slow that the cut may hit any write of the table.
-        let mut world = boot(std::slice::from_ref(&path), Some(25));
-        let mut guest = world.vm.guest();
-        start(&world, &mut guest, GROWS);
-        mount(&mut guest, "vdb1");
-        guest.ok(&format!("{WRITER} vdb1"));
-        world.vm.resize("disk0", NEW * MIB);
-        std::thread::sleep(Duration::from_millis(250 + STEP * 20 / cuts * cut));
-        world.vm.cut();
-        drop(world);
-        let (_, said) = run("sfdisk", &["-d", path.to_str().expect("a path")], "");
-        let is_old = said.contains("size=      12") || said.contains("size=      128");
-        *(if is_old { &mut before } else { &mut after }) += 1;
-        check(&path, Table::Gpt);
-        println!("cut {cut}: the table is the {} one", if is_old { "old" } else { "new" });
-        if cut % 5 == 3 {
-            if !is_ended(&path) {
-                println!("cut {cut}: {RESIZE_BUG}");
-                check(&path, Table::Gpt);
-                assert!(is_ended(&path), "at the start after the kernel's bug");
-            }
-            check(&path, Table::Gpt);
-        }
-    }
-    println!("{cuts} cuts: {before} before the table was written, {after} after");
 }

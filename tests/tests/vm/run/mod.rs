@@ -4,17 +4,15 @@
 mod files;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::proc::processes;
 use mote_tests::vm::run::{architecture, output, run};
 use mote_tests::vm::tells_off;
 use mote_tests::{Scratch, Spec, bounded, noise, skipped, tool, wait};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn left(scratch: &Scratch) -> Vec<String> {
@@ -109,45 +107,11 @@ fn a_panic_ends_the_run_and_shows_the_console() {
     assert_eq!(left(&scratch), [""; 0]);
 }
 
-/// Makes a vsock device panic, as 0.3.0 does when the guest accepts a connection that its client
-/// has closed. Clients do that when a busy guest exceeds their time limit.
-fn panic_device(socket: &Path, parts: &[u32]) {
-    let is_qemu = |pid: &u32| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.starts_with("qemu")
-    };
-    let qemu = *parts.iter().find(|pid| is_qemu(pid)).expect("QEMU");
-    let client = || {
-        let mut client = UnixStream::connect(socket).expect("the device");
-        client.write_all(b"CONNECT 8443\n").expect("the device");
-        client.set_read_timeout(Some(Duration::from_millis(500))).expect("a limit");
-        client
-    };
-    let is_unanswered = |mut client: &UnixStream| {
-        let error = client.read(&mut [0]).expect_err("the guest stands still");
-        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
-    };
-    kill_process(Pid::from_raw(qemu.cast_signed()).expect("QEMU"), Signal::STOP).expect("QEMU");
-    let (first, second) = (client(), client());
-    is_unanswered(&second);
-    drop(first);
-    is_unanswered(&second);
-    kill_process(Pid::from_raw(qemu.cast_signed()).expect("QEMU"), Signal::CONT).expect("QEMU");
-}
-
-fn tells_of_the_device(said: &str) -> bool {
-    let why = "vhost-device-vsock stopped serving: thread 'vring_worker'";
-    said.contains(why) && said.contains("BrokenPipe")
-}
-
 #[test]
 fn reports_a_failed_boot_immediately() {
     let scratch = Scratch::new();
     // The guest itself powers off.
-    let begun = Instant::now();
     let (_, err, code) = output(run(&scratch.0, &[], &["poweroff", "-f"]));
-    // Linux 6.12 boots more slowly than 6.1, and so does a busy machine.
-    let booted = begun.elapsed();
     assert_eq!(code, Some(129), "{err}");
     let told =
         if tells_off() { "the guest powered off the VM" } else { "QEMU ended without a reason" };
@@ -158,21 +122,6 @@ fn reports_a_failed_boot_immediately() {
         err.starts_with("mote-host: guest panicked: \"Kernel panic - not syncing: VFS: "),
         "{err}"
     );
-    let limit = (booted.as_secs() * 4).to_string();
-    let options = ["--append", "mote.agent=no", "--boot-timeout", &limit];
-    let (_, err, code) = output(run(&scratch.0, &options, &["true"]));
-    assert_eq!(code, Some(125), "{err}");
-    let first =
-        format!("mote-host: no agent after {limit} s: the guest has not read its config share");
-    assert!(err.starts_with(&first), "{err}");
-    let without = "rdinit=/bin/busybox -- sh -c \"/bin/busybox rm -r /lib/modules/*/kernel/net/vmw_vsock; exec /init\"";
-    let (_, err, code) =
-        output(run(&scratch.0, &["--append", without, "--boot-timeout", &limit], &["true"]));
-    assert_eq!(code, Some(125), "{err}");
-    let first = format!(
-        "mote-host: no agent after {limit} s: this kernel has no vsock: waiting for vsock: "
-    );
-    assert!(err.starts_with(&first), "{err}");
     assert_eq!(left(&scratch), [""; 0]);
 }
 
@@ -253,17 +202,6 @@ fn stops_starts_and_deletes_a_kept_vm() {
     let mark = directory.display().to_string();
     let ours = || processes().filter(|(_, line)| line.contains(&mark)).count();
     assert_eq!(ours(), 3, "QEMU, vsock and the daemon");
-    let mut exec = command(&["exec", "-T", "vm1", "--", "sh", "-c", "echo MARK; sleep 1000"]);
-    let mut exec = bounded(&mut exec).expect("mote-host");
-    exec.stdout.as_mut().expect("its output").read_exact(&mut [0; 5]).expect("a line");
-    let parts: Vec<_> = processes().filter(|(_, line)| line.contains(&mark)).collect();
-    let parts: Vec<_> = parts.into_iter().map(|(pid, _)| pid).collect();
-    panic_device(&directory.join("instances/vm1/vsock"), &parts);
-    let output = exec.wait_with_output().expect("its end");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(129) && tells_of_the_device(&said), "{said}");
-    let (_, said, code) = host(&["exec", "vm1", "--", "true"]);
-    assert!(code == Some(1) && tells_of_the_device(&said), "{said}");
     assert_eq!(host(&["delete", "--force", "vm1"]).2, Some(0));
     wait("the end of all of them", Duration::from_secs(10), || (ours() == 0).then_some(()));
     assert_eq!(std::fs::read_dir(directory.join("instances")).expect("a directory").count(), 0);
