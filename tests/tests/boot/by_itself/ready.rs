@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use mote_tests::proc::processes;
-use mote_tests::wait;
+use mote_tests::{patient, wait};
 use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, connected, terminate};
@@ -172,7 +172,8 @@ fn does_not_overrule_an_application_that_is_faster() {
     };
     wait("the process that looks", LIMIT, || looks().then_some(()));
     // The application's message is in flight when all conditions hold.
-    boot.host.ok(&["fault", mote_tests::host::NAME, "slow", "3000"]);
+    let slow = patient(Duration::from_secs(3)).as_millis().to_string();
+    boot.host.ok(&["fault", mote_tests::host::NAME, "slow", &slow]);
     let mut application = boot.command(&["ready"]).spawn().unwrap();
     let asked = || (boot.host.state()["last_request"] == "PATCH /1.0").then_some(());
     wait("the host asked", LIMIT, asked);
