@@ -205,13 +205,13 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     }
     about_freeze(&mut options)?;
     if options.timeout.is_some() && !matches!(options.command, Command::Connect(_)) {
-        return Err("--timeout is for connect".into());
+        return Err("--timeout needs connect".into());
     }
     if options.dry_run && !matches!(options.command, Command::Grow(_)) {
-        return Err("--dry-run is for grow".into());
+        return Err("--dry-run needs grow".into());
     }
     if options.json && !matches!(options.command, Command::Status | Command::Check) {
-        return Err("--json is for status and --check".into());
+        return Err("--json needs status or --check".into());
     }
     Ok(options)
 }
@@ -342,7 +342,7 @@ fn about_freeze(options: &mut Options) -> Result<(), BadOption> {
             options.command = Command::Freeze(Freeze::Status);
         }
     } else if options.status_only || options.length.is_some() {
-        return Err("--for and --status are for freeze".into());
+        return Err("--for and --status need freeze".into());
     }
     Ok(())
 }

@@ -95,7 +95,7 @@ impl Watch {
         while self.links.try_read(|links| Ok(read(links, &mut [0])?)).is_ok() {
             signs.is_announced = true;
         }
-        // Not awaited, because the kernel may log much.
+        // Not awaited, because the kernel may log a lot.
         signs.is_fork |= self.log.as_ref().is_some_and(signs::is_forked);
         if agent.clock_set.take() {
             // A program set the clock, or the VM was suspended, after which the kernel sets it.

@@ -18,17 +18,17 @@ pub const HEADERS: usize = 48;
 /// Longest request body of a client in the guest, bytes; a storage volume's config is the largest
 /// real one. Longer ones of the host need admission. Over it: 413 and the connection is closed.
 pub const BODY: usize = 64 * 1024;
-/// Longest body of a request by the host, bytes; only exec requests may be longer. Over it: 413.
+/// Longest body of a request from the host, bytes; only exec requests may be longer. Over it: 413.
 pub const HOST_BODY: usize = 1024 * 1024;
-/// Longest body of a request by the host that needs no share of [`HOST_MEMORY`], bytes: nearly all.
-/// Over it: the request waits for its share.
+/// Longest body of a request from the host that needs no share of [`HOST_MEMORY`], bytes: nearly
+/// all. Over it: the request waits for its share.
 pub const HOST_SHORT: usize = 8 * 1024;
 /// Longest body of an exec request, bytes: Linux takes 2 MiB of arguments and environment by
 /// default; the rest is for JSON's quotes and some escapes. Over it: 413.
 pub const EXEC_BODY: usize = 3 * 1024 * 1024;
 /// All that requests of the host make us hold for long, bytes: their long bodies while they are
-/// received, commands until they are started, the metadata of operations and lists of them. One
-/// command of the 2 MiB that Linux takes fits, as JSON and as what is parsed of it. Over it: a
+/// received, commands until they are started, the metadata of operations and lists of them. Large
+/// enough for one command of the 2 MiB that Linux accepts, both as JSON and parsed. Over it: a
 /// request waits for 3 s; then 503.
 pub const HOST_MEMORY: usize = 4 * 1024 * 1024 + 96 * 1024;
 /// All events that listeners have not taken yet, bytes, each event once for all of them; one of

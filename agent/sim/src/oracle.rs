@@ -43,7 +43,7 @@ pub(crate) struct Oracle {
     /// When a host last answered a verification, and its port.
     proof: Cell<Option<(Micros, u32)>>,
     state: Cell<State>,
-    /// When it was entered, in time awake.
+    /// When it was entered, monotonic.
     pub(crate) since: Cell<Micros>,
     once: RefCell<BTreeSet<(&'static str, u64)>>,
     waits: RefCell<BTreeMap<u64, (&'static str, Micros)>>,
@@ -53,7 +53,7 @@ pub(crate) struct Oracle {
     /// Number of agents that were asked to end or to hand over, and the last time.
     ends: Cell<u64>,
     ended: Cell<Micros>,
-    /// Deadline of the last of them, in time awake.
+    /// Deadline of the last of them, monotonic.
     ends_until: Cell<Micros>,
     /// The newest agent that has served a peer, and the number of agents.
     serving: Cell<u32>,
@@ -233,7 +233,7 @@ impl Oracle {
     }
 }
 
-/// Excuses at the time of a request, and that time, in time awake.
+/// Excuses at the time of a request, and that time, monotonic.
 pub(crate) struct Before {
     oracle: Rc<Oracle>,
     pub(crate) asked: Micros,

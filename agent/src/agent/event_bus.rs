@@ -14,7 +14,7 @@ use mote_core::time::Timestamp;
 
 use crate::runtime::{Permit, Semaphore, Signal, clock, log, within};
 
-/// Limit of events queued for a listener. One more drops the listener.
+/// Limit of events queued for a listener. Another one drops the listener.
 const QUEUED: usize = 512;
 /// How long a posted event waits for slow listeners before they are dropped. A reading listener
 /// needs a millisecond, but may be scheduled late; the host waits 3 s.
@@ -137,7 +137,7 @@ impl Listener {
     }
 
     fn give_up(&self) {
-        log::warn(format_args!("an event listener was too slow and is dropped"));
+        log::warn(format_args!("dropped an event listener that was too slow"));
         self.overrun.set(true);
         self.queue.take();
         self.signal.raise();

@@ -68,9 +68,9 @@ impl Agent {
         });
     }
 
-    /// Verifies a host by a call and reports the result to the status machine. Returns the state of
-    /// this instance to repeat Ready by; `None` if a newer verification has begun.
-    /// Errors: [`CallError`], logged already, after any status but 200 and 403, or no answer within
+    /// Verifies a host with a call and reports the result to the status machine. Returns the state
+    /// of this instance to repeat Ready by; `None` if a newer verification has begun. Errors:
+    /// [`CallError`], logged already, after any status but 200 and 403, or no answer within
     /// [`VERIFY`].
     pub(crate) async fn verify(
         &self,
@@ -158,7 +158,7 @@ impl Agent {
     /// The link to the host. Errors: [`CallError`] while the host's address is unknown.
     pub(crate) fn known_link(&self) -> Result<Rc<Link>, CallError> {
         let host = self.status.borrow().host();
-        let link = self.link_to(host.ok_or("the host has not told its address yet")?)?;
+        let link = self.link_to(host.ok_or("the host has not sent its address yet")?)?;
         *self.link.borrow_mut() = Some(link.clone());
         Ok(link)
     }

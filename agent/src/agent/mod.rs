@@ -307,7 +307,7 @@ impl Agent {
         }
     }
 
-    /// Reads the policy's files again. It applies from the host's next act on. It can switch devlxd
+    /// Reads the policy's files again. It applies from the host's next action. It can switch devlxd
     /// off; only the host switches it on.
     #[cold]
     pub(crate) fn renew_policy(&self) {

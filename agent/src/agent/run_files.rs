@@ -49,7 +49,7 @@ impl RunFiles {
     /// Checks the lock. Returns true if the directory was replaced and all files must be written
     /// again.
     pub(crate) fn moved(&self, root: &Path) -> bool {
-        // One call by the host wakes the agent several times.
+        // One call from the host wakes the agent several times.
         if now() < self.next_look.get() {
             return false;
         }

@@ -65,8 +65,8 @@ pub(crate) fn run(options: &Options, text: &str) -> u8 {
     code
 }
 
-/// Returns whether the guest's policy denies the target, as for `POST /1.0/port-forward`, and says
-/// so.
+/// Returns whether the guest's policy denies the target, as for `POST /1.0/port-forward`, and
+/// prints that.
 fn is_denied(options: &Options, target: &Target) -> bool {
     let judged = policy::read(options);
     // The agent's own options may deny more than the files.

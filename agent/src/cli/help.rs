@@ -13,7 +13,7 @@ Commands:
   config        print all configuration values
   metadata      print the cloud-init meta-data
   devices       print the devices (JSON)
-  events        print events as they arrive, one JSON document a line
+  events        print events as they arrive, one JSON document per line
   status        print the agent's own view
   freeze [--for 60s] [--status]
                 freeze this machine's file systems for a snapshot, for at most this time

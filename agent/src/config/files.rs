@@ -28,7 +28,7 @@ pub(crate) const NAMES: [&str; 3] = ["agent.crt", "agent.key", "server.crt"];
 /// [`NAMES`] for messages.
 const FILES: &str = "agent.crt, agent.key, server.crt";
 /// Advice for missing or mismatched files.
-const TOGETHER: &str = "take all three files from one share";
+const TOGETHER: &str = "copy all three files from one share";
 /// Why a directory that no option names is not used.
 const FOREIGN: &str = "not used, because users other than root can change it or a file in it";
 const NOTHING: &str = "this VM has no disk \"incus-agent\" and no share \"config\" (virtiofs, 9p): \

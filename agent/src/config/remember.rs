@@ -33,7 +33,7 @@ pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
     }
 }
 
-/// Returns whether the wait for the share is over.
+/// Returns whether the wait for the share has ended.
 pub(crate) fn is_time(options: &Options) -> bool {
     static FIRST: OnceLock<Uptime> = OnceLock::new();
     let first = *FIRST.get_or_init(now);

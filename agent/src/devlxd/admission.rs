@@ -121,7 +121,7 @@ impl Guests {
         Ok(evicted)
     }
 
-    /// Takes one of a quota from a client; returns false if it has none.
+    /// Takes back one unit of a quota from a client; returns false if it holds none.
     fn give_back(&self, client: &Client, quota: Quota) -> bool {
         let holds = client.holds(quota);
         if holds {

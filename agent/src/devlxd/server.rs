@@ -236,7 +236,7 @@ impl Guest {
         }
         let relayed = self.relay(stream, request, &mut incoming).await;
         if let Err(failed) = &relayed {
-            agent.report_error(format_args!("an image download was cut: {}", failed.why()));
+            agent.report_error(format_args!("an image download failed: {}", failed.why()));
         }
         Ok(Exported::Written(relayed.is_ok_and(|length| length != Length::UntilClose)))
     }
@@ -252,7 +252,7 @@ impl Guest {
         let gone = |error| CallError::from(format!("the guest client is gone: {error}"));
         let mut head = String::with_capacity(512);
         let length = write_image_head(&mut head, request, &incoming.headers)
-            .map_err(|_| "a header of the host's cannot be passed on")?;
+            .map_err(|_| "cannot forward a header of the host")?;
         self.entry.note(Activity::Writing, now());
         stream.write_all(head.as_bytes()).await.map_err(gone)?;
         self.entry.note(Activity::Served, now());

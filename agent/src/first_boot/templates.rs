@@ -4,7 +4,7 @@
 //! The guest's policy may deny all templates or cloud-init's seed. No template may change the
 //! policy's files ([`own_files`]).
 //!
-//! An existing target is truncated in place, as by the Go agents: it may be a bind mount or a link,
+//! An existing target is truncated in place, as in the Go agents: it may be a bind mount or a link,
 //! or have its own owner, mode and labels. A new target is written to a temporary file and renamed,
 //! because `create_only` would keep a partial file after a crash.
 

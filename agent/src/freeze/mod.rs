@@ -1,5 +1,6 @@
-//! The commands `freeze`, `thaw` and `trim`: freeze file systems for a snapshot by the host, for a
-//! limited time. They need no agent. A guard process thaws even if any other process is killed.
+//! The commands `freeze`, `thaw` and `trim`: freeze file systems for a snapshot that the host
+//! takes, for a limited time. They need no agent. A guard process thaws even if any other process
+//! is killed.
 
 mod disks;
 mod guard;

@@ -57,7 +57,7 @@ impl End {
 pub(super) struct Known {
     /// The guard's process, if there is one.
     pub(super) guard: Option<Pid>,
-    /// Deadline of the thaw, in time since boot; zero while nothing is frozen.
+    /// Deadline of the thaw (time since boot); zero while nothing is frozen.
     pub(super) until: Duration,
     /// How the last freeze ended.
     pub(super) end: End,

@@ -1,5 +1,5 @@
-//! Finds units of Go agents in the image. systemd does not start them with the drop-ins of mote's
-//! package. Otherwise the first agent to listen keeps the port, and the other one waits or exits.
+//! Finds units of Go agents in the image. The drop-ins of mote's package keep systemd from starting
+//! them. Otherwise the first agent to listen keeps the port, and the other one waits or exits.
 
 use std::path::Path;
 

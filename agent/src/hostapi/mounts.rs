@@ -116,7 +116,7 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
         work.detach();
     } else if within(ANSWER, &mut work).await.is_none() {
         work.detach();
-        return Err(io::Error::other("not mounted yet; the agent keeps trying for some seconds"));
+        return Err(io::Error::other("not mounted yet; the agent keeps trying for a few seconds"));
     }
     outcome.replace(Ok(()))
 }

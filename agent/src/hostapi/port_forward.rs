@@ -58,7 +58,7 @@ async fn serve(
         Err(error) => Err(error),
     };
     if let Err(error) = result {
-        log::debug(format_args!("a forwarded connection was cut: {error}"));
+        log::debug(format_args!("a forwarded connection broke: {error}"));
     }
     stream.close().await;
 }

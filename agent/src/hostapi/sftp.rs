@@ -38,7 +38,7 @@ async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
     match launch(&agent) {
         Ok((child, socket)) => {
             if let Err(error) = session(&agent, allowed, &stream, &child, socket).await {
-                log::debug(format_args!("an SFTP session was cut: {error}"));
+                log::debug(format_args!("an SFTP session broke: {error}"));
             }
             stream.close().await;
             // It exits by itself after it has written what it received.
@@ -48,7 +48,7 @@ async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
             }
         }
         Err(error) => {
-            log::debug(format_args!("no SFTP session: {error}"));
+            log::debug(format_args!("SFTP failed: {error}"));
             stream.close().await;
         }
     }

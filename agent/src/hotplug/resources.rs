@@ -14,7 +14,7 @@ use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
 use crate::system::modules;
 
 const SYSTEM: &str = "sys/devices/system";
-/// Devices by which servers change a VM's memory, with the drivers that they need.
+/// Devices with which servers change a VM's memory, with the drivers that they need.
 const DRIVEN: [(&Kind, &str, &str); 2] = [
     (&BALLOON, "a memory balloon", "virtio_balloon"),
     (&MEMORY, "a virtio-mem device", "virtio_mem"),

@@ -118,7 +118,7 @@ impl Init {
         // Not as text: one invalid byte would hide the whole line.
         let line = read_bounded(&root.join("proc/cmdline"), MAX_ETC_FILE).unwrap_or_default();
         let file = read_if_there(&root.join(plan::FILE), MAX_ETC_FILE).unwrap_or_else(|error| {
-            log::warn(format_args!("/{} is not read: {error}", plan::FILE));
+            log::warn(format_args!("cannot read /{}: {error}", plan::FILE));
             None
         });
         let texts = [line, file.unwrap_or_default()];

@@ -223,7 +223,7 @@ impl Incoming {
                 return Ok(false);
             }
             let step = self.decoder.decode(&self.buffer);
-            let step = step.map_err(|_| CallError::from("the host's answer has a broken body"))?;
+            let step = step.map_err(|_| CallError::from("the host's answer: invalid body"))?;
             let (consumed, got) = (step.consumed, !step.data.is_empty());
             out.extend_from_slice(step.data);
             drop(self.buffer.drain(..consumed));

@@ -195,7 +195,7 @@ enum Step {
     Refuse(Refused),
 }
 
-/// Returns the next step; `None` if the connection is over.
+/// Returns the next step; `None` if the connection has ended.
 fn next(
     connection: &mut Connection,
     time: Uptime,

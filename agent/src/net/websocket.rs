@@ -158,7 +158,7 @@ impl WebSocket {
         }
         let code = code.map(u16::to_be_bytes);
         let payload = code.as_ref().map_or(&[][..], |code| code);
-        // Best effort: the peer may be disconnected, or not read.
+        // Best effort: the peer may be disconnected, or not reading.
         let _gone = within(CLOSE_WAIT, async {
             let _writing = self.write_lock.clone().take().await;
             self.write(Opcode::Close, payload).await

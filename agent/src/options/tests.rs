@@ -165,7 +165,7 @@ fn json_is_for_status_and_check() {
         assert!(parsed(line).is_ok_and(|options| options.json), "{line}");
     }
     for line in ["--json", "--json get user.a", "ready --json"] {
-        assert_eq!(parsed(line).err(), Some("--json is for status and --check".into()), "{line}");
+        assert_eq!(parsed(line).err(), Some("--json needs status or --check".into()), "{line}");
     }
 }
 

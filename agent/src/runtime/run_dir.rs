@@ -35,7 +35,7 @@ pub(crate) const CHECKED_SHARE: &str = "run/mote/check";
 #[inline(never)] // its size
 pub(crate) fn unwritable(verb: &str, path: &Path, error: &std::io::Error) -> String {
     let advice = [
-        (ErrorKind::PermissionDenied, "; the agent needs to be root"),
+        (ErrorKind::PermissionDenied, "; run the agent as root"),
         (ErrorKind::StorageFull, "; free some space on /run"),
         (ErrorKind::ReadOnlyFilesystem, "; mount a tmpfs on /run"),
     ];

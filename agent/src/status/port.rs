@@ -31,7 +31,7 @@ const NAMES: &str =
     "com.canonical.lxd, org.linuxcontainers.incus or (LXD 5.0) org.linuxcontainers.lxd";
 
 /// Warning if both Incus and LXD have a port.
-const TWO_SERVERS: &str = "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd";
+const TWO_SERVERS: &str = "ports of two servers: using org.linuxcontainers.incus; if the server is LXD, use --flavour lxd";
 
 /// A status port.
 #[derive(Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
     for (name, _) in ports.listed() {
         if let Some(meant) = misspelt(name) {
             return Some(format!(
-                "there is a port named {name}: should that be {meant}? As it is, {LEGACY_PORT} is taken, \
+                "there is a port named {name}: should that be {meant}? As it is, {LEGACY_PORT} is used, \
                  the port of LXD before 5.20, and a newer host does not read it"
             ));
         }
@@ -152,7 +152,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
         Ok(_) if sandbox::is_entered() => Ok(()),
         Ok(_) => match access(path, Access::READ_OK | Access::WRITE_OK) {
             Ok(()) => Ok(()),
-            Err(error) => refused(&format_args!("{error}: the agent needs to be root")),
+            Err(error) => refused(&format_args!("{error}: run the agent as root")),
         },
     }
 }

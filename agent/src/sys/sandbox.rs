@@ -33,7 +33,7 @@ const SOCKET: u64 = 1 << 9;
 /// All rights of Landlock's first version; the third adds truncation.
 const ALL: u64 = (1 << 13) - 1;
 const TRUNCATES: i64 = 3;
-/// From the sixth version: no signals and abstract sockets to processes outside.
+/// From version 6 on: no signals or abstract sockets to processes outside.
 const SCOPES: [u64; 2] = [6, 1 | 1 << 1];
 
 /// `linux/capability.h`: the third version, of two words.

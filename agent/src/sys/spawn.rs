@@ -205,8 +205,8 @@ fn as_started() {
     }
 }
 
-/// Replaces this process by the first of these programs that can be executed. Returns only if none
-/// can, with the last error. Signals stay blocked: those that arrive meanwhile go to the next
+/// Replaces this process with the first of these programs that can be executed. Returns only if
+/// none can, with the last error. Signals stay blocked: those that arrive meanwhile go to the next
 /// program.
 pub(crate) fn reexec<'p>(
     programs: impl Iterator<Item = &'p CStr>,

@@ -105,7 +105,7 @@ fn mount_point(
     Ok((place, mounted))
 }
 
-/// Loads the modules and mounts the share by the first way that works.
+/// Loads the modules and mounts the share in the first way that works.
 fn mount_share(
     root: &Path,
     (source, target): (&str, &str),
@@ -174,7 +174,7 @@ fn mount_id(open: &OwnedFd) -> Option<u64> {
     number(lines.find_map(|line| line.strip_prefix(b"mnt_id:"))?.trim_ascii())
 }
 
-/// Unmounts exactly this mount. Its path may lead to another one by now.
+/// Unmounts exactly this mount. Its path may now lead to another one.
 fn take_off(entry: &Entry) -> Result<(), NotDone> {
     let gone = enter(Path::new("/"), &entry.point, false).and_then(|open| {
         if mount_id(&open) != Some(entry.id) {

@@ -45,7 +45,7 @@ agent-state vm1
 get vm1 user.greeting
 set vm1 user.greeting=hi    # the guest gets an event for user.*
 unset vm1 user.greeting
-device-add vm1 data type=disk path=/mnt    # the agent mounts it
+device-add vm1 data type=disk path=/mnt    # the agent mounts it, if the VM has this share
 device-remove vm1 data
 events vm1    # the host's events
 events vm1 --agent    # the agent's events
@@ -165,7 +165,8 @@ fn with_examples_below(command: Command, path: &str) -> Command {
 pub(super) fn write(command: Command, directory: &Path) -> Result<()> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
-    write_all(&command, &[], directory)
+    fs::create_dir_all(directory)
+        .and_then(|()| write_all(&command, &[], directory))
         .with_context(|| format!("cannot write manual pages to {}", directory.display()))
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn all(counted: &Counted) -> Vec<Row> {
     let mut rows = vec![beside_clients(counted)];
     rows.extend(beside_listeners(counted));
     rows.push(beside_commands(counted));
-    // This comes last, because all operations act when their time is over.
+    // This comes last, because all operations act when their time limit expires.
     rows.push(beside_operations(counted));
     rows
 }

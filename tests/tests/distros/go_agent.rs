@@ -75,8 +75,8 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     assert!(output.contains("address already in use") && output.ends_with("code 1\n"), "{output}");
     assert_eq!(world.pid(), pid);
 
-    // A Go agent that started first serves the host. It opens the port only for moments, so mote
-    // cannot name its process: it reports that the port is taken, and opens it once it is free.
+    // A Go agent that started first serves the host. It opens the port only briefly, so mote cannot
+    // name its process: it reports that the port is busy, and opens it once it is free.
     world.last_words(&format!(
         "systemd-run --quiet sh -c 'systemctl stop mote-agent; systemd-run --quiet --unit=go \
          --working-directory=/run/incus_agent {AGENT}; sleep 10; systemctl start mote-agent'"

@@ -169,7 +169,8 @@ fn commands_and_status_work_while_the_log_is_frozen() {
     vm.world.power_off(&mut vm.guest);
 }
 
-/// Copies a volume. Returns its file's number after the journal's replay, as after a power cut.
+/// Copies a volume. Returns its file's inode number after the journal's replay, as after a power
+/// cut.
 fn copied(disks: &Path, name: &str) -> u64 {
     let copy: PathBuf = disks.join(format!("{name}.copy"));
     // Nobody writes to it, so the check must find no errors.

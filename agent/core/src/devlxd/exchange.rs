@@ -66,9 +66,9 @@ pub enum Event {
 
 #[derive(Debug)]
 pub enum Next<'e> {
-    /// Send this answer; the exchange is over.
+    /// Send this answer; the exchange has ended.
     Answer(Answer),
-    /// Send events; the exchange is over.
+    /// Send events; the exchange has ended.
     Listen,
     /// Obtain this permit. While it waits for [`Quota::LongReply`], others may call.
     Obtain(Quota),
@@ -131,7 +131,7 @@ impl<'r> Exchange<'r> {
             Event::Refused(Quota::Listener) => text(503, "Too many event listeners"),
             Event::Refused(Quota::Queued) => text(429, "Too many requests wait for the host"),
             Event::Refused(Quota::Call | Quota::LongPoll | Quota::LargeBody) => {
-                text(503, "Too many requests that take long")
+                text(503, "Too many long requests")
             }
             Event::Refused(Quota::LongReply) => self.failed("the guest client is gone"),
             Event::Released => self.lock(),

@@ -255,7 +255,7 @@ mod tests {
     }
 
     proptest! {
-        // What a look sees: the hardware's clock in whole seconds.
+        // What one comparison reads: the RTC in whole seconds.
         #[test]
         fn detects_a_pause_of_two_and_a_half_seconds_immediately(
             off in -4_000_000_000_i64..4_000_000_000,

@@ -1,4 +1,4 @@
-//! A file's attributes (filexfer-02 §5). A flag tells for each group whether it is present.
+//! A file's attributes (filexfer-02 §5). Each group has a flag that shows whether it is present.
 
 use super::wire::Reader;
 

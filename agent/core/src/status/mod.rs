@@ -145,13 +145,13 @@ impl Status {
         self.since
     }
 
-    /// Returns whether the host has given its address itself, by PUT or by a CONNECT line.
+    /// Returns whether the host has given its address itself, in a PUT or in a CONNECT line.
     pub fn is_heard(&self) -> bool {
         self.heard != Heard::Nothing
     }
 
-    /// Returns the host that calls go to: the verified one, or while there is none, the one that
-    /// PUT or a file has told.
+    /// Returns the host that calls go to: the verified one, or while there is none, the one from
+    /// PUT or a file.
     pub fn host(&self) -> Option<Host> {
         self.link.host()
     }

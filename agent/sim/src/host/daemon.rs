@@ -36,7 +36,7 @@ pub(crate) struct Host {
     pub(crate) refuses: Cell<bool>,
     pub(crate) hangs: Cell<bool>,
     pub(crate) woken: Signal,
-    /// Whether the guest's policy lets it run commands, and since when, in time awake.
+    /// Whether the guest's policy lets it run commands, and since when, monotonic.
     pub(crate) may_exec: Cell<bool>,
     pub(crate) may_since: Cell<Micros>,
     /// Tickets of this process, with their certificate.

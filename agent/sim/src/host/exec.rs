@@ -100,7 +100,7 @@ impl Command {
     }
 }
 
-/// Starts a command, connects all or some of its sockets, and waits for its end for some seconds.
+/// Starts a command, connects all or some of its sockets, and waits for a few seconds for its end.
 pub(crate) async fn exec(host: &Rc<Host>) {
     let sim = &host.sim;
     let command = Rc::new(Command::new(host));
@@ -253,7 +253,7 @@ async fn take(command: &Command, socket: &WebSocket) {
     }
 }
 
-/// Kills some commands by a signal.
+/// Kills some commands with a signal.
 async fn control(command: &Command, socket: &WebSocket) {
     let sim = &command.host.sim;
     if sim.dice.one_in(4) {

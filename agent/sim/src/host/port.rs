@@ -43,7 +43,7 @@ pub(crate) struct Qemu {
     is_there: Cell<bool>,
     is_open: Cell<bool>,
     events: [Cell<Throttle>; 2],
-    /// When the guest last wrote or tried to, and since when it can, in time awake.
+    /// When the guest last wrote or tried to, and since when it can, monotonic.
     pub(crate) written: Cell<Micros>,
     pub(crate) since: Cell<Micros>,
     /// How long it had been absent then, by the guest's clock.

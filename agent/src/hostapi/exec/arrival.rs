@@ -50,7 +50,7 @@ impl Arrival {
         let socket = match WebSocket::accept(stream, &self.accept).await {
             Ok(socket) => Rc::new(socket),
             // The operation then times out.
-            Err(error) => return log::debug(format_args!("a socket of an exec is gone: {error}")),
+            Err(error) => return log::debug(format_args!("lost a socket of a command: {error}")),
         };
         socket.disable_write_timeout();
         *expected.state.borrow_mut() = State::Here(socket.clone());

@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock, ftruncate};
 use crate::runtime::run_dir;
 use crate::sys::file::{self, OFlags};
 
-/// Returns the deadline, in time since boot, from the first bytes of [`run_dir::FREEZE`].
+/// Returns the deadline (time since boot) from the first bytes of [`run_dir::FREEZE`].
 pub(crate) fn until(bytes: [u8; 8]) -> Duration {
     Duration::from_millis(u64::from_le_bytes(bytes))
 }

@@ -54,7 +54,7 @@ const ROWS: &[Row] = &[
         |root| put(root, "run/incus_agent/agent.crt", ""),
         [
             "{root}/run/incus_agent: agent.key: No such file or directory (os error 2)",
-            "take all three files from one share",
+            "copy all three files from one share",
             "",
         ],
     ),

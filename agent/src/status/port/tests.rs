@@ -36,7 +36,7 @@ fn warns_of_ports_of_two_servers_unless_a_flavour_is_given() {
     assert_eq!(
         doubt.as_deref(),
         Some(
-            "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd"
+            "ports of two servers: using org.linuxcontainers.incus; if the server is LXD, use --flavour lxd"
         )
     );
     assert_eq!(found(Some(Flavour::Lxd)), (Flavour::Lxd, "vport1p2".into(), None));

@@ -57,7 +57,7 @@ pub(super) struct Size {
 }
 
 impl<'d> Filesystem<'d> {
-    /// Finds the mounted file system of a device in sysfs, preferably by a writable mount.
+    /// Finds the mounted file system of a device in sysfs, preferably through a writable mount.
     #[inline(never)] // its size
     pub(super) fn on(root: &Path, device: &Path, name: &'d str) -> Option<Self> {
         let number = text_of(device, "dev").trim_ascii_end().to_owned();
@@ -199,7 +199,7 @@ impl<'d> Filesystem<'d> {
     }
 }
 
-/// Opens a mount's directory by the kernel's path, which contains no symbolic links.
+/// Opens a mount's directory through the kernel's path, which contains no symbolic links.
 fn enter(point: &[u8]) -> Option<OwnedFd> {
     let path: Vec<u8> = unescape(point).collect();
     let how = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -56,7 +56,7 @@ impl Hanging {
         for (process, point) in now {
             if before.iter().all(|(_, known)| *known != point) {
                 let point = std::ffi::OsStr::from_bytes(&point);
-                log::warn(format_args!("{} hangs; it is left out", point.display()));
+                log::warn(format_args!("{} hangs; skipped", point.display()));
             }
             self.known.push((process, point));
         }

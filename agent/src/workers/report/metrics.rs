@@ -82,7 +82,7 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     let oom_kills = lines::find(&root.join("proc/vmstat"), |line| keyed(line, "oom_kill"));
     metrics::memory(&mut json, flavour, &state::memory(root), oom_kills.unwrap_or(0));
     metrics::open(&mut json, flavour, Section::Network);
-    // Not by netlink, whose dump waits while an interface changes.
+    // Not through netlink, whose dump waits while an interface changes.
     lines::each(&root.join("proc/net/dev"), |line| {
         if let Some(interface) = Interface::parse(line) {
             metrics::network(&mut json, flavour, &interface);

@@ -53,7 +53,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Eof => "end of file",
-            Self::BadHandle => "not such a handle",
+            Self::BadHandle => "no such handle",
             Self::NotRegular => "not a regular file",
             Self::Unsupported => "not supported",
             Self::Malformed => "malformed message",

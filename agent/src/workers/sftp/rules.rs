@@ -36,7 +36,7 @@ impl<'h> Rules<'h> {
         let limited = limit(root, how, &mut at);
         if let Err(why) = &limited {
             let at = at.display();
-            log::error(format_args!("policy: files cannot be limited to {at}: {why}"));
+            log::error(format_args!("policy: cannot limit files to {at}: {why}"));
         }
         Self { how, closed: limited.is_err(), logged: Cell::new(false) }
     }
@@ -50,7 +50,7 @@ impl<'h> Rules<'h> {
     /// Errors: [`Refusal::Denied`].
     pub(super) fn check(&self, request: &Request<'_>) -> Result<(), Refusal> {
         let why = if self.closed {
-            "it limits files, which failed; see the guest's log"
+            "its limit on files failed; see the guest's log"
         } else if self.how.read_only && request.writes() {
             "files can only be read"
         } else {

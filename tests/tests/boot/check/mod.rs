@@ -133,8 +133,8 @@ fn check_reports_missing_privileges() {
     let (code, text) = ask(&["--check"]);
     let root = boot.root("").display().to_string();
     for line in [
-        "missing  port: {root}/dev/vport0p1: {denied}: the agent needs to be root",
-        "missing  run: cannot write {root}/run/mote: {denied}; the agent needs to be root",
+        "missing  port: {root}/dev/vport0p1: {denied}: run the agent as root",
+        "missing  run: cannot write {root}/run/mote: {denied}; run the agent as root",
         "note     agent: cannot open {root}/run/mote/lock: {denied}; run the command as root",
     ] {
         let line = line.replace("{root}", root.trim_end_matches('/'));

@@ -35,7 +35,7 @@ pub(super) const PORTS: &[Row] = &[
             fifo(&boot.root("dev/vport0p2"));
         },
         "missing  port: there is a port named com.canonical.lxdd: should that be \
-         com.canonical.lxd? As it is, org.linuxcontainers.lxd is taken, the port of LXD before \
+         com.canonical.lxd? As it is, org.linuxcontainers.lxd is used, the port of LXD before \
          5.20, and a newer host does not read it",
     ),
     row(|_| {}, "ok       port: {root}/dev/vport0p1 (lxd)"),
@@ -130,11 +130,11 @@ pub(super) const PORTS: &[Row] = &[
 pub(super) const FILES: &[Row] = &[
     row(
         |boot| fs::remove_file(boot.host.share.join("agent.key")).expect("the guest"),
-        "missing  files: {share}: agent.key: {none}: take all three files from one share",
+        "missing  files: {share}: agent.key: {none}: copy all three files from one share",
     ),
     row(
         |boot| fs::remove_file(boot.host.share.join("server.crt")).expect("the guest"),
-        "missing  files: {share}: server.crt: {none}: take all three files from one share",
+        "missing  files: {share}: server.crt: {none}: copy all three files from one share",
     ),
     row(
         |boot| boot.share("agent.crt", "nonsense"),
@@ -160,7 +160,7 @@ pub(super) const FILES: &[Row] = &[
             let conf: serde_json::Value = serde_json::from_str(&conf).expect("the guest");
             boot.share("server.crt", conf["certificate"].as_str().expect("the guest"));
         },
-        "missing  certificates: server.crt is the server's own: take the instance's \
+        "missing  certificates: server.crt is the server's own: copy the instance's \
          agent-client.crt",
     ),
     row(
@@ -181,8 +181,8 @@ pub(super) const BARE: &[Row] = &[
     ),
     row(
         two_servers,
-        "missing  port: ports of two servers: org.linuxcontainers.incus is taken; if the server is \
-         LXD, say --flavour lxd",
+        "missing  port: ports of two servers: using org.linuxcontainers.incus; if the server is \
+         LXD, use --flavour lxd",
     ),
     row(
         |boot| gone(boot, "sys/class"),
@@ -199,7 +199,7 @@ pub(super) const BARE: &[Row] = &[
     ),
     row(
         |boot| boot.put("run/incus_agent/agent.crt", ""),
-        "missing  files: {root}/run/incus_agent: agent.key: {none}: take all three files from one \
+        "missing  files: {root}/run/incus_agent: agent.key: {none}: copy all three files from one \
          share",
     ),
     row(

@@ -101,7 +101,7 @@ fn check_reports_a_refused_host() {
     let told = boot.client().host_info().unwrap().to_string();
     assert!(boot.client().ask("PUT", "/1.0", &told).is_err());
     assert_blocked(&boot, WHY);
-    // Also 30 s later, and after other messages: it is CONNECTED, but the host does not see it.
+    // The same 30 s later and after other messages: it is CONNECTED, but the host does not see it.
     assert_eq!(status(&boot).1["state"], "CONNECTED");
     agent.kill();
     // Another caller comes before the host: blocked until the host calls.
@@ -150,7 +150,7 @@ fn check_reports_a_host_that_never_calls() {
 /// With ports of two servers, the agent may have selected the unread one, unless its host calls.
 #[test]
 fn check_reports_a_doubtful_port_if_calls_are_missing() {
-    const WHY: &str = "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd";
+    const WHY: &str = "ports of two servers: using org.linuxcontainers.incus; if the server is LXD, use --flavour lxd";
     let boot = Boot::new("incus");
     whole(&boot);
     two_servers(&boot);

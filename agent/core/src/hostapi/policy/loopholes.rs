@@ -139,7 +139,7 @@ pub const COMBINATIONS: &[Combination] = &[
     },
     Combination {
         file: "features: {exec: {users: [0], commands: [/usr/sbin/mote-agent]}}",
-        host: "freeze and thaw file systems, and read what the agent tells every user of the guest",
+        host: "freeze and thaw file systems, and read what the agent shows to every user of the guest",
         warning: "",
     },
 ];

@@ -30,9 +30,9 @@ pub enum Capability {
     GuestApi,
     /// Running commands.
     Exec,
-    /// Access to files by sftp.
+    /// Access to files through SFTP.
     Files,
-    /// Mounting shared directories, at start and by hot-plug.
+    /// Mounting shared directories, at start and on hot-plug.
     Mounts,
     /// Connections to ports in the guest.
     PortForward,

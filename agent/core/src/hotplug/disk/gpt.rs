@@ -1,9 +1,10 @@
 //! GPT (UEFI 2.10, chapter 5): a header in the second sector, the entries that it points to, and a
 //! copy of both at the disk's end.
 //!
-//! Linux uses the copy only if the first header is valid, or if told to (`block/partitions/efi.c`).
-//! So the first header must be valid after each write, and the entries that it points to are never
-//! written: while its own entries are written, it points to those of the new copy.
+//! Linux uses the copy only if the first header is valid, or if requested
+//! (`block/partitions/efi.c`). So the first header must be valid after each write, and the entries
+//! that it points to are never written: while its own entries are written, it points to those of
+//! the new copy.
 //!
 //! The protective MBR entry is extended last, once the file system has grown. Nothing else
 //! distinguishes an interrupted growth from a file system that is smaller than its partition on

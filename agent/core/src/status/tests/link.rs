@@ -26,7 +26,7 @@ fn a_new_host_replaces_a_verified_one_only_once_it_is_verified() {
             assert_eq!((status.state(), status.host()), (State::Connect, Some(HOST)));
             assert!(status.verified(at(520), attempt, ok));
             run_with(&mut status, 520, 2500, Some(false));
-            // A failed PUT's address is kept, as by the Go agents; a failed CONNECT line's is not.
+            // A failed PUT's address is kept, as in the Go agents; a failed CONNECT line's is not.
             let expected = if ok || by_put { NEW } else { HOST };
             assert_eq!(status.host(), Some(expected), "put {by_put} ok {ok}");
             assert_eq!(status.state() == State::Connected, ok);

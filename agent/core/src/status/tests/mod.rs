@@ -1,5 +1,5 @@
-//! The status machine on a virtual clock: announcements, addresses by PUT and `agent.conf`, loss of
-//! the host, the end.
+//! The status machine on a virtual clock: announcements, addresses from PUT and `agent.conf`, loss
+//! of the host, the end.
 
 mod calls;
 mod connect_lines;
