@@ -10,6 +10,7 @@ use mote_client::net::stream::{Limit, Timed};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
+use super::check::{Claim, Miss, same};
 use crate::patient;
 
 /// Time limit of all steps that no claim about time covers.
@@ -35,6 +36,12 @@ impl Answer {
         let (head, body) = text.split_once("\r\n\r\n").ok_or("no HTTP")?;
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
         Ok(Self { status: status.ok_or("no HTTP")?, head: head.into(), body: body.into() })
+    }
+
+    /// Requires this status. An answer about something too slow is reported by its text.
+    pub fn is(&self, status: u16) -> Claim {
+        let late = Miss::Differs(self.short());
+        same("status", self.status, status).map_err(|miss| if late.is_late() { late } else { miss })
     }
 
     /// A field of the head; empty if it is missing.

@@ -75,7 +75,7 @@ pub(super) const ALL: &[Check] = &[
     }),
     GROUP.is("meta-data comes as it is, headed as the server does", |agent| {
         let answer = get(agent, "/1.0/meta-data")?;
-        same("status", answer.status, 200)?;
+        answer.is(200)?;
         let head = if agent.column.is_current_lxd() { "" } else { "#cloud-config\n" };
         let wanted = format!("{head}instance-id: ");
         hold("it begins otherwise", answer.text().starts_with(&wanted))?;
@@ -101,7 +101,7 @@ pub(super) const ALL: &[Check] = &[
     }),
     GROUP.is("PATCH of another state is 400", |agent| {
         let answer = agent.devlxd("PATCH", "/1.0", "{\"state\":\"Asleep\"}")?;
-        same("status", answer.status, 400)
+        answer.is(400)
     }),
     GROUP.is("PATCH of what does not parse is an error", |agent| {
         let answer = agent.devlxd("PATCH", "/1.0", "{\"state\":")?;
@@ -119,7 +119,7 @@ pub(super) const ALL: &[Check] = &[
         if agent.column.is_incus() {
             return same("it", answer.short(), "200 bar");
         }
-        same("status", answer.status, 501)
+        answer.is(501)
     }),
     GROUP.of("P§5.1").is("its connections serve one request after the other", |agent| {
         let one = |close: &str| format!("GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n{close}\r\n");
@@ -142,12 +142,12 @@ pub(super) const ALL: &[Check] = &[
     GROUP.of("P§5.4").alone().is("the host's 403 is shown as it is", |agent| {
         while_host(agent, "forbidden", || {
             let answer = get(agent, "/1.0/devices")?;
-            same("status", answer.status, 403)?;
+            answer.is(403)?;
             hold("its text is another", answer.text().ends_with("Forbidden\n"))
         })
     }),
     GROUP.of("P§5.4").alone().is("a host that breaks off is 500", |agent| {
-        while_host(agent, "reset", || same("status", get(agent, "/1.0/config/user.foo")?.status, 500))
+        while_host(agent, "reset", || get(agent, "/1.0/config/user.foo")?.is(500))
     }),
     GROUP.lxd().is("an image is exported as a stream", |agent| {
         let request =

@@ -15,7 +15,7 @@ const GROUP: Group = Group::new("Operations", "P§4.2");
 pub(super) const ALL: &[Check] = &[
     GROUP.of("P§4").is("exec answers 202, `Location`, and the operation's envelope", |agent| {
         let answer = agent.ask("POST", "/1.0/exec", &plain(&["true"]).to_string())?;
-        same("status", answer.status, 202)?;
+        answer.is(202)?;
         let json = answer.json();
         let target =
             format!("/1.0/operations/{}", json["metadata"]["id"].as_str().unwrap_or_default());
@@ -82,7 +82,7 @@ pub(super) const ALL: &[Check] = &[
         same("it", answer.short().replace(id, "…"), agent.column.pick(lxd, incus).replace(id, "…"))
     }),
     GROUP.is("waiting for an unknown one is 404", |agent| {
-        same("status", agent.ask("GET", &format!("{NOBODY}/wait?timeout=1"), "")?.status, 404)
+        agent.ask("GET", &format!("{NOBODY}/wait?timeout=1"), "")?.is(404)
     }),
     GROUP.is("waiting too long is 500 `context deadline exceeded`", |agent| {
         let cat = cat(agent)?;
@@ -96,7 +96,7 @@ pub(super) const ALL: &[Check] = &[
     GROUP.is("waiting gives the operation when it has ended", |agent| {
         let mut sleep = Running::start(agent, &script("sleep 0.5; exit 4"))?;
         let answer = wait(agent, &sleep.exec.operation, -1)?;
-        same("status", answer.status, 200)?;
+        answer.is(200)?;
         let operation = answer.metadata();
         same("status", &operation["status"], &json!("Success"))?;
         same("status_code", &operation["status_code"], &json!(200))?;
@@ -155,7 +155,7 @@ pub(super) const ALL: &[Check] = &[
         let exec = Exec::ask(agent, &plain(&["true"]))?;
         let operation = exec.operation.clone();
         let _done = exec.connect(agent)?.finish(agent)?;
-        same("status", agent.ask("DELETE", &operation, "")?.status, 400)
+        agent.ask("DELETE", &operation, "")?.is(400)
     }),
     GROUP.of("P§4.1").is("a socket with a wrong secret is 500 `permission denied`", |agent| {
         let exec = Exec::ask(agent, &plain(&["true"]))?;
@@ -183,7 +183,7 @@ pub(super) const ALL: &[Check] = &[
     }),
     GROUP.of("P§4.1").is("the socket of an unknown one is 500", |agent| {
         let answer = agent.ask("GET", &format!("{NOBODY}/websocket?secret=x"), "")?;
-        same("status", answer.status, 500)
+        answer.is(500)
     }),
 ];
 

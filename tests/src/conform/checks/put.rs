@@ -22,7 +22,7 @@ pub(super) const ALL: &[Check] = &[
     }),
     GROUP.alone().is("a host that cannot be reached is 500, with LXD's words", |agent| {
         let answer = put(agent, &with(agent.host_info()?, json!({"port": 1})))?;
-        let claim = same("status", answer.status, 500).and_then(|()| {
+        let claim = answer.is(500).and_then(|()| {
             let words = "Failed verifying connection to LXD server: ";
             let text = answer.short();
             hold(
@@ -35,13 +35,13 @@ pub(super) const ALL: &[Check] = &[
     GROUP.alone().is("a host that shows another certificate is 500", |agent| {
         let _set = agent.host(&["fault", NAME, "wrong-cert"])?;
         let answer = put(agent, &agent.host_info()?)?;
-        restored(agent, same("status", answer.status, 500))
+        restored(agent, answer.is(500))
     }),
     GROUP.alone().is("403 counts as reachable on LXD, as an error on Incus", |agent| {
         let _set = agent.host(&["fault", NAME, "forbidden"])?;
         let answer = put(agent, &agent.host_info()?)?;
         let wanted = agent.column.pick(200, 500);
-        restored(agent, same("status", answer.status, wanted))
+        restored(agent, answer.is(wanted))
     }),
     GROUP.alone().is("what does not parse is 500", |agent| {
         for body in ["", "{", "[]", "{\"cid\":\"two\"}"] {

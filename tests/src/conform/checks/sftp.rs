@@ -11,7 +11,7 @@ const GROUP: Group = Group::new("Files", "P§4.4");
 pub(super) const ALL: &[Check] = &[
     GROUP.is("the upgrade is 101 `Upgrade: sftp`, and nothing before it is asked", upgrade),
     GROUP.is("another upgrade is 400", |agent| {
-        same("status", Sftp::upgrade(agent, "websocket")?.0.status, 400)?;
+        Sftp::upgrade(agent, "websocket")?.0.is(400)?;
         same("status without one", agent.ask("GET", "/1.0/sftp", "")?.status, 400)
     }),
     GROUP.is("it is version 3, with hardlink, posix-rename and statvfs", |agent| {
