@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-/// Tolerance of a README figure, percent.
-const OFF: u64 = 3;
+/// Tolerance of a README figure, percent. The memory is 844 to 904 kB in different runs, as the
+/// kernel maps code in blocks of 64 kB and chooses where the program begins.
+const OFF: u64 = 6;
 
 /// Returns the figure in README's row of this name.
 pub fn claimed(row: &str) -> u64 {

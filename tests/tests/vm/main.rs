@@ -21,7 +21,7 @@ use std::time::Duration;
 use mote_tests::cost::front_page;
 use mote_tests::proc::kilobytes;
 use mote_tests::vm::little_memory;
-use mote_tests::{BACK, Guest, MOTE_BOOT, NAME, Spec, World, agent, wait};
+use mote_tests::{BACK, Guest, MOTE_BOOT, NAME, Spec, World, agent, patient, wait};
 
 #[test]
 fn a_killed_host_regains_the_agent_in_two_seconds() {
@@ -61,6 +61,10 @@ fn follows_connect_on_a_socket_and_ignores_an_echo() {
     }
 }
 
+/// The agent releases spare blocks and stack when it wakes after 1.5 s of rest; its port wakes it
+/// every 30 s.
+const RESTED: Duration = Duration::from_secs(40);
+
 #[test]
 fn stays_small_and_boots_in_little_memory() {
     let spec = Spec { memory: little_memory(), ..Spec::default() };
@@ -74,8 +78,8 @@ fn stays_small_and_boots_in_little_memory() {
     let idle = pss(&mut guest);
     let calls = "i=0; while [ $i -lt 100 ]; do mote-agent get user.foo >/dev/null || exit 1; i=$((i+1)); done";
     guest.ok(calls);
-    std::thread::sleep(Duration::from_secs(1));
-    let after = pss(&mut guest);
+    let rested = |guest: &mut Guest| Some(pss(guest)).filter(|after| *after <= idle + 40);
+    let (after, _) = wait("the memory of the calls", patient(RESTED), || rested(&mut guest));
     let threads = guest.ok("ls /proc/$(cat /run/agent.pid)/task | wc -l");
     let threads = threads.trim();
     println!("PSS idle {idle} kB, after 100 calls {after} kB, threads {threads}");
@@ -86,10 +90,8 @@ fn stays_small_and_boots_in_little_memory() {
         front_page::holds("memory (PSS) 2 s after CONNECTED, kB", idle);
     }
     let program = bytes / 1024;
-    // Without the program's own bytes, which depend on the toolchain and have their own limit: 181
-    // kB at idle, 193 after the calls.
+    // Without the program's own bytes, which depend on the toolchain and have their own limit.
     assert!(idle < program + 205, "{idle} kB, of them {program} the program's");
-    assert!(after < idle + 48, "{idle} then {after} kB");
     let check = guest.sh("mote-agent --check");
     assert_eq!(check.0, 0, "{}", check.1);
     assert!(check.1.contains("vsock: context id 3"), "{}", check.1);
