@@ -10,11 +10,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mote_core::decimal::digits;
 use mote_core::flavour::Flavour;
 use mote_core::freeze;
 use mote_core::hostapi::exec::{BY_AGENT, BY_HOST};
 use mote_core::hostapi::policy::Features;
-use mote_core::report::proc::digits;
 
 use self::command::{Freeze, Starter};
 use crate::built;

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::report::proc::digits;
+use crate::decimal::digits;
 
 /// The vsock address on which a host listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

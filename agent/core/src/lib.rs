@@ -13,6 +13,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod decimal;
 pub mod limits;
 pub mod time;
 

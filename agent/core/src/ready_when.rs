@@ -1,7 +1,8 @@
 //! Conditions under which the agent reports Ready by itself: `ready-when` in the guest's policy.
 
+use crate::decimal::digits;
 use crate::guest_path::Target;
-use crate::report::proc::{digits, words};
+use crate::report::proc::words;
 
 /// The kernel's state for a listening TCP socket (`include/net/tcp_states.h`).
 const LISTENS: &[u8] = b"0A";

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mote_core::decimal::digits;
 use mote_core::init::shutdown::Goal;
-use mote_core::report::proc::digits;
 
 use super::BadOption;
 use crate::built;

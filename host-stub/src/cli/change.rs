@@ -129,8 +129,8 @@ pub(crate) fn fault(
         return Ok(writeln!(stdout(), "active fault: {fault}")?);
     };
     // Checked here first, for the better message.
-    let fault = Fault::new(kind, number)?.to_string();
-    let body = json!({"kind": fault.split(' ').next(), "number": number});
+    Fault::new(kind, number)?;
+    let body = json!({"kind": kind.name(), "number": number});
     change(root, "POST", name, "fault", &body)
 }
 

@@ -20,7 +20,7 @@ use crate::{Host, NAME, patient};
 pub enum Caller {
     Host,
     /// A client with a certificate that is not the host's.
-    Stranger,
+    Untrusted,
     /// A client without a certificate.
     Nobody,
 }
@@ -72,7 +72,7 @@ impl Client {
         match caller {
             Caller::Host => Ok(self.host_tls.clone()),
             // The agent's own certificate is not the host's.
-            Caller::Stranger => {
+            Caller::Untrusted => {
                 tls::client(&Pair::load_or_make(&self.share, "agent")?, self.agent.clone())
             }
             Caller::Nobody => {

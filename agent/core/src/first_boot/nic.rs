@@ -9,9 +9,9 @@ use core::fmt;
 
 use heapless::String;
 
+use crate::decimal::digits;
 use crate::json::{JsonError, Value};
 use crate::netlink::{Change, Link, UP};
-use crate::report::proc::digits;
 
 /// An interface's name, bytes: `IFNAMSIZ` is 16 with the NUL.
 pub type Name = String<15>;

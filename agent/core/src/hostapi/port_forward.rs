@@ -5,8 +5,8 @@ use alloc::string::String;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use crate::decimal::digits;
 use crate::json::{JsonError, Value};
-use crate::report::proc::digits;
 
 /// Prefix of a unix socket's name.
 const UNIX: &str = "unix:";

@@ -10,6 +10,7 @@
 
 use httparse::{EMPTY_HEADER, Error, Header, Status};
 
+use crate::decimal::digits;
 use crate::limits;
 
 /// Request methods of the routes.
@@ -135,14 +136,6 @@ impl<'b> Headers<'b> {
 /// included.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
-}
-
-/// Parses a length: digits only, no sign, no overflow.
-fn digits(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    core::str::from_utf8(value).ok()?.parse().ok()
 }
 
 #[derive(Clone, Debug)]

@@ -35,6 +35,12 @@ pub enum Kind {
     NoTickets,
 }
 
+impl Kind {
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
     pub kind: Kind,
@@ -63,8 +69,7 @@ impl Fault {
 /// Formats as on the command line.
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.kind.to_possible_value();
-        out.write_str(value.as_ref().map_or("", |value| value.get_name()))?;
+        out.write_str(&self.kind.name())?;
         if self.kind == Kind::Stall {
             write!(out, " {}", self.time.as_secs())?;
         } else if matches!(self.kind, Kind::Slow | Kind::NoTickets) {

@@ -28,11 +28,11 @@ pub(super) const ALL: &[Check] = &[
         agent.connect().map(drop).map_err(Into::into)
     }),
     TLS.is("a caller with another certificate gets nothing", |agent| {
-        refused(agent, Caller::Stranger)
+        refused(agent, Caller::Untrusted)
     }),
     TLS.is("a caller without a certificate gets nothing", |agent| refused(agent, Caller::Nobody)),
     TLS.is("refused callers are told 500 `Not authorized`", |agent| {
-        for caller in [Caller::Stranger, Caller::Nobody] {
+        for caller in [Caller::Untrusted, Caller::Nobody] {
             let answer = as_caller(agent, caller, "/1.0");
             let answer = answer.map_err(|_| Miss::Differs("the handshake fails".into()))?;
             same("the answer", answer.short(), "500 Not authorized")?;

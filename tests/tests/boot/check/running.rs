@@ -15,7 +15,7 @@ use crate::world::{Boot, LIMIT, whole};
 
 /// Calls the agent with a certificate other than the host's.
 fn intrude(boot: &Boot) {
-    let called = boot.client().connect_as(Caller::Stranger);
+    let called = boot.client().connect_as(Caller::Untrusted);
     let answer = called.and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
     assert!(answer.is_err(), "{answer:?}");
 }

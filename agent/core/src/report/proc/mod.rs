@@ -27,11 +27,6 @@ pub fn number(word: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Parses a decimal number that fits `T`. Unlike [`str::parse`], rejects `+80`.
-pub fn digits<T: TryFrom<u64>>(word: &str) -> Option<T> {
-    T::try_from(number(word.as_bytes())?).ok()
-}
-
 /// Returns the number after `key`, if the line begins with it: `oom_kill 7`, `btime 1700000000`.
 pub fn keyed(line: &[u8], key: &str) -> Option<u64> {
     let mut words = words(line);
