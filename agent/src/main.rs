@@ -47,7 +47,7 @@ use crate::sys::SystemError;
 use crate::workers::{after_resume, grow, mount, report};
 
 /// Runs the command given by `arguments`, the program's name first; returns the exit code.
-#[cfg_attr(test, expect(dead_code, reason = "the tests have a start of their own"))]
+#[cfg_attr(test, expect(dead_code, reason = "the tests have their own entry point"))]
 fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
     let options = match options::parse(arguments) {
         parsed if built::INIT && init::is_wanted(&parsed) => return init::run(),

@@ -66,7 +66,7 @@ const SECRETS: &str = "--secrets-location";
 
 /// The parsed command line.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "switches that have nothing in common")]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct Options {
     pub(crate) config_dir: Option<PathBuf>,
     /// Directory of the three certificate files, if different.

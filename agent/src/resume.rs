@@ -127,7 +127,7 @@ impl Watch {
         match self.difference.cause() {
             Some(Cause::Stopped) => STOPPED_CLOCK,
             Some(_) => CLOCK,
-            None => "clock left alone: it was off before; see sync-time",
+            None => "clock left alone: it was off before the pause; see sync-time",
         }
     }
 

@@ -20,7 +20,7 @@ use crate::proc::ticks;
 use crate::{Guest, Process, tool, wait};
 
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "two switches that have nothing in common")]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Spec {
     pub port: &'static str,
     /// Whether the port is a socket (the CONNECT dialect) instead of a ring buffer.

@@ -4,7 +4,7 @@
 //! no clock; the shell (`agent/src`) does. Without features, it does not allocate. Modules are in
 //! reading order.
 #![no_std]
-#![allow(missing_docs, reason = "only this workspace links it: a name may say all")]
+#![allow(missing_docs, reason = "internal crate: some names need no comment")]
 #![warn(clippy::indexing_slicing)]
 #![forbid(unsafe_code)]
 

@@ -226,7 +226,7 @@ impl Agent {
             Ok(reply) if reply.status == 200 => return true,
             Ok(reply) => {
                 self.report_error(format_args!(
-                    "{} not taken: the host answered {}",
+                    "{} rejected: the host answered {}",
                     state.name(),
                     reply.status
                 ));

@@ -17,8 +17,7 @@ use crate::runtime::{log, now};
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// Log line for a new directory.
-pub(crate) const MOVED: &str =
-    "/run/mote is another directory now: lock and status are written there";
+pub(crate) const MOVED: &str = "/run/mote was replaced: writing lock and status to the new one";
 
 /// State of the files in `/run/mote`.
 #[derive(Debug)]

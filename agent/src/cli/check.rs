@@ -35,7 +35,7 @@ use crate::{built, print};
 
 /// What a full `/run` causes, and what to do.
 const RUN_FULL_ADVICE: &str =
-    "free some, or 'status' may be old, and Ready lost when the agent ends";
+    "free some, or 'status' may be stale, and Ready lost when the agent ends";
 /// Message for a `server.crt` that no host uses to call (P§1.2).
 const SERVERS_OWN: &str = "server.crt is the server's own: copy the instance's agent-client.crt";
 /// Time limit for a child to enter the sandbox.

@@ -30,7 +30,9 @@ pub(crate) fn apply(root: &Path, features: Features) {
         });
         match done {
             Ok(true) => log::info(format_args!("credential {name}: used")),
-            Ok(false) => log::debug(format_args!("credential {name}: the guest has its own")),
+            Ok(false) => {
+                log::debug(format_args!("credential {name} ignored: the guest has its own"))
+            }
             Err(why) if why.kind() == ErrorKind::NotFound => {}
             Err(why) => log::warn(format_args!("credential {name}: {why}")),
         }

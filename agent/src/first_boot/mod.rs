@@ -91,7 +91,7 @@ fn wants_reboot(root: &Path) -> bool {
     let in_memory = statfs(root.join(SEED))
         .is_ok_and(|fs| IN_MEMORY.into_iter().any(|kind| i64::from(kind) == fs.f_type));
     if in_memory {
-        log::warn(format_args!("no reboot for cloud-init's seed: it is in memory"));
+        log::warn(format_args!("not rebooting for cloud-init's seed: it is in memory"));
     }
     !in_memory
 }
@@ -107,7 +107,7 @@ fn restart(root: &Path, signals: &impl AsFd) -> Next {
     }
     rustix::fs::sync();
     if let Err(why) = reboot_command(root, COMMAND) {
-        log::warn(format_args!("the reboot command: {why}"));
+        log::warn(format_args!("reboot command: {why}"));
         // Another root means a test: it must not reboot the machine.
         if root != Path::new("/") {
             return Next::Run;

@@ -36,7 +36,7 @@ const LINE: usize = 16 * 1024;
 /// Cancellation: workers still running are killed.
 pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
     if !agent.policy.allows(Capability::Mounts) {
-        return log::info(format_args!("policy: agent-mounts.json is not read"));
+        return log::info(format_args!("policy: ignoring agent-mounts.json"));
     }
     let list = match Value::parse(&list) {
         Ok(list) => list,
@@ -108,7 +108,7 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
         result.set(if task.policy.allows(Capability::Mounts) {
             send(&task, document.as_bytes(), PLUGGED).await
         } else {
-            log::info(format_args!("policy: a device event mounts nothing"));
+            log::info(format_args!("policy: ignoring a device event"));
             Err(io::Error::other("the guest's policy does not allow mounts"))
         });
     });

@@ -119,11 +119,11 @@ fn certificate(why: &CertificateError) -> &'static str {
 
 fn incompatible(why: &PeerIncompatible) -> &'static str {
     match why {
-        PeerIncompatible::NoCipherSuitesInCommon => "it has no cipher suite in common with us",
-        PeerIncompatible::NoKxGroupsInCommon => "it has no key exchange in common with us",
+        PeerIncompatible::NoCipherSuitesInCommon => "no common cipher suite",
+        PeerIncompatible::NoKxGroupsInCommon => "no common key exchange",
         PeerIncompatible::NoSignatureSchemesInCommon
         | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon => {
-            "it has no signature algorithm in common with us"
+            "no common signature algorithm"
         }
         _ => "it does not speak TLS 1.3",
     }

@@ -55,7 +55,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         match said.or(changed).or(held).await {
             Some(true) => break,
             Some(false) => {
-                log::warn(format_args!("ready-when: its process failed; restarting it"));
+                log::warn(format_args!("ready-when: worker failed; restarting it"));
                 sleep(PAUSE).await;
             }
             None => {}

@@ -31,7 +31,7 @@ pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
     }
     if written && agent.run_files.failing.replace(false) {
         log::info(format_args!(
-            "{} is written again",
+            "{} can be written again",
             agent.options.root.join(run_dir::STATUS).display()
         ));
     }

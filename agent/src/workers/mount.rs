@@ -100,7 +100,7 @@ fn mount_point(
     let mounted = table
         .rfind(|entry| point.as_os_str() == &*entry.point && (!over || entry.source == source));
     let mounted = mounted.map(|mounted| {
-        format!("{} has {} ({}) on it already", point.display(), mounted.source, mounted.kind)
+        format!("{} already has {} ({}) on it", point.display(), mounted.source, mounted.kind)
     });
     Ok((place, mounted))
 }
@@ -233,7 +233,8 @@ fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, N
                 gone.push(format!("{source} is off {point}"));
             }
             Some(Entry { source: cover, kind, .. }) => {
-                kept = Some(format!("{source} stays on {point}: {cover} ({kind}) covers it"));
+                kept =
+                    Some(format!("{source} stays mounted on {point}: {cover} ({kind}) covers it"));
             }
         }
     }
@@ -334,7 +335,7 @@ mod tests {
             attach(cover, &place, "tmpfs", 0, "").unwrap();
             assert!(shares());
             let stays = format!(
-                "share stays on {}: {cover} (tmpfs) covers it",
+                "share stays mounted on {}: {cover} (tmpfs) covers it",
                 root.join("srv/d").display()
             );
             assert_eq!(unmount_target(&root, "srv/d").unwrap_err().0, stays);
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn does_not_change_an_existing_mount() {
         let mounted = |source, over| mount_point(Path::new("/"), source, "proc", over).unwrap().1;
-        let said = Some("/proc has proc (proc) on it already".to_owned());
+        let said = Some("/proc already has proc (proc) on it".to_owned());
         assert_eq!((mounted("tag", false), mounted("proc", true)), (said.clone(), said));
         assert_eq!(mounted("tag", true), None);
         // Not a share, so the host cannot unmount it.

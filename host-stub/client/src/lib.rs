@@ -13,7 +13,7 @@
 #![allow(
     missing_debug_implementations,
     missing_docs,
-    reason = "only this workspace links it: nothing prints them, and a name may say all"
+    reason = "internal crate: nothing prints these types, and some names need no comment"
 )]
 #![allow(clippy::disallowed_methods, reason = "only for the modules below that read from guests")]
 

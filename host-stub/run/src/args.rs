@@ -155,7 +155,7 @@ pub enum Network {
 }
 
 #[derive(Clone, Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct RunArgs {
     #[command(flatten)]
     pub vm: VmArgs,

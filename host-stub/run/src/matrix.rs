@@ -68,7 +68,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         || args.console.is_some()
         || args.log.is_some()
     {
-        bail!("-t, --keep, --shell-on-failure, --console and --log are for one kernel");
+        bail!("-t, --keep, --shell-on-failure, --console and --log support only one kernel");
     }
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let scratch = Scratch::new()?;

@@ -207,7 +207,7 @@ pub(super) fn serve(command: &mut Command, helper: &Helper) -> Result<Kept> {
     while !socket.exists() {
         let ended = process.ended();
         if ended.is_some() || begun.elapsed() > SOCKET {
-            bail!("{} does not serve: {}", program.display(), last_line(&log));
+            bail!("{} accepts no connections: {}", program.display(), last_line(&log));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

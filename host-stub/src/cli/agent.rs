@@ -159,7 +159,7 @@ pub(crate) fn events(root: &Path, name: &str) -> Result<()> {
                 let event = limits::json(text.as_bytes()).context("an event")?;
                 writeln!(stdout(), "{}", printable::json(&event))?;
             }
-            Piece::Bytes(_) => bail!("an event came as bytes"),
+            Piece::Bytes(_) => bail!("an event arrived as a binary message"),
             Piece::Closed => return Ok(()),
         }
     }

@@ -36,7 +36,7 @@ pub(crate) fn run(root: &Path, args: &DaemonArgs) -> Result<()> {
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             ending.unbind();
-            #[expect(clippy::exit, reason = "the other threads wait for sockets for ever")]
+            #[expect(clippy::exit, reason = "the other threads wait for sockets forever")]
             std::process::exit(0);
         }
     });
@@ -64,7 +64,7 @@ fn end_when_empty(host: Arc<Host>) {
             // At the second check, the deletion of the last one has been answered.
             if has_none && had_none && (had_some || begun.elapsed() > FIRST) {
                 host.daemon.unbind();
-                #[expect(clippy::exit, reason = "the other threads wait for sockets for ever")]
+                #[expect(clippy::exit, reason = "the other threads wait for sockets forever")]
                 std::process::exit(0);
             }
             had_some |= !has_none;

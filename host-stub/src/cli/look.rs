@@ -85,7 +85,7 @@ pub(crate) fn query(root: &Path, name: &str, query: &Value) -> Result<()> {
 const AGENT_PORT: u32 = 8443;
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub(crate) struct ListArgs {
     /// Print only the names
     #[arg(long, short)]

@@ -111,7 +111,7 @@ exec 126    # the command cannot be run
 exec 127    # there is no such command in the guest, or no such directory
 exec 129    # the guest was lost while the command ran
 exec other    # the command's own; 128 and the number of the signal that ended it
-shell other    # as of exec
+shell other    # as for exec
 ";
 
 /// Returns the exit codes of a command.

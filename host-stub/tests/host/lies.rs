@@ -163,7 +163,7 @@ fn gives_up_an_endless_listing() {
         (many, "longer than 64 MiB"),
         (dots, "longer than 64 MiB"),
         (long, "longer than 64 MiB"),
-        (nothing, "a list of no names"),
+        (nothing, "an empty list"),
     ] {
         let host = guest(move |asked| match asked.kind {
             READDIR => Said::Names(what(asked.nth)),
@@ -208,7 +208,7 @@ fn an_unsolicited_answer_ends_the_session() {
         _ => Said::Done,
     });
     let error = refused(&host, &["file", "stat", "vm1/t"]);
-    assert!(error.contains("an answer to no request"), "{error}");
+    assert!(error.contains("an unrequested answer"), "{error}");
 }
 
 #[test]

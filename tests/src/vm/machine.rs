@@ -13,7 +13,7 @@ const BELL: &str = "bell";
 const PC_ARCHITECTURE: &str = "x86_64";
 
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "traits that have nothing in common")]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties")]
 struct Machine {
     architecture: &'static str,
     machine: &'static str,

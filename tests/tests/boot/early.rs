@@ -190,7 +190,7 @@ fn a_full_run_is_harmless_and_reported_once() {
     assert_eq!(boot.log().matches("No space left").count(), 1, "{}", boot.log());
     fs::remove_file(boot.root("run/full")).unwrap();
     boot.host.ok(&["set", NAME, "security.devlxd=false"]);
-    boot.logged("is written again");
+    boot.logged("can be written again");
     assert_eq!(boot.text("run/mote/ready"), "Ready");
     // Another /run hides it, as when an initramfs has started the agent.
     mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));

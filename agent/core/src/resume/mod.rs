@@ -55,7 +55,7 @@ pub fn is_fork(record: &[u8]) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "signs that come in any combination")]
+#[expect(clippy::struct_excessive_bools, reason = "independent signs")]
 pub struct Signs {
     /// The kernel's log reports a new generation.
     pub is_fork: bool,

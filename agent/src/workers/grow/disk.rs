@@ -31,7 +31,7 @@ const FAILS: NotGrown = NotGrown("the disk is locked, cannot be opened or has I/
 /// The file system that has grown or would grow: device and size in bytes.
 pub(super) type Grown = Option<(String, u64)>;
 
-#[expect(clippy::struct_excessive_bools, reason = "answers that have nothing in common")]
+#[expect(clippy::struct_excessive_bools, reason = "independent answers")]
 pub(super) struct Disk<'d> {
     root: &'d Path,
     /// Directory in sysfs.
@@ -76,7 +76,7 @@ impl<'d> Disk<'d> {
         let found = Filesystem::on(self.root, path, name);
         match &found {
             Some(found) => found.advise(&mut self.todo),
-            None => self.todo.push_str("the tool for what is there"),
+            None => self.todo.push_str("the tool for its contents"),
         }
         found
     }
@@ -136,7 +136,7 @@ impl<'d> Disk<'d> {
             return Err(NotGrown("its table reserves the space after the last usable block"));
         }
         if start != place(last.first) {
-            return Err(NotGrown("the kernel has another partition table"));
+            return Err(NotGrown("the kernel uses another partition table"));
         }
         let found =
             found.ok_or(NotGrown("no ext4, xfs or btrfs is mounted on its last partition"))?;

@@ -137,7 +137,7 @@ impl Input {
     }
 
     fn next_length(&self) -> Result<Option<usize>, End> {
-        frame::length(self.waiting()).map_err(|_| broken("a packet of an impossible length"))
+        frame::length(self.waiting()).map_err(|_| broken("a packet with an invalid length"))
     }
 
     /// Returns the next frame's content; `None` if it is incomplete.

@@ -84,7 +84,7 @@ pub enum Fault {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct ExecArgs {
     /// The instance
     name: String,
@@ -130,7 +130,7 @@ pub struct ShellArgs {
 
 /// The choice of a terminal.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 struct TerminalArgs {
     /// With a terminal (default: if stdin and stdout are terminals)
     #[arg(short = 't', long, overrides_with = "force_noninteractive")]

@@ -83,7 +83,7 @@ pub struct WhereArgs {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct PushArgs {
     /// Local files (- is stdin), and the target in the guest
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
@@ -102,7 +102,7 @@ pub struct PushArgs {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct PullArgs {
     /// Files in the guest, and the local target (- is stdout)
     #[arg(required = true, num_args = 2.., value_name = "PATH")]

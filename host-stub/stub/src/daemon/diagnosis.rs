@@ -27,7 +27,7 @@ macro_rules! found {
 /// Bytes of the config disk below which it was not mounted: Linux 6.1 reads 4 KiB to look for
 /// partitions, an agent reads 28 KiB. udev may read more, which then proves nothing.
 const NOT_MOUNTED: u64 = 16 * 1024;
-const IN_THE_GUEST: &str = "(in the guest, mote-agent --check shows more)";
+const IN_THE_GUEST: &str = "(for details, run mote-agent --check in the guest)";
 
 /// Returns why an instance's agent is not CONNECTED. `failure` is the cause of a call that just
 /// failed.

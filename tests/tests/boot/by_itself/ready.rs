@@ -112,7 +112,7 @@ fn reports_ready_after_kills_and_obstacles() {
     // As if the kernel's OOM killer did it.
     let (process, _) = wait("its process", LIMIT, || watcher(&boot));
     mote_tests::kill(Signal::KILL, process);
-    boot.logged("ready-when: its process failed; restarting it");
+    boot.logged("ready-when: worker failed; restarting it");
     std::os::unix::fs::symlink("/bin/true", &check).unwrap();
     let _socket = UnixListener::bind(boot.root("run/db")).unwrap();
     is_ready(&boot);

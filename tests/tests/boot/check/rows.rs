@@ -239,7 +239,7 @@ pub(super) const MOUNTS: &[Row] = &[
             fs::create_dir(boot.root("run/mote")).expect("the guest");
             boot.put("run/full", &"x".repeat(4096));
         },
-        "note     run: no space left in {root}/run/mote: free some, or 'status' may be old, and \
+        "note     run: no space left in {root}/run/mote: free some, or 'status' may be stale, and \
          Ready lost when the agent ends",
     ),
     row(

@@ -11,7 +11,7 @@ use crate::guest_path::Target;
 const ROOTS: &str = "/bin /boot /dev /etc /lib /lib64 /proc /root /run /sbin /sys /usr /var/lib /var/run /var/spool";
 
 /// Warning about other features that make the host root; their names follow.
-pub const AS_ROOT: &str = "the host can still become root by";
+pub const AS_ROOT: &str = "the host can still become root through";
 /// Warning that unlimited commands bypass the limits of files and ports.
 pub const PASSES: &str = "a command passes limits of files and ports: limit exec by commands";
 /// Warning that the host can write programs that root runs; the directory follows.
@@ -90,27 +90,27 @@ pub const COMBINATIONS: &[Combination] = &[
     Combination {
         file: "features: {files: true}",
         host: "be root",
-        warning: "the host can still become root by files (a file in /etc/cron.d is a command): deny that too",
+        warning: "the host can still become root through files (a file in /etc/cron.d is a command): deny that too",
     },
     Combination {
         file: "features: {exec: {groups: [1000]}}",
         host: "be root: without `users` any user is allowed",
-        warning: "the host can still become root by exec (",
+        warning: "the host can still become root through exec (",
     },
     Combination {
         file: "features: {exec: true, files: {below: [/srv]}}",
         host: "be root",
-        warning: "the host can still become root by exec (",
+        warning: "the host can still become root through exec (",
     },
     Combination {
         file: "features: {exec: {users: [1000]}, templates: true}",
         host: "be root",
-        warning: "the host can still become root by templates (",
+        warning: "the host can still become root through templates (",
     },
     Combination {
         file: "features: {exec: {users: [1000]}, mounts: true}",
         host: "be root: it can mount over `/etc/cron.d`",
-        warning: "the host can still become root by mounts (",
+        warning: "the host can still become root through mounts (",
     },
     Combination {
         file: "features: {files: {below: [/srv]}, port-forward: {ports: [22]}}",

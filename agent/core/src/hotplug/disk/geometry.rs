@@ -45,7 +45,7 @@ impl DiskGeometry {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "answers that have nothing in common")]
+#[expect(clippy::struct_excessive_bools, reason = "independent answers")]
 pub struct Last {
     /// Number, counted from 1.
     pub number: u32,

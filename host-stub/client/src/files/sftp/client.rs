@@ -127,7 +127,7 @@ impl<S: Read + Write> Client<S> {
         let wanted = self.ask(kind, body)?;
         match self.any_answer()? {
             (id, answer) if id == wanted => Ok(answer),
-            _ => bail!("an answer to no request"),
+            _ => bail!("an unrequested answer"),
         }
     }
 
@@ -196,14 +196,14 @@ impl<S: Read + Write> Client<S> {
             let count = reader.u32()?;
             if count == 0 {
                 // A server could continue like this forever.
-                bail!("a list of no names where names or the end of the list were expected");
+                bail!("an empty list where names or the end of the list were expected");
             }
             for _ in 0..count {
                 let (name, long, attrs) = (reader.path()?, reader.text()?, reader.attrs()?);
                 cost += ENTRY + name.len() + long.len();
                 if cost > room {
                     let most = LISTING / 1024 / 1024;
-                    bail!("the list, with those above it, is longer than {most} MiB: given up");
+                    bail!("the lists of this directory and its parents exceed {most} MiB");
                 }
                 if name == "." || name == ".." {
                     continue;

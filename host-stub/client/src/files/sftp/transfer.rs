@@ -40,7 +40,7 @@ pub fn upload<S: Read + Write>(
             continue;
         }
         let (id, answer) = client.any_answer()?;
-        let Some(count) = waiting.remove(&id) else { bail!("an answer to no request") };
+        let Some(count) = waiting.remove(&id) else { bail!("an unrequested answer") };
         match answer.done() {
             Ok(()) => progress(count),
             Err(error) => {
@@ -145,7 +145,7 @@ impl<S: Read + Write> Download<'_, S> {
 
     fn answer(&mut self) -> Result<()> {
         let (id, answer) = self.client.any_answer()?;
-        let Some((at, length)) = self.waiting.remove(&id) else { bail!("an answer to no request") };
+        let Some((at, length)) = self.waiting.remove(&id) else { bail!("an unrequested answer") };
         match answer.data()? {
             None => {
                 self.is_over = true;
