@@ -84,7 +84,7 @@ impl Column {
     pub fn port(self) -> &'static str {
         match self {
             Self::MoteLxd | Self::Before => "com.canonical.lxd",
-            // Debian's 5.0.2 writes to the old port, and a dummy port blocks it for ever.
+            // Debian's 5.0.2 writes to the old port, and a dummy port blocks it forever.
             Self::LxdAgent | Self::MoteOldLxd => "org.linuxcontainers.lxd",
             Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7 => "org.linuxcontainers.incus",
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mote_tests::{NAME, Pair, kill, patient};
 use rustix::process::Signal;
 
-/// Sends requests by as many guests at once. Returns the number of full handshakes.
+/// Sends one request from each of this many guests at once. Returns the number of full handshakes.
 fn burst(pair: &Pair, guests: u64) -> u64 {
     let counts = || {
         let state = pair.host.state();

@@ -86,7 +86,8 @@ fn comes_back(flavour: &str) {
     }
     assert_eq!(descriptors(&pair), before, "{flavour}");
     println!("{flavour}: idle {idle} kB, after bursts {resting:?}");
-    // The order of ends decides how fragmented the heap is, so the smallest counts.
+    // The order in which they end decides how fragmented the heap is, so the smallest value is
+    // used.
     assert!(resting.iter().min() <= Some(&(idle + LEFT)), "{idle} grew to {resting:?} kB");
     // It must not grow with each burst. The first one does not count, because it fills tables and
     // the heap's groups.

@@ -17,7 +17,7 @@ impl<'p> Target<'p> {
         (!bad).then_some(Self(inner))
     }
 
-    /// Does as [`Target::parse`], but rejects relative paths.
+    /// Works like [`Target::parse`], but rejects relative paths.
     pub fn absolute(path: &'p str) -> Option<Self> {
         if path.starts_with('/') { Self::parse(path) } else { None }
     }

@@ -12,8 +12,8 @@ use core::time::Duration;
 /// Longest request or response head, bytes. Go's default is 1 MiB; no known client sends
 /// 2 KiB. Over it: 431 to a client; a call to the host fails.
 pub const HEAD: usize = 8 * 1024;
-/// Most headers in a head, number of fields: they are kept on the stack. Over it: 431; a call to
-/// the host fails.
+/// Maximum number of header fields: they are kept on the stack. Over it: 431; a call to the host
+/// fails.
 pub const HEADERS: usize = 48;
 /// Longest request body of a client in the guest, bytes; a storage volume's config is the largest
 /// real one. Longer ones of the host need admission. Over it: 413 and the connection is closed.
@@ -26,14 +26,13 @@ pub const HOST_SHORT: usize = 8 * 1024;
 /// Longest body of an exec request, bytes: Linux takes 2 MiB of arguments and environment by
 /// default; the rest is for JSON's quotes and some escapes. Over it: 413.
 pub const EXEC_BODY: usize = 3 * 1024 * 1024;
-/// All that requests of the host make us hold for long, bytes: their long bodies while they are
+/// Memory that requests of the host may occupy for long, bytes: their long bodies while they are
 /// received, commands until they are started, the metadata of operations and lists of them. Large
 /// enough for one command of the 2 MiB that Linux accepts, both as JSON and parsed. Over it: a
 /// request waits for 3 s; then 503.
 pub const HOST_MEMORY: usize = 4 * 1024 * 1024 + 96 * 1024;
-/// All events that listeners have not taken yet, bytes, each event once for all of them; one of
-/// [`HOST_BODY`] fits. Over it: a new event waits for 1 s; then the listeners with the oldest event
-/// are dropped.
+/// Total size of the events that some listener has not read yet, bytes; one of [`HOST_BODY`] fits.
+/// Over it: a new event waits for 1 s; then the listeners with the oldest event are dropped.
 pub const EVENTS: usize = HOST_BODY + 256 * 1024;
 /// Longest JSON answer of the host that is kept in memory, bytes: one config value may be a whole
 /// cloud-init user-data. Over it: the call fails. Streams (image export) are forwarded piece by
@@ -131,7 +130,7 @@ mod tests {
         sources(&here.join("src"), &mut files);
         sources(&here.join("../src"), &mut files);
         assert!(files.len() > 100, "{}", files.len());
-        // The durations of the runtime bound no wait for a peer.
+        // No duration in the runtime limits a wait for a peer.
         for file in files.iter().filter(|file| !file.to_str().unwrap().contains("/runtime/")) {
             let wrong = nameless_times(&read_to_string(file).unwrap());
             assert!(wrong.is_empty(), "{}: {wrong:?}", file.display());

@@ -91,7 +91,7 @@ fn begin_early(scenario: &Rc<Scenario>, length: Micros) {
     scenario.start_agent(stage);
 }
 
-/// Repairs a fault after a time.
+/// Repairs a fault after some time.
 fn later(
     scenario: &Rc<Scenario>,
     zone: Zone,

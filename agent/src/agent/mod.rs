@@ -59,7 +59,7 @@ pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
 const UNHEARD: Duration = Duration::from_secs(20);
 /// Error text after that time.
 const NO_CALL: &str = "the host has not called: does it read this port (name, chardev)?";
-/// Begin of the error text for a caller with another certificate.
+/// Beginning of the error text for a caller with another certificate.
 const STRANGER: &str = "refused a caller whose certificate is not server.crt";
 
 /// Everything that more than one task needs.

@@ -1,5 +1,5 @@
 //! The guest's policy, from options and the guest's files (P§1.4): mote's and Incus' agent's. Each
-//! can only deny more. Both files count under every server, because the host chooses the flavour.
+//! can only deny more. Both files apply under every server, because the host chooses the flavour.
 //! An unknown key denies everything; Incus' own agent ignores it.
 //!
 //! mote reads it before it uses any input of the host, and again on SIGHUP.

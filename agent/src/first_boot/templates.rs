@@ -1,5 +1,5 @@
 //! Applies the host's templates (P§1.7): copies each from the mounted share to its target. Logs a
-//! failure and continues; the Go agents exit at the first one, after each restart again.
+//! failure and continues; the Go agents exit at the first one, and again after each restart.
 //!
 //! The guest's policy may deny all templates or cloud-init's seed. No template may change the
 //! policy's files ([`own_files`]).

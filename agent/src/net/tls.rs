@@ -103,8 +103,8 @@ impl Identity {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
-        // The agent's order of ciphers counts: the caller may have AES in hardware when the guest
-        // has not.
+        // The agent's cipher order applies: the caller may have AES in hardware when the guest does
+        // not.
         config.ignore_client_order = true;
         Ok(Arc::new(config))
     }

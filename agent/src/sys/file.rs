@@ -1,4 +1,5 @@
-//! Files by name. std and rustix copy the name with code of their own for each type of path and result.
+//! Files by name. For each type of path and result, std and rustix link code of their own that
+//! copies the name.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -15,14 +16,14 @@ fn name(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
 }
 
-/// Opens a file, close-on-exec. With `OFlags::CREATE`, a new one is root's alone (0600).
+/// Opens a file, close-on-exec. With `OFlags::CREATE`, only root can access a new one (0600).
 #[inline(never)] // its size
 pub(crate) fn open(path: &Path, flags: OFlags) -> Result<File> {
     let (name, flags) = (name(path)?, flags | OFlags::CLOEXEC);
     retry_on_intr(|| fs::open(&*name, flags, Mode::from_raw_mode(0o600))).map(File::from)
 }
 
-/// Replaces a file's content. A new file is root's alone (0600).
+/// Replaces a file's content. Only root can access a new file (0600).
 #[inline(never)] // its size
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?.write_all(bytes.as_ref())

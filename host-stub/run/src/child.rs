@@ -123,7 +123,7 @@ fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     // included. Other users' programs have no such capability, and cannot drop it.
     let _has_none = remove_capability_from_bounding_set(CapabilitySet::MKNOD);
     if parent == NOBODY {
-        // Signals of a closed terminal are not for it.
+        // Signals of a closed terminal must not end it.
         setsid()?;
     } else {
         end_with(&parent)?;

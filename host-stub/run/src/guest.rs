@@ -117,7 +117,7 @@ impl Job {
     fn before(&self, tell: &Sender<Step>) -> Result<()> {
         let mut session = self.session(RetryPolicy::until(self.until))?;
         if !self.shares.is_empty() {
-            // Bounded also for a guest that makes a little progress now and then.
+            // This limits a guest that makes a little progress now and then, too.
             session.stream.limit(RetryPolicy::until(self.until).whole());
             let list = self.mounts(&mut session)?;
             session.stream.limit(Limit::Each(SILENCE));

@@ -1,6 +1,6 @@
 //! Repeated calls to an agent that has reported itself. On a busy machine a call may be late or cut
-//! off. A call that may be repeated is, until the run's time limit; after each late call the limit
-//! is doubled.
+//! off. Repeats such a call until the run's time limit, if it is safe to repeat; after each late
+//! call the limit is doubled.
 
 use std::io::{self, ErrorKind};
 use std::thread::sleep;

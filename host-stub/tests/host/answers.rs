@@ -1,5 +1,5 @@
-//! Agents and guests whose answers and requests are too long, too slow or endless. The host gives
-//! each up at a bounded cost and continues.
+//! Agents and guests whose answers and requests are too long, too slow or endless. The host
+//! abandons each at a bounded cost and continues.
 
 use std::io::Write;
 use std::time::Duration;

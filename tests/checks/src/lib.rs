@@ -166,7 +166,7 @@ pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
     line.map(|line| line.trim().to_owned()).ok_or_else(|| format!("no {wanted:?} in {text:?}"))
 }
 
-/// Returns bytes that do not repeat soon, always the same.
+/// Returns a fixed sequence of bytes with a long period.
 pub fn noise(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Noise::default().fill(&mut bytes);

@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// As in many a chroot: its root is not a mount point, so unshare(1) cannot change how mounts
+    /// As in many chroots: its root is not a mount point, so unshare(1) cannot change how mounts
     /// propagate.
     #[test]
     fn skips_a_test_if_the_root_is_not_a_mount_point() {

@@ -1,6 +1,6 @@
 //! Boots outer VMs until each check has a result with each agent. Emulated virtualisation is
 //! unstable: an outer VM may be reset at any time, which says nothing about an agent. Results up to
-//! then count, and another boot runs the rest.
+//! then are kept, and another boot runs the rest.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

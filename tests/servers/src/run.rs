@@ -185,7 +185,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // Data before an error counts.
+            // Data before an error is kept.
             let _count = pipe.read_to_end(&mut bytes);
         }
         send.send(bytes)

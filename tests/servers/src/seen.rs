@@ -55,7 +55,7 @@ pub struct Column {
     pub runs: Vec<Run>,
 }
 
-/// Runs of a failing check. The first failure is reported, two count, because emulation may lose an
+/// Runs of a failing check. A check fails only at the second failure, because emulation may lose an
 /// interrupt.
 pub const TRIES: usize = 2;
 

@@ -18,7 +18,7 @@ const MIB: u32 = 4;
 const SETTLED: Duration = Duration::from_secs(3);
 /// Wait after the host has its answer, until the guest has closed sockets and reaped children.
 const TRAILING: Duration = Duration::from_millis(300);
-/// Repetitions; the smallest counts, because the kernel's own work only adds.
+/// Repetitions; the smallest result is used, because the kernel's own work only adds.
 const TIMES: usize = 3;
 /// Length of the measurement of idleness.
 const MINUTE: Duration = Duration::from_secs(60);

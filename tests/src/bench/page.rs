@@ -176,7 +176,7 @@ pub fn table(book: &Book, rows: &[Row]) -> String {
         Some(spread(book.summary(&format!("n-{id}"), Column::MoteLxd)?))
     };
     let has_cpu = rows.iter().any(|row| cpu(row).is_some());
-    // mote with Incus stands before the first of its two agents.
+    // The column of mote with Incus precedes that of the first of its two agents.
     let columns = Column::GO.map(|theirs| {
         let ours = Some(ours(theirs)).filter(|_| theirs != Column::IncusAgent7);
         (ours, theirs)

@@ -96,7 +96,7 @@ impl Wire {
         self
     }
 
-    /// Begins a call, for which the time limit holds as a whole.
+    /// Begins a call, all of which must end within the time limit.
     pub(super) fn begin(&mut self) {
         self.link.sock.limit(Limit::Until(Instant::now() + patient(self.limit)));
     }

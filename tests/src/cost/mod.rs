@@ -13,16 +13,16 @@ use mote_checks::markdown;
 use crate::pages::text::grouped;
 use crate::proc;
 
-/// Numbers of things for which costs are measured.
+/// Numbers of items for which costs are measured.
 pub const STEPS: [usize; 4] = [1, 10, 100, 1000];
 
-/// Cost of one thing, by the number of them.
+/// Cost of one item, by the number of items.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: &'static str,
     /// Note in the page: what is counted, or why there cannot be 1,000 of it.
     pub note: &'static str,
-    /// Number of things, and the cost of one.
+    /// Number of items, and the cost of each.
     pub cost: Vec<(usize, u64)>,
     /// Numbers for which the budget limits the cost; for others it depends on timing.
     pub held: Range<usize>,

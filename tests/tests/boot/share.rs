@@ -61,7 +61,7 @@ fn kills_a_mount_that_hangs() {
     let took = begun.elapsed();
     assert!(took > Duration::from_secs(2), "{took:?}");
     assert!(why.starts_with("500 ") && why.contains("\"lxd_disk1\": not mounted yet; "), "{why}");
-    // The worker still hangs. Others are served meanwhile, and no process remains in the end.
+    // The worker still hangs. Others are served meanwhile, and no process remains at the end.
     let workers = || children(&agent);
     assert_eq!(workers().len(), 1);
     assert_eq!(boot.ask(&["config"]).0, Some(0));

@@ -18,7 +18,7 @@ const SYSTEMD: System = System {
 };
 const DROP_IN: &str = "/etc/systemd/system/mote-agent.service.d";
 const HARDENED: &str = "/usr/share/doc/mote-agent/examples/hardened.conf";
-/// Restarts; the fastest counts, because the machine may be busy.
+/// Restarts, of which the fastest is used, because the machine may be busy.
 const RESTARTS: u32 = 3;
 
 /// Restarts the unit from outside of it. Returns the time until the next agent runs commands.

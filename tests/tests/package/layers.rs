@@ -41,7 +41,8 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON")
 }
 
-/// Checks the program's machine, the files of systemd, and those of which `own` are the beginnings.
+/// Checks the program's machine, the files of systemd, and those whose paths begin with one of
+/// `own`.
 fn has(root: &Path, program: &str, machine: u8, own: &[&str]) {
     assert_eq!(std::fs::read(root.join(program)).expect("the agent").get(18), Some(&machine));
     let units = "usr/lib/systemd/system";

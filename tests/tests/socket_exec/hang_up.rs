@@ -75,8 +75,8 @@ fn a_stalled_host_delays_the_end_by_seconds_only() {
     }
 }
 
-/// An agent with a command waits 3 s for this host. The fastest of several ends proves that this
-/// agent does not.
+/// An agent with a command waits 3 s for this host. The fastest of several exits proves that this
+/// agent does not wait.
 #[test]
 fn an_agent_without_commands_ends_immediately() {
     let took = std::iter::repeat_with(|| {

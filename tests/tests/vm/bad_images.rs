@@ -1,5 +1,5 @@
-//! Images that lack something or have something broken: each reports it on its console and offers
-//! the possible service. `early` covers late drivers and a second mote agent, `distros` a Go agent.
+//! Images with something missing or broken: each reports it on its console and provides what still
+//! works. `early` covers late drivers and a second mote agent, `distros` a Go agent.
 
 use mote_tests::{Guest, MOTE_BOOT, NAME, Spec, World, wait};
 

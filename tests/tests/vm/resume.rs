@@ -77,7 +77,7 @@ fn corrects_the_clock_after_a_pause_unless_another_program_sets_it() {
 
 /// The clock is corrected even if the hardware RNG never answers.
 fn without_random_numbers(world: &World, guest: &mut Guest) {
-    // Opening a FIFO blocks for ever.
+    // Opening a FIFO blocks forever.
     guest.ok("rm -f /dev/hwrng; mkfifo /dev/hwrng; sleep 6");
     world.vm.pause();
     std::thread::sleep(Duration::from_secs(10));

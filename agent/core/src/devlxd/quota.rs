@@ -1,13 +1,13 @@
-//! Limits on what programs in the guest make the agent hold. Usually all of them run as root: the
-//! socket is closed to other users unless an administrator opens it.
+//! Limits on the agent's resources that programs in the guest can occupy. Usually all of them run
+//! as root: the socket is closed to other users unless an administrator opens it.
 
 use core::time::Duration;
 
 use crate::time::Uptime;
 use crate::token_bucket::TokenBucket;
 
-/// Burst of calls to the host, number of. cloud-init and LXD's tools make some tens; a script that
-/// calls in a loop gets full speed for its first 1.5 s.
+/// Burst of calls to the host. cloud-init and LXD's tools make some tens; a script that calls in a
+/// loop gets full speed for its first 1.5 s.
 const BURST: u32 = 2000;
 /// Interval between tokens: 100 calls per second, about what a Go agent manages on one CPU (a
 /// fifteenth of mote's 1,300, `docs/results/bench.md`), so a guest loads its host no more than

@@ -1,8 +1,8 @@
 //! NIC configuration (P§1.9): the names and MTUs that the host wants, and the steps to set them.
 //!
 //! Unlike in the Go agents, a malformed file affects no other NIC, two NICs may swap names, and a
-//! bridge or bond with a NIC's address is not taken for it. A group of steps succeeds as a whole or
-//! is reverted.
+//! bridge or bond with a NIC's address is not mistaken for it. A group of steps succeeds as a whole
+//! or is reverted.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -24,9 +24,9 @@ pub const MAX_NICS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub mac: Mac,
-    /// New name, if it is to change.
+    /// New name; `None` to keep the current one.
     pub name: Option<Name>,
-    /// New MTU in bytes, if it is to change.
+    /// New MTU in bytes; `None` to keep the current one.
     pub mtu: Option<u32>,
 }
 

@@ -59,7 +59,7 @@ impl<'j> Value<'j> {
         self.members().filter(|(found, _)| found.is(name)).last().map(|(_, value)| value)
     }
 
-    /// Returns the members of these names in one pass. As in Go, the last value of a name counts,
+    /// Returns the members with these names in one pass. As in Go, the last value of a name counts,
     /// and `null` counts as absent. Errors: [`JsonError::Shape`] if it is not an object.
     pub fn fields<const N: usize>(
         self,

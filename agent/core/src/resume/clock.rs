@@ -10,7 +10,7 @@ use core::time::Duration;
 const SECOND: i64 = 1_000_000_000;
 /// Smaller differences come from drift, or from the RTC's whole seconds.
 const PAUSED: i64 = SECOND / 2;
-/// A clock this near to the RTC is meant to be correct. A larger difference is intended: an RTC in
+/// A clock this close to the RTC counts as correct. A larger difference is intended: an RTC in
 /// local time, or a date set by hand.
 const MEANT: i64 = 2 * SECOND;
 /// Drift per second before the first look, as a shift of nanoseconds: 131 ppm.
@@ -41,7 +41,7 @@ pub fn is_setter(name: &[u8]) -> bool {
 pub struct Difference {
     /// Upper bound. Looks at different times within a second narrow it.
     most: Option<i64>,
-    /// Whether it was small once. It then grows only by drift, however far.
+    /// Whether it was ever small. It then grows only by drift, however far.
     was_near: bool,
     /// Upper bound of the drift up to now.
     drifted: i64,
@@ -228,7 +228,7 @@ mod tests {
             let bounds = [time - before * SECOND / 10, time + after * SECOND / 10];
             assert!(!difference.look(time / SECOND, bounds), "{before} {after}");
         }
-        // A pause is still seen.
+        // A pause is still detected.
         assert!(difference.look(time / SECOND + 3, [time; 2]));
     }
 

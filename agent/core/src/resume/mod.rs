@@ -22,7 +22,7 @@ const TRIES: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Paused,
-    /// After a stateful stop, or migrated to another host; there is only one of it.
+    /// After a stateful stop, or migrated to another host; only one copy exists.
     Resumed,
     /// Restored from a snapshot, or cloned: others may have the same memory.
     Restored,

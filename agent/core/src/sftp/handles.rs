@@ -1,6 +1,6 @@
 //! Open files and directories by handle. A handle consists of a slot's index and generation, so
-//! that one used after its CLOSE is invalid and never names another file. Each handle that was open
-//! at once takes 16 bytes, and every call takes constant time.
+//! that one used after its CLOSE is invalid and never names another file. Each slot takes 16 bytes,
+//! and every call takes constant time.
 
 use alloc::vec::Vec;
 

@@ -31,7 +31,7 @@ pub(super) enum Target<'a> {
     Open(BorrowedFd<'a>),
 }
 
-/// Does as [`set`], but only for files and directories: a device node or socket with a new owner
+/// Works like [`set`], but only for files and directories: a device node or socket with a new owner
 /// would give access beyond the permitted directories. An open file needs no check.
 pub(super) fn set_of_file(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
     let (path, follow) = match target {

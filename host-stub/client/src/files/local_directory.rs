@@ -134,7 +134,7 @@ fn from_here(path: &Path) -> Cow<'_, Path> {
 impl LocalDirectory {
     /// Opens a directory that the user named.
     pub fn open(path: &Path, missing: Missing) -> Result<Self> {
-        /// Most links in a path, as in Linux.
+        /// Maximum number of links in a path, as in Linux.
         const LINKS: usize = 40;
         let directory = Self::root(".")?.walked(&from_here(path), missing, LINKS)?;
         Ok(Self { path: path.to_owned(), ..directory })

@@ -83,8 +83,7 @@ pub fn save(root: &Path, instance: &Instance) -> Result<()> {
     write_whole(&path, &text, 0o600)
 }
 
-/// Removes an instance. Its instance.json goes first, so that the rest no longer counts after a
-/// crash.
+/// Removes an instance. Removes instance.json first, so that the rest is ignored after a crash.
 pub fn remove(root: &Path, name: &str) -> Result<()> {
     let directory = directory(root, name);
     let file = directory.join("instance.json");

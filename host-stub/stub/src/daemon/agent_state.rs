@@ -173,7 +173,7 @@ impl AgentState {
         self.last_error = Some(LastError { at: SystemTime::now(), text, failure });
     }
 
-    /// Records that the VM is on. What an earlier agent reported no longer counts.
+    /// Records that the VM is on. What an earlier agent reported no longer applies.
     pub fn power_on(&mut self) {
         if self.word == Word::Stopped {
             self.enter(Word::Unknown);

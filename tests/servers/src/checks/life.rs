@@ -73,8 +73,8 @@ fn snapshot(world: &World) -> Seen {
     Ok(String::new())
 }
 
-/// Checks that all is back when the server is: agent, guest API, Ready if the server has that
-/// status, and the agent is the same one.
+/// Checks that everything works once the server is back: the agent, which must be the same one, the
+/// guest API, and Ready if the server has that status.
 fn all_again(world: &World, agent: &str) -> Seen {
     let begun = Instant::now();
     let seen = world.until("the agent", 40, || world.sees_agent(VM))?;

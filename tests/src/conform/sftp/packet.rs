@@ -1,5 +1,6 @@
-//! Parts of SFTP packets: types, flags, codes and replies. Numbers, texts and attributes are read and written by
-//! `mote-host`, which shares no code with the agent and is held to the Go agents by these claims.
+//! Parts of SFTP packets: types, flags, codes and replies. Numbers, texts and attributes are read
+//! and written by `mote-host`, which shares no code with the agent and which these claims check
+//! against the Go agents.
 
 use anyhow::{Result, bail};
 use mote_client::files::sftp::wire::Reader;

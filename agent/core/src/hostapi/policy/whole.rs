@@ -73,7 +73,7 @@ pub(super) fn range(text: &str) -> Option<(u32, u32)> {
 }
 
 fn number(text: &str) -> Option<u32> {
-    // Some read a leading zero as octal.
+    // Some programs read a leading zero as octal.
     match text.as_bytes() {
         [b'0'] | [b'1'..=b'9', ..] => text.parse().ok(),
         _ => None,

@@ -124,7 +124,7 @@ fn copy_behind(
     let step = (ENTRIES / geometry.sector) as u64;
     let behind = end + geometry.near() + MOST;
     let mut begin = end + 1;
-    // The disk's last part has the valid copy.
+    // The valid copy is at the end of the disk.
     while begin < behind
         && begin + step < geometry.sectors
         && disk(Step::Read(begin, &mut table.piece))

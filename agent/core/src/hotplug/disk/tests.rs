@@ -11,7 +11,7 @@ const LINUX: [u8; 16] = [
     0xaf, 0x3d, 0xc6, 0x0f, 0x83, 0x84, 0x72, 0x47, 0x8e, 0x79, 0x3d, 0x69, 0xd8, 0x47, 0x7d, 0xe4,
 ];
 
-/// A disk with power cuts: it keeps its durable sectors, and the writes since.
+/// A disk that simulates power cuts: it keeps the durable sectors and all later writes.
 #[derive(Clone)]
 pub(super) struct Sim {
     sector: usize,

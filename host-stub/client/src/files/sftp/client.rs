@@ -1,5 +1,5 @@
 //! An SFTP client with one request at a time; `transfer` has many under way for the content of
-//! files. The server is not trusted: lengths are bounded, and names must be single.
+//! files. The server is not trusted: lengths are bounded, and names must be single components.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
