@@ -93,8 +93,8 @@ impl Scenario {
             files: RefCell::default(),
             descriptors,
             guests: Cell::default(),
-            // A new connection is accepted before others are closed for it, which end together.
-            // Listeners count separately.
+            // A new connection is accepted before the agent closes others for it, and those end
+            // together. Listeners count separately.
             most_guests: bounds.connections + bounds.most(Quota::Listener) + bounds.at_once() + 1,
         }));
         if backend == Backend::Line || dice.one_in(2) {

@@ -33,10 +33,11 @@ use crate::system::netlink::Netlink;
 use crate::system::{modules, uevent};
 
 pub(crate) const HELP: &str = "
-As process 1 (/init of an initramfs, or 'mote-agent init') it mounts, loads drivers, starts the
-agent and what mote.run= on the kernel's command line or /etc/mote-init names, and switches off.
-  poweroff, halt   tell this process 1 to switch off; also by these names (argv[0])
-  reboot           tell it to reboot
+As process 1 (/init of an initramfs, or 'mote-agent init') it mounts file systems, loads drivers,
+starts the agent and the programs of mote.run= (kernel command line) and /etc/mote-init, and
+powers off.
+  poweroff, halt   tell process 1 to power off; also as the program's name (argv[0])
+  reboot           tell process 1 to reboot
 ";
 
 const ROOT: &str = "/";

@@ -15,7 +15,7 @@ pub struct VmArgs {
     /// Boot this kernel. If given several times, each runs in its own VM
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub kernel: Vec<PathBuf>,
-    /// Use this initramfs: one for all kernels, or one for each in their order
+    /// Use this initramfs: one for all kernels, or one per kernel in the same order
     #[arg(long, value_name = "FILE", requires = "kernel", value_hint = ValueHint::FilePath)]
     pub initrd: Vec<PathBuf>,
     /// Add words to the kernel's command line, which contains console=, panic=-1 and quiet
@@ -24,21 +24,21 @@ pub struct VmArgs {
     /// Add an agent to the initramfs, which needs a /bin/sh; it starts before the initramfs' /init
     #[arg(long, value_name = "FILE", requires = "initrd", value_hint = ValueHint::FilePath)]
     pub mote: Option<PathBuf>,
-    /// Use this root disk. Without =FORMAT it is raw, or qcow2 if it is named so. Without --kernel
-    /// the VM boots from it
+    /// Use this root disk. Without =FORMAT it is raw, or qcow2 if its name ends in .qcow2. Without
+    /// --kernel the VM boots from it
     #[arg(long, value_name = "FILE[=FORMAT]", value_hint = ValueHint::FilePath)]
     pub disk: Option<String>,
     /// Write to the disk's file; otherwise it is not changed
     #[arg(long, requires = "disk")]
     pub write: bool,
-    /// Pass this file to cloud-init, on a disk of its own
+    /// Pass this file to cloud-init, on its own disk
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub user_data: Option<PathBuf>,
     /// Set a configuration value that the guest sees: user.greeting=hello
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub config: Vec<(String, String)>,
     /// Share a directory with the guest, at the same path or at GUEST: by virtiofs or 9p, or as a
-    /// copy if the guest supports neither. With :ro it cannot write
+    /// copy if the guest supports neither. With :ro the guest cannot write
     #[arg(long, value_name = "DIR[:GUEST][:ro]", value_parser = Share::parse)]
     pub share: Vec<Share>,
     #[command(flatten)]
@@ -150,7 +150,7 @@ pub enum Network {
     /// No NIC
     #[default]
     None,
-    /// A NIC with DHCP, through which QEMU reaches what this machine reaches
+    /// A NIC with DHCP; through QEMU the guest reaches what this machine can reach
     User,
 }
 
@@ -174,7 +174,7 @@ pub struct RunArgs {
     /// Run the command in this directory [default: /root]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
-    /// Run it as this user id and group id (default: the same number)
+    /// Run it as this user id and group id (default group id: the same number)
     #[arg(long, value_name = "ID[:ID]", value_parser = user)]
     pub user: Option<(u32, u32)>,
     /// Copy a file or directory into the guest before the command

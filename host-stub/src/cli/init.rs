@@ -156,7 +156,7 @@ pub(crate) struct QemuArgs {
     #[arg(long, value_name = "MIB", default_value_t = MEMORY)]
     memory: u32,
     /// Boot from this disk image instead of a kernel and an initrd; without =FORMAT it is raw, or
-    /// qcow2 if it is named so
+    /// qcow2 if its name ends in .qcow2
     #[arg(long, value_name = "FILE[=FORMAT]", value_hint = clap::ValueHint::FilePath)]
     disk: Option<String>,
     /// Attach a directory with user-data and meta-data as a disk, for cloud-init without its LXD

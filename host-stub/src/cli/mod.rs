@@ -69,8 +69,8 @@ struct Cli {
 enum Command {
     /// Boot a VM, run a command in it, and clean up; the output and the exit code are the command's
     ///
-    /// Needs no daemon, instance, network or root. The image contains mote, or any agent of LXD or
-    /// Incus. Its files are not changed.
+    /// Needs no daemon, instance, network or root. The image must contain mote, or any agent of LXD
+    /// or Incus. Its files are not changed.
     Run(Box<RunArgs>),
     /// Boot a VM that stays, as an instance, and wait for its agent
     ///
@@ -95,7 +95,7 @@ enum Command {
     Delete {
         /// The instance
         name: String,
-        /// Even if its VM runs; ends it
+        /// Even if its VM runs; ends the VM first
         #[arg(long, short)]
         force: bool,
     },
@@ -192,8 +192,8 @@ enum Command {
     },
     /// Press the VM's power button and wait until it is off
     ///
-    /// Works as lxc stop does, through QEMU's monitor. If that does not answer, the VM only counts
-    /// as off.
+    /// Works as lxc stop does, through QEMU's monitor. If that does not answer, the host only
+    /// records that the VM is off.
     Stop(change::StopArgs),
     /// Make the host misbehave towards an instance; without KIND, show the current fault
     Fault {

@@ -44,7 +44,7 @@ pub enum FileCommand {
         /// Remove directories with their content
         #[arg(short, long)]
         recursive: bool,
-        /// Accepted as by rm; never prompts in any case
+        /// Accepted for compatibility with rm; nothing prompts anyway
         #[arg(short, long)]
         force: bool,
     },
