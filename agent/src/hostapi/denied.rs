@@ -30,7 +30,7 @@ pub(crate) async fn relay_while_allowed(
 #[inline(never)] // its size
 pub(crate) fn denied(agent: &Agent, what: &dyn Display) -> Answer {
     // Say so: an invalid file denies everything, including what would be needed to repair it.
-    let broken = if agent.policy.is_broken.get() { ": its file is not understood" } else { "" };
+    let broken = if agent.policy.is_broken.get() { ": its file is invalid" } else { "" };
     let why = format!("The guest's policy does not allow {what}{broken}");
     agent.refused(&why);
     error(403, &why)

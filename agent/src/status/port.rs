@@ -208,7 +208,7 @@ pub(crate) fn find_early(options: &Options) -> Result<Found, Missing> {
 }
 
 /// Part of the message for a busy port.
-pub(super) const ONE: &str = "another process has it open, and a port has one opener at a time";
+pub(super) const ONE: &str = "another process has it open, and only one process can";
 
 /// Returns a message with the process that has the port open; `None` if no visible process has.
 pub(crate) fn busy(root: &Path, path: &Path) -> Option<String> {

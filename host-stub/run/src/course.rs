@@ -85,7 +85,7 @@ pub(crate) fn watch_signals() -> Result<(Sender<News>, Receiver<News>)> {
         let mut is_told = false;
         for signal in signals.forever() {
             if is_told || news.send(News::Signal(signal)).is_err() {
-                #[expect(clippy::exit, reason = "a second signal means not to wait")]
+                #[expect(clippy::exit, reason = "a second signal ends this process immediately")]
                 std::process::exit(128 + signal);
             }
             is_told = true;

@@ -311,7 +311,7 @@ fn on_mmio(device: &mut String) -> bool {
     let (model, options) = device.split_once(',').unwrap_or((device, ""));
     let model = model.strip_suffix("-pci").filter(|model| model.starts_with('v'));
     let Some(model) = model else { return false };
-    // A ROM is a property of PCI.
+    // Only PCI devices have a ROM.
     let options = options.trim_end_matches("romfile=").trim_end_matches(',');
     let comma = if options.is_empty() { "" } else { "," };
     *device = format!("{model}-device{comma}{options}");

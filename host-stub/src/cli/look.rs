@@ -249,7 +249,7 @@ fn way(vsock: &Value) -> String {
 
 fn port(channel: &Value) -> String {
     match (channel["qmp"].as_str(), channel["serial"]["path"].as_str()) {
-        (Some(path), _) => format!("ring buffer, by QEMU's monitor {path}"),
+        (Some(path), _) => format!("ring buffer, through QEMU's monitor {path}"),
         (None, Some(path)) => format!("socket {path}"),
         (None, None) => "-".to_owned(),
     }

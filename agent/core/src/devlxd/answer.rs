@@ -56,7 +56,7 @@ pub fn show(
         // Some hosts refuse an unknown client in plain text (P§5.4).
         Err(_) if status >= 400 => return plain_error(status, body, sink),
         Err(_) => {
-            sink(b"the host's answer is not the JSON it should be");
+            sink(b"the host's answer is not the expected JSON");
             return text(500);
         }
     };

@@ -129,7 +129,9 @@ impl<'r> Exchange<'r> {
             Event::Granted(Quota::Call | Quota::LongPoll | Quota::LargeBody) => self.prepare(),
             Event::Granted(Quota::LongReply) => self.call(),
             Event::Refused(Quota::Listener) => text(503, "Too many event listeners"),
-            Event::Refused(Quota::Queued) => text(429, "Too many requests wait for the host"),
+            Event::Refused(Quota::Queued) => {
+                text(429, "Too many requests are waiting for the host")
+            }
             Event::Refused(Quota::Call | Quota::LongPoll | Quota::LargeBody) => {
                 text(503, "Too many long requests")
             }

@@ -50,7 +50,7 @@ impl<'h> Rules<'h> {
     /// Errors: [`Refusal::Denied`].
     pub(super) fn check(&self, request: &Request<'_>) -> Result<(), Refusal> {
         let why = if self.closed {
-            "its limit on files failed; see the guest's log"
+            "the guest cannot apply its limit on files; see its log"
         } else if self.how.read_only && request.writes() {
             "files can only be read"
         } else {

@@ -48,8 +48,8 @@ fn of_the_vm(live: &Live) -> Option<Diagnosis> {
     match (vm.monitor, live.is_running()) {
         (Monitor::Taken, _) => Some(found!(
             "monitor-taken",
-            "another program is connected to QEMU's monitor {path}, which accepts only one: end it and \
-                 use {path}.yours of the recipe for it"
+            "another program is connected to QEMU's monitor {path}, which accepts only one: \
+                 connect that program to {path}.yours instead"
         )),
         (Monitor::Silent, true) => {
             let heard = if live.called { "; the agent still calls over vsock" } else { "" };
@@ -194,12 +194,12 @@ fn stopped(live: &Live, is_ready: bool) -> Diagnosis {
         return found!("stopped", "the agent has stopped, or its VM was switched off");
     };
     let ready = if is_ready {
-        "; a program reported Ready before, which stays until the VM is off, as on a real server"
+        "; a program had reported Ready, and the instance stays Ready until the VM is off"
     } else {
         ""
     };
-    let text = "the agent has stopped, and the VM runs on: its service was ended, or its package \
-                removed; start it in the guest";
+    let text = "the agent has stopped, but the VM still runs: its service was stopped, or its \
+                package removed; start it in the guest";
     found!("stopped", "{text}{ready}")
 }
 
@@ -244,8 +244,8 @@ fn unread(read: Option<u64>) -> Option<Diagnosis> {
     match read? {
         0 => Some(found!(
             "share-unread",
-            "{SHARE}, not even a byte of the disk: its kernel has no driver for it (virtio_blk), or is not \
-                 that far yet"
+            "{SHARE}, not even a byte of the disk: its kernel has no driver for it (virtio_blk), or has \
+                 not booted that far"
         )),
         read if read < NOT_MOUNTED => Some(found!(
             "share-unread",

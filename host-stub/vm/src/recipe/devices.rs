@@ -146,7 +146,7 @@ impl Recipe<'_> {
 
     fn memory_and_chance(&self, options: &mut Options) {
         options.add(
-            "the balloon by which servers change memory (guest: virtio_balloon)",
+            "the balloon with which servers change memory (guest: virtio_balloon)",
             &["-device", "virtio-balloon-pci"],
         );
         options.add(

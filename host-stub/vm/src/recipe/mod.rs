@@ -95,9 +95,9 @@ impl<'a> Recipe<'a> {
             let (vm, socket) = (quoted(&vm), word(socket));
             let lock = word(self.beside(DEVICE_LOCK));
             before.push((
-                "vsock by a process, for machines without /dev/vhost-vsock (cargo install \
+                "vsock through a process, for machines without /dev/vhost-vsock (cargo install \
                  vhost-device-vsock). mote-host's\n# daemon ends it with the VM; one that still \
-                 runs is used again",
+                 runs is reused",
                 format!(
                     "flock -w 1 {lock} rm -f {socket} || :\n\
                      flock -n {lock} vhost-device-vsock --vm {vm} &\n\

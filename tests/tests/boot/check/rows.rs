@@ -111,8 +111,8 @@ pub(super) const PORTS: &[Row] = &[
                 }
             }
         },
-        "missing  port: {root}/dev/vport0p1 is busy: another process has it open, and a port has \
-         one opener at a time; end process 77 (cat)",
+        "missing  port: {root}/dev/vport0p1 is busy: another process has it open, and only one \
+         process can; end process 77 (cat)",
     ),
     // udev's link to the same port.
     row(

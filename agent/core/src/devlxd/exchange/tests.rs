@@ -115,7 +115,7 @@ fn some_requests_are_answered_without_a_call() {
         ("GET /", None, "200 [\"/1.0\"]"),
         ("GET /1.0/events", None, "listen"),
         ("GET /1.0/events", Some(Quota::Listener), "503 Too many event listeners"),
-        ("GET /1.0", Some(Quota::Queued), "429 Too many requests wait for the host"),
+        ("GET /1.0", Some(Quota::Queued), "429 Too many requests are waiting for the host"),
         (wait, Some(Quota::LongPoll), "503 Too many long requests"),
         ("BREW /1.0", None, "404 Method \"BREW\" not found"),
         ("DELETE /1.0", None, "501 Not Implemented"),

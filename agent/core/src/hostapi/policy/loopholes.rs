@@ -13,7 +13,7 @@ const ROOTS: &str = "/bin /boot /dev /etc /lib /lib64 /proc /root /run /sbin /sy
 /// Warning about other features that make the host root; their names follow.
 pub const AS_ROOT: &str = "the host can still become root through";
 /// Warning that unlimited commands bypass the limits of files and ports.
-pub const PASSES: &str = "a command passes limits of files and ports: limit exec by commands";
+pub const PASSES: &str = "commands bypass limits of files and ports: set commands in exec";
 /// Warning that the host can write programs that root runs; the directory follows.
 pub const WRITES: &str = "root may run programs below";
 /// Warning that the list `ready-when` is ignored: its command would run as root, and the host might
@@ -45,12 +45,12 @@ pub const COMBINATIONS: &[Combination] = &[
     Combination {
         file: "features: {exec: {users: [1000]}, files: {below: [/srv]}}",
         host: "the same; commands are not limited to `/srv`",
-        warning: "a command passes limits of files and ports: limit exec by commands",
+        warning: "commands bypass limits of files and ports: set commands in exec",
     },
     Combination {
         file: "features: {exec: {users: [1000]}, files: {read-only: true}}",
         host: "run any program as user 1000, and read any file as root: keys, `/etc/shadow`",
-        warning: "a command passes limits of files and ports: limit exec by commands",
+        warning: "commands bypass limits of files and ports: set commands in exec",
     },
     Combination {
         file: "features: {exec: {users: [1000], commands: [/usr/bin/uptime]}, files: {below: [/srv]}}",
@@ -120,7 +120,7 @@ pub const COMBINATIONS: &[Combination] = &[
     Combination {
         file: "features: {exec: {users: [1000]}, port-forward: {ports: [22]}}",
         host: "reach other ports with a program of user 1000",
-        warning: "a command passes limits of files and ports: limit exec by commands",
+        warning: "commands bypass limits of files and ports: set commands in exec",
     },
     Combination {
         file: "features: {guestapi: true, state: true}",
