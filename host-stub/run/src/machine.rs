@@ -24,8 +24,8 @@ const MEMORY_WITH_DISK: u32 = 512;
 /// The configuration key from which cloud-init reads if it detects LXD by the devlxd socket; it
 /// then ignores the seed.
 const USER_DATA: &str = "cloud-init.user-data";
-/// With ACPI it has a timer only under KVM. Without, the devices are on the kernel's command line
-/// (CONFIG_VIRTIO_MMIO_CMDLINE_DEVICES), and the RTC has the IRQ of one.
+/// With ACPI it has a timer only under KVM. Without ACPI, the devices are on the kernel's command
+/// line (CONFIG_VIRTIO_MMIO_CMDLINE_DEVICES), and the RTC has the IRQ of one.
 const MICRO_TCG: &str = "microvm,acpi=off,rtc=off";
 /// Its virtio devices (QEMU's `hw/i386/microvm.c`; 24 with ACPI).
 const MICRO_TCG_DEVICES: usize = 8;

@@ -12,7 +12,7 @@ use vsock::{VMADDR_CID_ANY, VsockListener};
 
 /// A sealed record: 16 KiB and the tag.
 const RECORD: usize = 16 * 1024 + 16;
-/// Bytes asked of the kernel at a time.
+/// Bytes requested from the kernel per read.
 const READ: usize = 256 * 1024;
 
 fn main() -> ExitCode {
