@@ -118,7 +118,7 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
     log::info(format_args!("another agent takes over"));
     agent.run_files.release();
     let idle = left(agent, Leave::replaced(now()), load);
-    let told = async {
+    let ended = async {
         while let Ok(signal) = signals.next().await {
             match signal {
                 Signalled::Child => agent.children.reap(),
@@ -127,7 +127,7 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
             }
         }
     };
-    idle.or(told).await;
+    idle.or(ended).await;
 }
 
 /// Ends the host's commands that still run. They report exit code 129, as after a terminal's

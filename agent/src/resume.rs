@@ -146,7 +146,7 @@ impl Watch {
         let (said, name) = (String::from_utf8_lossy(said.trim_ascii_end()), kind.name());
         log::info(format_args!("VM resumed ({name}): {said}"));
         agent.restart_link();
-        let count = count(Path::new(ROOT), kind.is_another_life().into()).unwrap_or(0);
+        let count = count(Path::new(ROOT), kind.may_have_copies().into()).unwrap_or(0);
         agent.events.publish(RESTORED, &|| {
             Document::new(64, |json| {
                 json.begin_object();

@@ -33,7 +33,7 @@ impl Agent {
         let sources = [(kept.as_deref(), "/run/mote/known-host"), (conf, "agent.conf")];
         for (bytes, source) in sources {
             let Some(bytes) = bytes else { continue };
-            match told(bytes) {
+            match read_host_info(bytes) {
                 Ok((host, guest_api)) => {
                     log::info(format_args!("host address {} (from {source})", host.address));
                     self.status(|status| status.know(now(), host));
@@ -240,7 +240,7 @@ impl Agent {
 
 /// Reads host info: the host, and whether it has devlxd on.
 /// Errors: why the host info or its certificate is unusable.
-pub(crate) fn told(host_info: &[u8]) -> Result<(Host, bool), String> {
+pub(crate) fn read_host_info(host_info: &[u8]) -> Result<(Host, bool), String> {
     let info = HostInfo::parse(host_info).map_err(|why| why.to_string())?;
     let mut pem = Vec::new();
     info.certificate_pem(|piece| pem.extend_from_slice(piece));

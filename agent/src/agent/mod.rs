@@ -60,7 +60,7 @@ const UNHEARD: Duration = Duration::from_secs(20);
 /// Error text after that time.
 const NO_CALL: &str = "the host has not called: does it read this port (name, chardev)?";
 /// Beginning of the error text for a caller with another certificate.
-const STRANGER: &str = "refused a caller whose certificate is not server.crt";
+const OTHER_CALLER: &str = "refused a caller whose certificate is not server.crt";
 
 /// Everything that more than one task needs.
 pub(crate) struct Agent {
@@ -292,7 +292,7 @@ impl Agent {
     /// it is another program.
     pub(crate) fn unknown_caller(&self) {
         let Some(often) = again(&self.unknown_callers) else { return };
-        let why = format!("{STRANGER}{often}: is this another host's share?");
+        let why = format!("{OTHER_CALLER}{often}: is this another host's share?");
         if self.called.get() == Called::Yes {
             log::warn(format_args!("{why}"));
         } else {

@@ -339,13 +339,13 @@ fn about_found(
         Err(why) => facts.missing("certificates", format_args!("{why}")),
     }
     match files.agent_conf.as_deref().map(HostInfo::parse) {
-        Some(Ok(told)) => {
+        Some(Ok(info)) => {
             let mut pem = Vec::new();
-            told.certificate_pem(|piece| pem.extend_from_slice(piece));
+            info.certificate_pem(|piece| pem.extend_from_slice(piece));
             if tls::is_same(&pem, &files.server_crt) {
                 facts.missing("certificates", format_args!("{SERVERS_OWN}"));
             }
-            facts.ok("agent.conf", format_args!("{}, devlxd {}", told.address, told.guest_api));
+            facts.ok("agent.conf", format_args!("{}, devlxd {}", info.address, info.guest_api));
         }
         Some(Err(why)) => facts.note("agent.conf", format_args!("{why}")),
         None => facts.note("agent.conf", format_args!("none; devlxd waits for the host's call")),

@@ -101,7 +101,7 @@ mod tests {
             self.freeze[disk]
         }
         fn tell(&mut self, errors: &[i32]) -> bool {
-            self.seen += &format!("told {} ", errors.len());
+            self.seen += &format!("answered {} ", errors.len());
             self.caller != Caller::IsGone
         }
         fn wait(&mut self, until: Duration) -> bool {
@@ -128,13 +128,13 @@ mod tests {
 
     #[test]
     fn thaws_in_reverse_order_after_the_requested_time() {
-        let all = "+0 +1 +2 told 3 waited -2 -0 ";
+        let all = "+0 +1 +2 answered 3 waited -2 -0 ";
         for (caller, end) in [(Caller::Asks, End::Asked), (Caller::Forgets, End::Late)] {
             let fake = Fake { freeze: vec![0, BUSY, 0], caller, ..Fake::default() };
             assert_eq!(held(fake), (end, None, all.to_owned()));
         }
         let fake = Fake { freeze: vec![0], caller: Caller::IsGone, ..Fake::default() };
-        assert_eq!(held(fake), (End::Asked, None, "+0 told 1 -0 ".to_owned()));
+        assert_eq!(held(fake), (End::Asked, None, "+0 answered 1 -0 ".to_owned()));
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
             (vec![libc::EINVAL, libc::ETIMEDOUT, libc::EINVAL], End::Stuck),
         ] {
             let fake = Fake { freeze: vec![0; 3], thaw, ..Fake::default() };
-            let all = "+0 +1 +2 told 3 waited -2 -1 -0 ".to_owned();
+            let all = "+0 +1 +2 answered 3 waited -2 -1 -0 ".to_owned();
             assert_eq!(held(fake), (end, None, all));
         }
     }

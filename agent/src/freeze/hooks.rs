@@ -154,14 +154,14 @@ mod tests {
     }
 
     /// Runs all hooks with `freeze`, with this much time left.
-    fn told(root: &Path, left: Duration) -> io::Result<()> {
+    fn freeze_within(root: &Path, left: Duration) -> io::Result<()> {
         freeze(&list(root), sys::since_boot() + left, note)
     }
 
     #[test]
     fn runs_hooks_in_order_and_in_reverse() {
         let root = hooks("hooks", 0);
-        told(&root, LIMIT).unwrap();
+        freeze_within(&root, LIMIT).unwrap();
         assert!(thaw(&list(&root), &mut String::new(), note));
         let noted = fs::read_to_string(root.join("noted")).unwrap();
         assert_eq!(noted, "a freeze\nb freeze\nc freeze\nc thaw\nb thaw\na thaw\n");
@@ -197,7 +197,7 @@ mod tests {
     fn a_failed_hook_thaws_itself_and_all_before() {
         let root = hooks("failing-hook", 3);
         put(&root, "etc/qemu/fsfreeze-hook.d/z", "#!/bin/sh\nexit 0\n", 0o755);
-        let why = told(&root, LIMIT).unwrap_err().to_string();
+        let why = freeze_within(&root, LIMIT).unwrap_err().to_string();
         assert!(
             why.contains("/c freeze: exit code 3; ") && why.ends_with("/c thaw: exit code 3"),
             "{why}"
@@ -223,7 +223,7 @@ mod tests {
             ("#!/nowhere/sh\n", "No such file or directory (os error 2)"),
         ] {
             put(&root, "etc/mote/freeze.d/a", text, 0o755);
-            let why = told(&root, LIMIT).unwrap_err().to_string();
+            let why = freeze_within(&root, LIMIT).unwrap_err().to_string();
             assert!(why.contains(&format!("/a freeze: {wanted}")), "{why}");
         }
     }
@@ -234,7 +234,7 @@ mod tests {
         put(&root, "etc/mote/freeze.d/a", "#!/bin/sh\n[ $1 = thaw ] || sleep 60\n", 0o755);
         put(&root, "etc/mote/freeze.d/b", "#!/bin/sh\nsleep 60\n", 0o755);
         let begun = std::time::Instant::now();
-        let why = told(&root, Duration::from_millis(300)).unwrap_err().to_string();
+        let why = freeze_within(&root, Duration::from_millis(300)).unwrap_err().to_string();
         assert!(why.ends_with("/a freeze: timed out"), "{why}");
         assert!(begun.elapsed() < LIMIT);
     }

@@ -36,12 +36,12 @@ pub(crate) fn run(root: &Path, what: Freeze) -> u8 {
         Freeze::Trim => trim(root),
     };
     let done = done.and_then(|text| {
-        let told = print::out(format_args!("{text}\n"));
-        if told.is_err() && matches!(what, Freeze::For(_)) {
+        let printed = print::out(format_args!("{text}\n"));
+        if printed.is_err() && matches!(what, Freeze::For(_)) {
             // An error, so that the caller takes no snapshot.
             let _thawed = thaw(root, &mut code);
         }
-        told
+        printed
     });
     match done {
         Ok(()) => code = 0,

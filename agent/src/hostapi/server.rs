@@ -18,7 +18,7 @@ use mote_core::json::{Document, Value};
 use mote_core::limits;
 use smol::future::{FutureExt, pending, ready};
 
-use crate::agent::host::told;
+use crate::agent::host::read_host_info;
 use crate::agent::{Agent, error, error_reply, sync, sync_reply};
 use crate::built::{self, BoxFuture};
 use crate::config::known_host;
@@ -281,8 +281,8 @@ fn reported(agent: &Agent, what: &str, report: io::Result<Vec<u8>>) -> Answer {
 /// `PUT /1.0` (P§3.3): takes the host info, verifies it with a call to the host, and answers
 /// within the host's limit of 3 s.
 async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
-    let (host, guest_api) = match told(body) {
-        Ok(told) => told,
+    let (host, guest_api) = match read_host_info(body) {
+        Ok(read) => read,
         Err(why) => {
             agent.report_error(format_args!("the host's PUT is unusable: {why}"));
             return error(500, &why);

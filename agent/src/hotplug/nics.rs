@@ -36,8 +36,8 @@ pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
     // Includes events from before this task ran.
     let mut seen = [NEVER; 2];
     loop {
-        let [plugged, told] = seen;
-        nics.changed.after(plugged).or(agent.nic_added.after(told)).await;
+        let [plugged, reported] = seen;
+        nics.changed.after(plugged).or(agent.nic_added.after(reported)).await;
         seen = [nics.changed.seen(), agent.nic_added.seen()];
         // Not in an initramfs, whose NICs are for the real root to name.
         if !agent.policy.allows(Capability::Network) || agent.options.is_early() {

@@ -41,7 +41,7 @@ impl Kind {
     }
 
     /// Returns whether others may have the same memory, so that the generation increases.
-    pub fn is_another_life(self) -> bool {
+    pub fn may_have_copies(self) -> bool {
         matches!(self, Self::Restored | Self::Unknown)
     }
 }
@@ -210,7 +210,7 @@ mod tests {
             (Kind::Restored, "restored", true),
             (Kind::Unknown, "unknown", true),
         ] {
-            assert_eq!((kind.name(), kind.is_another_life()), (name, counts));
+            assert_eq!((kind.name(), kind.may_have_copies()), (name, counts));
         }
     }
 }

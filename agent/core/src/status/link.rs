@@ -1,5 +1,5 @@
-//! The link to the host, with the steps told, verifying, verified. PUT, CONNECT lines, `agent.conf`
-//! and the file of an earlier agent all lead through it.
+//! The link to the host: announced, verifying, verified. PUT, CONNECT lines, `agent.conf` and the
+//! file of an earlier agent all lead through it.
 
 use crate::host_address::HostAddress;
 use crate::time::Uptime;
@@ -39,7 +39,7 @@ pub(super) struct Verification {
 #[derive(Debug, Default)]
 pub(super) struct Link {
     /// The latest from a trusted source: PUT, a file, or a verification.
-    told: Option<Host>,
+    announced: Option<Host>,
     pub(super) verifying: Option<Verification>,
     /// The latest that was verified, until it is lost.
     verified: Option<Host>,
@@ -53,12 +53,12 @@ impl Link {
     /// before the host answers (P§5.3), and the Go agents call it even after the verification
     /// failed (P§3.3).
     pub(super) fn host(&self) -> Option<Host> {
-        self.verified.or(self.told)
+        self.verified.or(self.announced)
     }
 
     /// Takes a host from PUT or a file. A CONNECT line's is only verified.
     pub(super) fn tell(&mut self, host: Host) {
-        self.told = Some(host);
+        self.announced = Some(host);
     }
 
     pub(super) fn verify(&mut self, target: Host, how: How) {
@@ -71,7 +71,7 @@ impl Link {
     pub(super) fn end(&mut self, attempt: u32, ok: bool) -> Option<Verification> {
         let ended = self.verifying.take_if(|it| it.attempt == attempt)?;
         if ok {
-            (self.told, self.verified) = (Some(ended.target), Some(ended.target));
+            (self.announced, self.verified) = (Some(ended.target), Some(ended.target));
         }
         Some(ended)
     }

@@ -33,8 +33,8 @@ pub(super) fn set(cause: Cause) -> u8 {
         Some(_) => (0, "not permitted", true),
         None => (0, "no other clock", true),
     };
-    let told = print::out(format_args!("clock stepped by {} ms ({why})\n", by / 1_000_000));
-    u8::from(told.is_err() || cause == Cause::Asked && fails)
+    let printed = print::out(format_args!("clock stepped by {} ms ({why})\n", by / 1_000_000));
+    u8::from(printed.is_err() || cause == Cause::Asked && fails)
 }
 
 fn measured(cause: Cause) -> Option<(i64, &'static str)> {

@@ -61,7 +61,7 @@ pub(crate) fn work(root: &Path) -> u8 {
             }
         }
         // A temporary failure on an enlarged disk is retried.
-        let is_again = is_new && grown.is_err() && disk.may_pass;
+        let is_again = is_new && printed.is_err() && disk.may_pass;
         if !is_again {
             sizes.note(id, disk.units);
         }
@@ -91,7 +91,7 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> u8 {
         is_done = true;
         disk.before = sizes.of(identity(&path));
         (disk.is_named, disk.is_due, disk.is_dry) = (named.is_some(), named.is_some(), is_dry);
-        let told = match disk.grow(&mut table) {
+        let printed = match disk.grow(&mut table) {
             Ok(Some((name, length))) => {
                 let grow = if is_dry { "would grow" } else { "grew" };
                 let mib = length >> 20;
@@ -103,7 +103,7 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> u8 {
                 print::out(format_args!("{name} is not grown: {why}; run: {}\n", disk.todo))
             }
         };
-        has_failed |= told.is_err();
+        has_failed |= printed.is_err();
     }
     if let (Some(named), false) = (named, is_done) {
         print::complain(format_args!("/sys/block has no disk {named}"));
