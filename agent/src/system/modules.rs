@@ -69,7 +69,7 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
 #[inline(never)] // its size
 fn another_kernel(root: &Path, release: &str) -> Option<String> {
     if !built::STATE {
-        // Left out of the smallest build.
+        // The smallest build omits this.
         return None;
     }
     let modules = root.join("lib/modules");
@@ -203,7 +203,7 @@ pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, 
 /// Returns why vsock may not work, from its device's stage and the result of loading the driver.
 fn doubt(root: &Path, loaded: Result<(), Missing>) -> Option<String> {
     if !built::STATE {
-        // Left out of the smallest build.
+        // The smallest build omits this.
         return loaded.err().map(|why| format!("no vsock driver: {why}"));
     }
     match (devices::find(root, &VSOCK), loaded) {

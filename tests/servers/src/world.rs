@@ -120,8 +120,8 @@ impl World {
         Ok(instance["status"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Returns whether the server sees an agent, which alone counts processes. A query string may
-    /// follow the instance's name.
+    /// Returns whether the server sees an agent: only an agent reports processes. A query string
+    /// may follow the instance's name.
     pub fn sees_agent(&self, instance: &str) -> Result<bool, String> {
         let (name, query) = instance.split_once('?').unwrap_or((instance, ""));
         let state = self.query(&format!("/1.0/instances/{name}/state?{query}"))?;
