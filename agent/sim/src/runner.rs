@@ -83,6 +83,7 @@ fn wait(scenario: &Rc<Scenario>, length: Micros) {
 /// Returns whether it tried.
 fn replace(scenario: &Rc<Scenario>) -> bool {
     let (sim, before) = (&scenario.sim, scenario.agents.number());
+    let listener = scenario.net.last(AGENT);
     if sim.failure().is_some() || scenario.disagreement().is_some() {
         return true;
     }
@@ -115,9 +116,13 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
             return true;
         }
         wait(scenario, MILLI);
-        if is_kept && !scenario.net.is_taken(AGENT) {
+        if is_kept && listener.listener().is_none() {
             sim.fail(format!("an agent {what}, and the host's calls are refused meanwhile"));
         }
+    }
+    // A call that waits in the queue of another listener would be lost.
+    if is_kept && listener != scenario.net.last(AGENT) {
+        sim.fail(format!("an agent {what} without its listener"));
     }
     if what == "is replaced" && sim.dice.one_in(2) {
         // Once more, while the first agent may still wait for its commands.

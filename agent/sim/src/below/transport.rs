@@ -39,7 +39,9 @@ impl Transport {
         let agent = here.kernel.current(&here.sim).ok_or(io::ErrorKind::Interrupted)?;
         let listener = match agent.inherited.take() {
             Some(listener) => listener,
-            None if here.net.is_taken(AGENT) => return Err(io::ErrorKind::AddrInUse.into()),
+            None if here.net.last(AGENT).listener().is_some() => {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
             None => here.net.listen(AGENT),
         };
         *agent.listens.borrow_mut() = listener.open();

@@ -41,7 +41,7 @@ pub(crate) enum NoWay {
 /// All listeners, and the rate of faults.
 pub(crate) struct Net {
     sim: Rc<Sim>,
-    listeners: RefCell<BTreeMap<Place, Weak<Queue>>>,
+    listeners: RefCell<BTreeMap<Place, Open>>,
     /// One wait in this many has a fault between host and guest; 0 for none.
     pub(crate) mishaps: Cell<u64>,
     pub(crate) mishaps_inside: Cell<u64>,
@@ -58,8 +58,14 @@ struct Queue {
 pub(crate) struct Listener(Rc<Queue>);
 
 /// A listener that is valid as long as it is open elsewhere.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Open(Weak<Queue>);
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
 
 impl Open {
     pub(crate) fn listener(&self) -> Option<Listener> {
@@ -112,14 +118,14 @@ impl Net {
 
     /// Listens there; a previous listener no longer does.
     pub(crate) fn listen(&self, place: Place) -> Listener {
-        let queue = Rc::new(Queue::default());
-        self.listeners.borrow_mut().insert(place, Rc::downgrade(&queue));
-        Listener(queue)
+        let listener = Listener(Rc::default());
+        self.listeners.borrow_mut().insert(place, listener.open());
+        listener
     }
 
-    /// Returns whether something listens there.
-    pub(crate) fn is_taken(&self, place: Place) -> bool {
-        self.listeners.borrow().get(&place).is_some_and(|queue| queue.strong_count() > 0)
+    /// Returns the last listener there, which may be closed by now.
+    pub(crate) fn last(&self, place: Place) -> Open {
+        self.listeners.borrow().get(&place).cloned().unwrap_or_default()
     }
 
     /// Connects. Waits forever for a lost packet: the caller has a deadline.
@@ -142,8 +148,7 @@ impl Net {
             }
             sleep(&self.sim, zone, 1000 * SECOND).await;
         }
-        let queue = self.listeners.borrow().get(&place).and_then(Weak::upgrade);
-        let queue = queue.ok_or(NoWay::Refused)?;
+        let Listener(queue) = self.last(place).listener().ok_or(NoWay::Refused)?;
         if queue.waiting.borrow().len() >= BACKLOG {
             return Err(NoWay::Other);
         }
