@@ -61,7 +61,7 @@ pub(crate) fn work(root: &Path) -> u8 {
             }
         }
         // A temporary failure on an enlarged disk is retried.
-        let is_again = is_new && printed.is_err() && disk.may_pass;
+        let is_again = is_new && grown.is_err() && disk.may_pass;
         if !is_again {
             sizes.note(id, disk.units);
         }
