@@ -35,15 +35,3 @@ pub fn row(cells: impl IntoIterator<Item = String>) -> String {
     let cell = |cell: String| if cell.is_empty() { " |".into() } else { format!(" {cell} |") };
     format!("|{}\n", cells.into_iter().map(cell).collect::<String>())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_has_titles_rules_and_rows() {
-        let head = [texts(["", "case"]), numbers(["s"])].concat();
-        let rows = [vec!["a".to_owned(), String::new(), "1.5".to_owned()]];
-        assert_eq!(table(&head, rows), "| | case | s |\n| --- | --- | --: |\n| a | | 1.5 |\n");
-    }
-}

@@ -165,36 +165,6 @@ mod tests {
         }
     }
 
-    fn column(agent: Agent, check: &str, verdict: Verdict) -> Column {
-        let mut column = Column::new(agent);
-        column.note("2026-01-01 10:00", check, verdict, 1.5);
-        column
-    }
-
-    #[test]
-    fn a_page_keeps_the_other_servers_part() {
-        let mote = column(Agent::Mote, "exec.uname", Verdict::Holds("seen".into()));
-        let own = column(Agent::Own, "exec.uname", Verdict::Fails("a | b\nc".into()));
-        let incus = section(Server::Incus, &[mote.clone(), own]);
-        assert!(incus.contains("| exec.uname | yes | 1.5 | no 1 | 1.5 |"), "{incus}");
-        assert!(incus.contains("| exec.signals | - | | - | |"), "{incus}");
-        assert!(incus.contains("A \\| b c."), "{incus}");
-        let lxd = section(Server::Lxd, &[mote]);
-        let page = format!("{HEAD}{incus}{lxd}");
-        assert_eq!(part(&page, Server::Incus), Some(incus.as_str()));
-        assert_eq!(part(&page, Server::Lxd), Some(lxd.as_str()));
-        assert_eq!(part(HEAD, Server::Lxd), None);
-    }
-
-    #[test]
-    fn the_page_shows_reaction_times() {
-        let mote = column(Agent::Mote, "hotplug.limits_cpu", Verdict::Holds("in 1 s\nor 2".into()));
-        let own = column(Agent::Own, "hotplug.limits_cpu", Verdict::Fails("never".into()));
-        let page = section(Server::Incus, &[mote, own]);
-        assert!(page.contains("\n- hotplug.limits_cpu, mote: in 1 s or 2\n"), "{page}");
-        assert!(!page.contains("- hotplug.limits_cpu, incus-agent"), "{page}");
-    }
-
     #[test]
     fn the_page_matches_the_record() {
         for server in Server::ALL {

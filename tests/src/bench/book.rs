@@ -211,20 +211,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn compares_goals_with_both_servers_agents() {
-        let mut book = book();
-        let row = |id| find(id).unwrap();
-        assert_eq!(book.reached(row("answered")), Some(true));
-        // The ratio is 10, the goal 13.
-        assert_eq!(book.reached(row("bytes")), Some(false));
-        assert_eq!(book.reached(row("pss300")), Some(true));
-        book.add(Column::MoteIncus, vec![("pss300", Ok(9.0)); 9]);
-        assert_eq!(book.reached(row("pss300")), Some(false));
-        assert_eq!(book.reached(row("get")), None);
-        assert_eq!(Book::default().reached(row("bytes")), None);
-    }
-
-    #[test]
     fn reports_smaller_and_missing_ratios() {
         let recorded = book();
         assert_eq!(book().below(0.6, &recorded), Vec::<String>::new());
@@ -236,23 +222,5 @@ pub(super) mod tests {
             "SFTP, 16 MiB put, beside incus-agent 6.0.4: none, recorded 0.08×",
         ];
         assert_eq!(now.below(0.6, &recorded), lines);
-    }
-
-    #[test]
-    fn computes_the_median_of_unsorted_samples() {
-        assert_eq!(Summary::of(&[]), None);
-        let one = Summary { min: 7.0, median: 7.0, max: 7.0 };
-        assert_eq!(Summary::of(&[7.0]), Some(one));
-        let three = Summary { min: 1.0, median: 2.0, max: 90.0 };
-        assert_eq!(Summary::of(&[90.0, 1.0, 2.0]), Some(three));
-        let four = Summary { min: 1.0, median: 2.5, max: 90.0 };
-        assert_eq!(Summary::of(&[3.0, 90.0, 1.0, 2.0]), Some(four));
-    }
-
-    #[test]
-    fn a_saved_book_reads_the_same() {
-        let book = book();
-        let text = book.to_json().to_string();
-        assert_eq!(Book::from_json(&serde_json::from_str(&text).unwrap()), book);
     }
 }

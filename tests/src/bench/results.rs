@@ -84,7 +84,6 @@ fn path(name: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::super::book::COMMIT;
-    use super::super::book::tests::book;
     use std::process::Command;
 
     use super::*;
@@ -99,19 +98,6 @@ mod tests {
         git.current_dir(path("")).args(["rev-list", "--count", &range, "--", "agent"]);
         let output = git.output().ok().filter(|output| output.status.success())?;
         String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-    }
-
-    #[test]
-    fn stored_results_read_back() {
-        let mut results = Results::default();
-        for cpu in ["1 x qemu64", "1 x max"] {
-            let mut book = book();
-            book.machine.push((CPU.into(), cpu.into()));
-            results.keep(book);
-        }
-        assert_eq!(Results::parse(&results.to_text()), results);
-        assert_eq!(Results::parse("{}"), Results::default());
-        assert_eq!(Results::default().to_text(), "{}\n");
     }
 
     /// Returns the results; reports a skipped test if there are none.

@@ -134,11 +134,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn a_better_figure_has_a_ratio_above_one() {
-        let (lower, higher) = (row("", "", "", Lower), row("", "", "", Higher));
-        assert!((lower.ratio(2.0, 10.0) - 5.0).abs() < 1e-9);
-        assert!((higher.ratio(10.0, 2.0) - 5.0).abs() < 1e-9);
-    }
 }

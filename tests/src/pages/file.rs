@@ -88,14 +88,6 @@ mod tests {
     use crate::pages::{kernels, ways};
 
     #[test]
-    fn only_the_table_changes() {
-        let page = "before\n<a>old\n<b>\nafter\n";
-        let new = between(page, ["<a>", "<b>"], "| one |\n");
-        assert_eq!(new, "before\n<a>| one |\n<b>\nafter\n");
-        assert_eq!(between(&new, ["<a>", "<b>"], "| one |\n"), new);
-    }
-
-    #[test]
     fn the_pages_show_the_stored_rows() {
         for rows in [kernels::ROWS, ways::ROWS] {
             hold(rows.page, &rows.shown());

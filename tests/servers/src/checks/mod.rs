@@ -80,25 +80,3 @@ pub fn ready(world: &World) -> Result<(), String> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn check_names_are_unique() {
-        for server in Server::ALL {
-            let names: Vec<_> = of(server).map(|check| check.id()).collect();
-            assert!(names.len() > 60, "{}", names.len());
-            assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
-        }
-    }
-
-    #[test]
-    fn runs_only_checks_that_the_client_supports() {
-        let creates = |server| of(server).any(|check| check.id() == "files.create");
-        assert!(creates(Server::Incus) && !creates(Server::Lxd));
-    }
-}
