@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_machine::Pty;
 use rustix::termios::{OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
@@ -15,13 +15,12 @@ const SOON: Duration = Duration::from_secs(60);
 pub struct Terminal {
     ours: Pty,
     pub theirs: OwnedFd,
-    text: String,
 }
 
 impl Terminal {
     pub fn open(columns: u16, rows: u16) -> Self {
         let (ours, theirs) = Pty::open(columns, rows).expect("a terminal");
-        Self { ours, theirs, text: String::new() }
+        Self { ours, theirs }
     }
 
     pub fn resize(&self, columns: u16, rows: u16) {
@@ -53,28 +52,12 @@ impl Terminal {
 
     /// Reads until the text appears.
     pub fn until(&mut self, wanted: &str) {
-        let begun = Instant::now();
-        while !self.text.contains(wanted) {
-            assert!(
-                begun.elapsed() < patient(SOON),
-                "{wanted:?} did not come in time: {:?}",
-                self.text
-            );
-            self.read(Duration::from_secs(1));
-        }
-        self.text.clear();
+        let _before = self.ours.until(wanted, patient(SOON)).unwrap_or_else(|why| panic!("{why}"));
     }
 
     /// Returns the output since the last [`Terminal::until`], without waiting.
     pub fn shown(&mut self) -> &str {
-        while self.read(Duration::ZERO) {}
-        &self.text
-    }
-
-    /// Reads once; false if there is nothing.
-    fn read(&mut self, pause: Duration) -> bool {
-        let piece = self.ours.read(pause).expect("a terminal");
-        self.text += &String::from_utf8_lossy(&piece);
-        !piece.is_empty()
+        while self.ours.read(Duration::ZERO).expect("a terminal") {}
+        &self.ours.text
     }
 }

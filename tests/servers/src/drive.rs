@@ -10,7 +10,7 @@ use mote_checks::Verdict;
 
 use crate::line::Line;
 use crate::options::{self, Options};
-use crate::outer::{End, Machine, Outer, Spec};
+use crate::outer::{End, Outer};
 use crate::page;
 use crate::seen::{self, Column, Run};
 use crate::server::{Agent, Server};
@@ -19,14 +19,14 @@ use crate::warm;
 /// Exit code if no check fails, but some have no result.
 const NOT_KNOWN: u8 = 75;
 
-/// `drive SERVER --outer DIR --emulator DIR --images DIR --work DIR [options]`.
-pub fn drive(words: &[String]) -> Result<ExitCode, String> {
-    let Some(options) = options::parse(words)? else { return Ok(ExitCode::SUCCESS) };
-    let wanted = options::wanted(&options)?;
-    let mut columns = Vec::new();
-    for &agent in &options.agents {
-        columns.push(column(&options, agent, &wanted)?);
+pub fn drive(options: &Options) -> Result<ExitCode, String> {
+    let wanted = options::wanted(options)?;
+    if options.list {
+        wanted.iter().for_each(|check| println!("{check}"));
+        return Ok(ExitCode::SUCCESS);
     }
+    let columns = options.agents.iter().map(|&agent| column(options, agent, &wanted));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
     println!("\n{}", page::rows(options.server, &columns, false));
     Ok(ExitCode::from(verdict(options.server, &columns)))
 }
@@ -101,13 +101,8 @@ type Payload = (String, [PathBuf; 4]);
 
 /// Returns the script that an outer VM runs, and its files.
 fn payload(options: &Options, agent: &str, left: &[String]) -> Result<Payload, String> {
-    let kvm = options.spec.machine == Machine::Kvm;
-    let big = options.big.unwrap_or(if kvm { 50 } else { 4 });
-    let turns = options.turns.unwrap_or(if kvm { 200 } else { 40 });
     let (server, slow, left) = (options.server.name(), options.slow, left.join(","));
-    let start = format!(
-        "#!/bin/sh\nexec ./mote-servers check {server} {agent} {big} {turns} {slow} {left}\n"
-    );
+    let start = format!("#!/bin/sh\nexec ./mote-servers check {server} {agent} {slow} {left}\n");
     let file = |name: &str| options.images.join(name);
     let files = [
         std::env::current_exe().map_err(|error| error.to_string())?,
@@ -157,11 +152,7 @@ fn boot(
         Line::Over(_) => {}
     });
     say_end(&end, running.as_deref(), begun.elapsed().as_secs());
-    record(options, column)?;
-    if options.keep {
-        hold(&options.spec, &outer);
-    }
-    Ok(())
+    record(options, column)
 }
 
 /// Prints how an outer VM ended.
@@ -174,13 +165,6 @@ fn say_end(end: &End, running: Option<&str>, after: u64) {
             println!("  {after:6} s  {why}{during}: nothing is said about the agent");
         }
     }
-}
-
-/// Keeps an outer VM running until Enter.
-fn hold(spec: &Spec, outer: &Outer) {
-    let key = spec.outer.join("key");
-    println!("ssh -i {} -p {} root@127.0.0.1   (Enter ends it)", key.display(), outer.port);
-    let _line = std::io::stdin().read_line(&mut String::new());
 }
 
 #[cfg(test)]

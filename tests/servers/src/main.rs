@@ -2,22 +2,17 @@
 
 use std::process::ExitCode;
 
+use clap::Parser;
+use mote_servers::options::Command;
 use mote_servers::{drive, report};
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let done = match args.split_first() {
-        Some((first, rest)) if first == "check" => report::check(rest),
-        Some((first, rest)) if first == "drive" => drive::drive(rest),
-        Some(_) | None => {
-            Err("usage: mote-servers check|drive ...; see scripts/real-server".into())
-        }
+    let done = match Command::parse() {
+        Command::Check { world, wanted } => report::check(&world, &wanted),
+        Command::Drive(options) => drive::drive(&options),
     };
-    match done {
-        Ok(code) => code,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::from(2)
-        }
-    }
+    done.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        ExitCode::from(2)
+    })
 }

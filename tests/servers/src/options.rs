@@ -1,134 +1,73 @@
-//! The command line of `scripts/real-server`.
+//! The command line of `scripts/real-server`, and of the half that runs in the outer VM.
 
+use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use clap::{Args, Parser};
+
 use crate::checks;
-use crate::outer::{Machine, Spec};
-use crate::page;
-use crate::seen;
+use crate::outer::Spec;
 use crate::server::{Agent, Server};
+use crate::world::World;
 
-const HELP: &str = "\
-scripts/real-server incus|incus-6.0|lxd [options]: drives an agent by a real server
+#[derive(Debug, Parser)]
+#[command(name = "mote-servers")]
+pub enum Command {
+    /// Drives agents by a real server
+    #[command(name = "drive", bin_name = "scripts/real-server")]
+    Drive(Options),
+    /// Runs checks in the outer VM; without a check it only sets the server up
+    Check {
+        #[command(flatten)]
+        world: World,
+        #[arg(value_delimiter = ',')]
+        wanted: Vec<String>,
+    },
+}
 
-  --agent mote|own   only mote, or only the server's own agent (both, one after the other)
-  --only CHECK,...   only these; a group's name is all of its checks
-  --share I/N        only every Nth check, from the Ith on, and always the first
-  --kvm              use this machine's /dev/kvm, with nested virtualisation; never used unasked
-  --boots N          so many outer VMs at most for each agent (5)
-  --minutes N        so long at most, from when everything is built
-  --cpus N           CPUs of the outer VM (2)
-  --big N            MiB of a large transfer (4; with --kvm 50)
-  --turns N          commands in turn (40; with --kvm 200)
-  --slow N           time limits N times as long (1)
-  --keep             when all is said, leave the outer VM running until Enter, and say how to get in
-  --list             the checks' names
-  --page             write docs/results/servers.md from the record, without a run
-  --qemu OPTION      one more option for QEMU, for trying
-";
-
-/// Limit for a run without one.
-const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Options {
     pub server: Server,
+    /// Only mote, or only the server's own agent; both by default, one after the other
+    #[arg(long = "agent", value_name = "AGENT", default_values = ["mote", "own"], hide_default_value = true)]
     pub agents: Vec<Agent>,
-    /// Only these checks or groups; all if empty.
+    /// Only these; a group's name is all of its checks
+    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Only a share: one of every n.
+    /// Only every Nth check, from the Ith on, and always the first
+    #[arg(long, value_name = "I/N", value_parser = share)]
     pub share: Option<(usize, usize)>,
-    /// Upper bound of outer VMs for each agent.
+    /// So many outer VMs at most for each agent
+    #[arg(long, value_name = "N", default_value_t = 5)]
     pub boots: usize,
-    /// Time at which the run ends.
+    /// So long at most, from when everything is built
+    #[arg(long = "minutes", value_name = "N", value_parser = until, default_value = "1440")]
     pub until: Instant,
-    /// MiB of a large transfer.
-    pub big: Option<usize>,
-    pub turns: Option<usize>,
-    /// Factor for time limits.
+    /// Time limits N times as long
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub slow: u32,
-    /// Whether the outer VM keeps running.
-    pub keep: bool,
+    /// Prints the checks' names, and runs none
+    #[arg(long)]
+    pub list: bool,
     /// The run's date and time.
+    #[arg(long, hide = true, default_value = "")]
     pub at: String,
     /// What mote was built from.
+    #[arg(long, hide = true, default_value = "")]
     pub build: String,
     /// Where the instances' images are.
+    #[arg(long, hide = true, default_value = ".")]
     pub images: PathBuf,
     /// A directory for this run.
+    #[arg(long, hide = true, default_value = ".")]
     pub work: PathBuf,
-    /// What the outer VMs are made of.
+    #[command(flatten)]
     pub spec: Spec,
 }
 
-/// Parses the options. Returns `None` after printing help.
-pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
-    let (server, words) = words.split_first().ok_or(HELP)?;
-    let server = Server::named(server).ok_or(HELP)?;
-    let mut options = defaults(server);
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().cloned().ok_or_else(|| format!("{word} needs a value"));
-        let number = |text: String| text.parse().map_err(|_| format!("{word} needs a number"));
-        match word.as_str() {
-            "--agent" => options.agents = vec![Agent::named(&value()?).ok_or(HELP)?],
-            "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
-            "--share" => options.share = Some(share(&value()?)?),
-            "--kvm" => options.spec.machine = Machine::Kvm,
-            "--clock" => options.spec.clock = value()?.into(),
-            "--boots" => options.boots = number(value()?)?,
-            "--minutes" => {
-                let minutes: u64 = value()?.parse().map_err(|_| "--minutes needs a number")?;
-                options.until = Instant::now() + Duration::from_secs(60 * minutes);
-            }
-            "--cpus" => options.spec.cpus = number(value()?)?,
-            "--big" => options.big = Some(number(value()?)?),
-            "--turns" => options.turns = Some(number(value()?)?),
-            "--slow" => options.slow = value()?.parse().map_err(|_| "--slow needs a number")?,
-            "--keep" => options.keep = true,
-            "--qemu" => options.spec.more.push(value()?),
-            "--outer" => options.spec.outer = value()?.into(),
-            "--emulator" => options.spec.emulator = value()?.into(),
-            "--at" => options.at = value()?,
-            "--build" => options.build = value()?,
-            "--images" => options.images = value()?.into(),
-            "--work" => options.work = value()?.into(),
-            "--list" => {
-                checks::of(server).for_each(|check| println!("{}", check.id()));
-                return Ok(None);
-            }
-            "--page" => {
-                page::write(server, &seen::load(server)?)?;
-                return Ok(None);
-            }
-            "--help" => {
-                print!("{HELP}");
-                return Ok(None);
-            }
-            _ => return Err(format!("{word}?\n{HELP}")),
-        }
-    }
-    Ok(Some(options))
-}
-
-fn defaults(server: Server) -> Options {
-    Options {
-        server,
-        agents: Agent::ALL.into(),
-        only: Vec::new(),
-        share: None,
-        boots: 5,
-        until: Instant::now() + NO_LIMIT,
-        big: None,
-        turns: None,
-        slow: 1,
-        keep: false,
-        at: String::new(),
-        build: String::new(),
-        images: PathBuf::new(),
-        work: PathBuf::new(),
-        spec: Spec { cpus: 2, ..Spec::default() },
-    }
+fn until(minutes: &str) -> Result<Instant, ParseIntError> {
+    Ok(Instant::now() + Duration::from_secs(60 * minutes.parse::<u64>()?))
 }
 
 /// `2/7`.

@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use mote_checks::qmp;
 use serde_json::{Value, json};
 
@@ -24,28 +24,21 @@ const MEMORY: u32 = 3072;
 /// Size of the second disk, bytes: the checks' program, a kernel and an image take less.
 const PAYLOAD: u64 = 160 << 20;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Machine {
-    /// QEMU's software emulation, of AMD's virtualisation too.
-    #[default]
-    Emulated,
-    /// The processor, with virtualisation in virtual machines.
-    Kvm,
-}
-
 /// The parts of an outer VM.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Args)]
 pub struct Spec {
-    /// Directory with `vmlinuz`, `initrd`, `disk.raw`, `key`, and the files that `warm` keeps.
+    /// Directory with `vmlinuz`, `initrd`, `disk.raw`, and the files that `warm` keeps.
+    #[arg(long, hide = true, default_value = ".")]
     pub outer: PathBuf,
     /// Directory tree that contains QEMU.
+    #[arg(long, hide = true, default_value = ".")]
     pub emulator: PathBuf,
-    pub machine: Machine,
     /// Library that slows its clock if it is emulated: `image/servers/clock.c`.
+    #[arg(long, hide = true, default_value = ".")]
     pub clock: PathBuf,
-    pub cpus: usize,
-    /// More options for QEMU, for experiments.
-    pub more: Vec<String>,
+    /// Uses this machine's /dev/kvm, with nested virtualisation; never used unasked
+    #[arg(long)]
+    pub kvm: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +55,6 @@ pub struct Outer {
     qemu: Child,
     directory: PathBuf,
     read: usize,
-    pub port: u16,
     pub begun: Instant,
 }
 
@@ -89,8 +81,6 @@ impl Outer {
             From::PowerKept(kept) => format!("file={},format=qcow2,cache=unsafe", kept.display()),
             From::Kept(kept) => format!("file={},format=qcow2,snapshot=on", kept.display()),
         };
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = free.map_err(failed)?.port();
         let mut command = qemu(spec);
         if let From::Kept(kept) = from {
             command.args(["-incoming", &format!("file:{}", state_of(kept).display())]);
@@ -104,13 +94,12 @@ impl Outer {
             .current_dir(directory)
             .args(["-drive", &format!("{disk},if=virtio")])
             .args(words.split_whitespace())
-            .args(["-netdev", &format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22")])
-            .args(&spec.more)
+            .args(["-netdev", "user,id=net,restrict=on"])
             .stdin(Stdio::null())
             .stdout(File::create(directory.join("qemu")).map_err(failed)?)
             .stderr(File::create(directory.join("qemu.err")).map_err(failed)?);
         let qemu = command.spawn().map_err(|error| format!("QEMU: {error}"))?;
-        Ok(Self { qemu, directory: directory.into(), read: 0, port, begun: Instant::now() })
+        Ok(Self { qemu, directory: directory.into(), read: 0, begun: Instant::now() })
     }
 
     /// Receives lines until it ends, or until `until`.
@@ -216,18 +205,19 @@ fn pack(payload: &Path, script: &Path, files: &[&Path]) -> Result<(), String> {
 
 /// Returns QEMU's command line. A stored state requires the same one.
 pub fn command_line(spec: &Spec) -> String {
-    format!("{:?} {:?} {PAYLOAD}", qemu(spec), spec.more)
+    format!("{:?} [] {PAYLOAD}", qemu(spec))
 }
 
 /// Returns the unpacked QEMU with its own libraries: it is newer than most machines'.
 fn qemu(spec: &Spec) -> Command {
     let tree = |path: &str| spec.emulator.join(path);
     let mut command = Command::new("setpriv"); // it ends with us, however we end
-    let (accelerator, processor, clock) = match spec.machine {
-        // Nested page tables fail with five levels.
-        Machine::Emulated => ("tcg,thread=multi,tb-size=1024", "max,la57=off", Some(&spec.clock)),
-        Machine::Kvm => ("kvm", "host", None),
+    // Nested page tables fail with five levels.
+    let (accelerator, processor) = match spec.kvm {
+        false => ("tcg,thread=multi,tb-size=1024", "max,la57=off"),
+        true => ("kvm", "host"),
     };
+    let clock = (!spec.kvm).then_some(&spec.clock);
     let outer = |name: &str| spec.outer.join(name).display().to_string();
     let words = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off nowatchdog \
         clocksource=tsc tsc=reliable panic=1 quiet";
@@ -245,7 +235,7 @@ fn qemu(spec: &Spec) -> Command {
         .arg(tree("usr/share/seabios"))
         .args("-name outer -machine q35 -display none -no-reboot -nodefaults".split(' '))
         .args(["-accel", accelerator, "-cpu", processor])
-        .args(["-smp", &spec.cpus.to_string(), "-m", &MEMORY.to_string()])
+        .args(["-smp", "2", "-m", &MEMORY.to_string()])
         .args(["-kernel", &outer("vmlinuz"), "-initrd", &outer("initrd"), "-append", words])
         .args(["-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]);
     command

@@ -9,33 +9,21 @@ use std::time::Instant;
 use crate::checks;
 use crate::instance;
 use crate::line::{Line, PORT, Say, step};
-use crate::server::{Agent, Server};
 use crate::setup;
 use crate::world::{World, round};
 
-/// `check SERVER AGENT BIG TURNS SLOW CHECK,...`: in the outer VM. Without a check it only sets the
-/// server up.
-pub fn check(words: &[String]) -> Result<ExitCode, String> {
-    let usage = || "usage: mote-servers check SERVER AGENT BIG TURNS SLOW CHECK,...".to_owned();
-    let [server, agent, big, turns, slow, wanted] = words else { return Err(usage()) };
-    let world = World {
-        server: Server::named(server).ok_or_else(usage)?,
-        agent: Agent::named(agent).ok_or_else(usage)?,
-        big: big.parse().map_err(|_| usage())?,
-        turns: turns.parse().map_err(|_| usage())?,
-        slow: slow.parse().map_err(|_| usage())?,
-    };
+pub fn check(world: &World, wanted: &[String]) -> Result<ExitCode, String> {
     let mut port = File::options().write(true).open(PORT).map_err(|e| format!("{PORT}: {e}"))?;
     let mut say = |line: Line| -> Result<(), String> {
         let text = serde_json::to_string(&line).map_err(|error| error.to_string())? + "\n";
         port.write_all(text.as_bytes()).map_err(|error| format!("{PORT}: {error}"))
     };
-    let why = look(&world, wanted, &mut say).err().unwrap_or_default();
+    let why = look(world, wanted, &mut say).err().unwrap_or_default();
     say(Line::Over(why))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn look(world: &World, wanted: &str, say: Say<'_>) -> Result<(), String> {
+fn look(world: &World, wanted: &[String], say: Say<'_>) -> Result<(), String> {
     if !setup::is_up(world)? {
         setup::server(world)?;
         say(step("the server is up"))?;
@@ -44,9 +32,7 @@ fn look(world: &World, wanted: &str, say: Say<'_>) -> Result<(), String> {
         return Ok(());
     }
     instance::start(world, &format!("{}.tar", world.agent.name()), say)?;
-    for check in
-        checks::of(world.server).filter(|check| wanted.split(',').any(|id| id == check.id()))
-    {
+    for check in checks::of(world.server).filter(|check| wanted.contains(&check.id())) {
         checks::ready(world).map_err(|why| format!("before {}: {why}", check.id()))?;
         say(Line::Begin(check.id()))?;
         let begun = Instant::now();

@@ -1,13 +1,15 @@
 //! The servers, and where their command lines differ.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// A server, as Debian packages it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Server {
     /// Incus 7.0.2 of Debian 13's backports.
     Incus,
     /// Incus 6.0.4 of Debian 13.
+    #[value(name = "incus-6.0")]
     Incus60,
     /// LXD 5.0.2 of Debian 12.
     Lxd,
@@ -16,11 +18,6 @@ pub enum Server {
 impl Server {
     /// All, in the page's order.
     pub const ALL: [Self; 3] = [Self::Incus, Self::Incus60, Self::Lxd];
-
-    /// Returns the server with this [name](Self::name).
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|server| server.name() == name)
-    }
 
     /// Returns its name on the command line of `scripts/real-server` and in the record.
     pub fn name(self) -> &'static str {
@@ -89,7 +86,7 @@ impl Server {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Agent {
     Mote,
@@ -101,11 +98,7 @@ impl Agent {
     /// Both, in the table's order.
     pub const ALL: [Self; 2] = [Self::Mote, Self::Own];
 
-    /// Returns the agent of this name on the command line, which is also the name of its image.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|agent| agent.name() == name)
-    }
-
+    /// Returns its name on the command line, which is also the name of its image.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mote => "mote",

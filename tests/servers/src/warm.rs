@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::line::Line;
 use crate::options::Options;
-use crate::outer::{self, End, From, Machine, Outer};
+use crate::outer::{self, End, From, Outer};
 
 /// Its content also decides whether a stored state is valid.
 const SOURCE: &str = include_str!("setup.rs");
@@ -20,7 +20,7 @@ const FIRST_BOOT: Duration = Duration::from_secs(1800);
 /// Returns where an outer VM starts, and creates the stored state if there is none.
 pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
     let spec = &options.spec;
-    if spec.machine == Machine::Kvm {
+    if spec.kvm {
         return Ok(From::Power); // it boots in seconds
     }
     let mut hash = DefaultHasher::new();
@@ -56,7 +56,7 @@ fn make(options: &Options, work: &Path, kept: &PathBuf) -> Result<(), String> {
     }
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let (server, slow) = (options.server.name(), options.slow);
-    let start = format!("#!/bin/sh\n./mote-servers check {server} mote 0 0 {slow} ''\n");
+    let start = format!("#!/bin/sh\n./mote-servers check {server} mote {slow}\n");
     let mut outer = Outer::start(spec, work, &start, &[&this], &From::PowerKept(kept.clone()))?;
     let end = outer.hear(options.until.min(Instant::now() + FIRST_BOOT), |line| {
         if let Line::Step(text, at) = line {

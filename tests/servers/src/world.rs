@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 pub use mote_checks::{has, line_with, noise, same};
 use serde_json::Value;
 
@@ -27,14 +28,13 @@ pub const BOOTING: Duration = Duration::from_secs(1);
 /// Polling interval, before `slow`.
 const AGAIN: Duration = Duration::from_millis(200);
 
-#[derive(Clone, Copy, Debug)]
+/// Size of a large transfer, MiB.
+pub const BIG: usize = 4;
+
+#[derive(Clone, Copy, Debug, Args)]
 pub struct World {
     pub server: Server,
     pub agent: Agent,
-    /// Size of a large transfer, MiB.
-    pub big: usize,
-    /// Number of commands in a long series.
-    pub turns: usize,
     /// Factor for time limits: nested emulation is slow.
     pub slow: u32,
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::group;
 use crate::run::Background;
-use crate::world::{Seen, VM, World, checksum, first_word, has, noise, round, same};
+use crate::world::{BIG, Seen, VM, World, checksum, first_word, has, noise, round, same};
 
 group! {
     "exec":
@@ -57,19 +57,19 @@ fn default_environment(world: &World) -> Seen {
     Ok(text.trim().to_owned())
 }
 
-fn rate(world: &World, begun: Instant) -> String {
-    let mebibytes = u32::try_from(world.big).unwrap_or(u32::MAX);
+fn rate(begun: Instant) -> String {
+    let mebibytes = u32::try_from(BIG).unwrap_or(u32::MAX);
     let rate = f64::from(mebibytes) / begun.elapsed().as_secs_f64();
-    format!("{} MiB, {rate:.2} MiB/s", world.big)
+    format!("{BIG} MiB, {rate:.2} MiB/s")
 }
 
 fn big_input(world: &World) -> Seen {
-    let data = noise(world.big << 20);
+    let data = noise(BIG << 20);
     let begun = Instant::now();
     let words = ["exec", VM, "--", "sha256sum"];
     let limit = world.limit(300);
     let output = world.cli(&words).input(data.clone()).within(limit).code(0)?;
-    let took = rate(world, begun);
+    let took = rate(begun);
     same("the checksum", first_word(&output)?, checksum(&data)?)?;
     Ok(took)
 }
@@ -77,20 +77,20 @@ fn big_input(world: &World) -> Seen {
 fn big_output(world: &World) -> Seen {
     let script = format!(
         "dd if=/dev/urandom bs=1M count={} of=/tmp/big 2>/dev/null; sha256sum </tmp/big",
-        world.big
+        BIG
     );
     let limit = world.limit(300);
     let wanted = first_word(&world.exec(&["sh", "-c", &script]).within(limit).code(0)?)?;
     let begun = Instant::now();
     let data = world.cli(&["exec", VM, "--", "cat", "/tmp/big"]).within(limit).code(0)?.out;
-    let took = rate(world, begun);
+    let took = rate(begun);
     same("the checksum", checksum(&data)?, wanted)?;
     world.sh("rm /tmp/big")?;
     Ok(took)
 }
 
 fn both_ways(world: &World) -> Seen {
-    let data = noise(world.big << 18);
+    let data = noise(BIG << 18);
     let words = ["exec", VM, "--", "cat"];
     let output = world.cli(&words).input(data.clone()).within(world.limit(200)).code(0)?;
     same("what came back is what was sent", output.out == data, true)?;
@@ -119,18 +119,18 @@ fn ten_at_once(world: &World) -> Seen {
     Ok(format!("{} s", round(begun.elapsed())))
 }
 
+/// Number of commands in a long series.
+const TURNS: usize = 40;
+
 fn in_turn(world: &World) -> Seen {
     let before = agents_memory(world)?;
     let begun = Instant::now();
-    for turn in 0..world.turns {
+    for turn in 0..TURNS {
         same("output", world.exec(&["echo", &turn.to_string()]).text()?, format!("{turn}\n"))?;
     }
     let took = round(begun.elapsed());
     let after = agents_memory(world)?;
-    Ok(format!(
-        "{} in {took} s; the agent's memory {before} kB before, {after} kB after",
-        world.turns
-    ))
+    Ok(format!("{} in {took} s; the agent's memory {before} kB before, {after} kB after", TURNS))
 }
 
 fn agents_memory(world: &World) -> Result<u64, String> {

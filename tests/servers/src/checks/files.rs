@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use super::group;
 use crate::server::Server;
-use crate::world::{Seen, VM, World, checksum, first_word, has, noise, put, read, round, same};
+use crate::world::{
+    BIG, Seen, VM, World, checksum, first_word, has, noise, put, read, round, same,
+};
 
 group! {
     "files":
@@ -35,7 +37,7 @@ fn push_pull(world: &World) -> Seen {
 }
 
 fn push_pull_big(world: &World) -> Seen {
-    let data = noise(world.big << 20);
+    let data = noise(BIG << 20);
     put("/tmp/there", &data)?;
     let limit = world.limit(300);
     let begun = Instant::now();
@@ -48,7 +50,7 @@ fn push_pull_big(world: &World) -> Seen {
     let pull = round(begun.elapsed());
     same("it came back unchanged", read("/tmp/back")? == data, true)?;
     world.sh("rm /tmp/big")?;
-    Ok(format!("{} MiB: push {push} s, pull {pull} s", world.big))
+    Ok(format!("{BIG} MiB: push {push} s, pull {pull} s"))
 }
 
 fn push_from_pipe(world: &World) -> Seen {
