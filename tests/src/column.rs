@@ -42,20 +42,34 @@ impl Column {
         }
     }
 
-    pub fn title(self) -> &'static str {
+    /// Returns title, server as `mote-host` names it, and program below /opt in the image; `None` for
+    /// mote.
+    const fn about(self) -> (&'static str, &'static str, Option<&'static str>) {
         match self {
-            Self::MoteLxd => "mote/lxd",
-            Self::LxdAgent => "lxd-agent 5.0.2",
-            Self::MoteIncus => "mote/incus",
-            Self::IncusAgent => "incus-agent 6.0.4",
-            Self::IncusAgent7 => "incus-agent 7.0.2",
-            Self::Before => "mote/lxd before",
-            Self::MoteOldLxd => "mote/lxd-5.0",
+            Self::MoteLxd => ("mote/lxd", "lxd", None),
+            Self::LxdAgent => ("lxd-agent 5.0.2", "lxd-5.0", Some("lxd-agent")),
+            Self::MoteIncus => ("mote/incus", "incus", None),
+            Self::IncusAgent => ("incus-agent 6.0.4", "incus", Some("incus-agent")),
+            Self::IncusAgent7 => ("incus-agent 7.0.2", "incus", Some("incus-agent")),
+            Self::Before => ("mote/lxd before", "lxd", None),
+            Self::MoteOldLxd => ("mote/lxd-5.0", "lxd-5.0", None),
         }
     }
 
+    pub fn title(self) -> &'static str {
+        self.about().0
+    }
+
+    pub fn flavour(self) -> &'static str {
+        self.about().1
+    }
+
+    pub fn program(self) -> Option<&'static str> {
+        self.about().2
+    }
+
     pub fn is_incus(self) -> bool {
-        matches!(self, Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7)
+        self.flavour() == "incus"
     }
 
     pub fn is_mote(self) -> bool {
@@ -72,30 +86,12 @@ impl Column {
         if self.is_incus() { incus } else { lxd }
     }
 
-    /// Returns the server that `mote-host` plays.
-    pub fn flavour(self) -> &'static str {
-        match self {
-            Self::MoteLxd | Self::Before => "lxd",
-            Self::LxdAgent | Self::MoteOldLxd => "lxd-5.0",
-            Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7 => "incus",
-        }
-    }
-
     pub fn port(self) -> &'static str {
-        match self {
-            Self::MoteLxd | Self::Before => "com.canonical.lxd",
+        match self.flavour() {
+            "lxd" => "com.canonical.lxd",
+            "incus" => "org.linuxcontainers.incus",
             // Debian's 5.0.2 writes to the old port, and a dummy port blocks it forever.
-            Self::LxdAgent | Self::MoteOldLxd => "org.linuxcontainers.lxd",
-            Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7 => "org.linuxcontainers.incus",
-        }
-    }
-
-    /// Returns its path below /opt in the image; `None` for mote.
-    pub fn program(self) -> Option<&'static str> {
-        match self {
-            Self::MoteLxd | Self::MoteOldLxd | Self::MoteIncus | Self::Before => None,
-            Self::LxdAgent => Some("lxd-agent"),
-            Self::IncusAgent | Self::IncusAgent7 => Some("incus-agent"),
+            _ => "org.linuxcontainers.lxd",
         }
     }
 

@@ -25,7 +25,6 @@ impl Guest {
         Self { stream, text: Vec::new() }
     }
 
-    /// Runs a command. Returns its exit code and output.
     pub fn sh(&mut self, command: &str) -> (i32, String) {
         self.sh_within(command, Duration::from_secs(60))
     }
@@ -56,7 +55,6 @@ impl Guest {
         self.stream.write_all(format!("{line}\n").as_bytes()).expect("the guest's shell");
     }
 
-    /// Reads up to and including `mark`, and returns it.
     pub fn until(&mut self, mark: &str, limit: Duration) -> String {
         let limit = patient(limit);
         let end = Instant::now() + limit;

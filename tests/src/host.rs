@@ -58,7 +58,6 @@ impl Host {
         Self::new(directory, &all)
     }
 
-    /// The instance, as mote-host stores it.
     pub fn instance(&self) -> Instance {
         store::load(&self.directory, NAME).expect("the instance")
     }
@@ -94,7 +93,6 @@ impl Host {
         self.try_run(args).unwrap_or_else(|error| panic!("mote-host {args:?}: {error}"))
     }
 
-    /// Runs a command that must succeed.
     pub fn ok(&self, args: &[&str]) {
         let _output = self.run(args);
     }
@@ -144,7 +142,6 @@ impl Host {
         wait("CONNECTED", limit, || self.is_connected().then_some(())).1
     }
 
-    /// Waits until the guest has reported STOPPED.
     pub fn stopped(&self, limit: Duration) {
         wait("STOPPED", limit, || (self.state()["state"] == "STOPPED").then_some(()));
     }

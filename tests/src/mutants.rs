@@ -13,7 +13,6 @@ pub struct Mutant {
     pub noticed_by: String,
 }
 
-/// Returns all faults of the list.
 pub fn all() -> Vec<Mutant> {
     let text =
         std::fs::read_to_string(source::root().join("tests/mutants/list")).expect("the list");

@@ -37,7 +37,6 @@ impl Session {
         session
     }
 
-    /// Sends INIT. Returns the answer.
     pub fn hello(&mut self) -> Vec<u8> {
         self.sftp.hello().expect("VERSION")
     }
@@ -67,7 +66,6 @@ impl Session {
         self.sftp.ask(kind, &body(fields)).expect("a server that reads")
     }
 
-    /// Returns the next reply and its id.
     pub fn receive(&mut self) -> (u32, Reply) {
         self.sftp.reply().expect("a reply")
     }

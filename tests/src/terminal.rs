@@ -41,7 +41,6 @@ impl Terminal {
         self.ours.path().expect("a name")
     }
 
-    /// Returns the program's side, for one of its streams.
     pub fn side(&self) -> Stdio {
         self.theirs.try_clone().expect("a descriptor").into()
     }
@@ -50,7 +49,6 @@ impl Terminal {
         self.ours.say(text).expect("a terminal");
     }
 
-    /// Reads until the text appears.
     pub fn until(&mut self, wanted: &str) {
         let _before = self.ours.until(wanted, patient(SOON)).unwrap_or_else(|why| panic!("{why}"));
     }

@@ -3,7 +3,6 @@
 
 mod hot;
 mod machine;
-pub mod run;
 
 pub use machine::{PC, has_smbios, is_pc, lets_go, little_memory, tells_off};
 
@@ -11,13 +10,13 @@ use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::proc::ticks;
-use crate::{Guest, Process, tool, wait};
+use crate::{Guest, Process, slowdown, tool, wait};
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
@@ -51,7 +50,6 @@ pub enum Late {
     Disk,
 }
 
-/// Kind of the config share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// A disk with the label `incus-agent`.
@@ -98,7 +96,6 @@ pub fn qmp(directory: &Path) -> PathBuf {
     directory.join("qmp")
 }
 
-/// Returns the path of the status port's socket.
 pub fn serial(directory: &Path) -> PathBuf {
     directory.join("serial")
 }
@@ -173,7 +170,6 @@ impl Vm {
         Guest::again(self.shell.take().expect("the one shell"))
     }
 
-    /// Hot-plugs a share.
     pub fn plug(&mut self, tag: &str, source: &Path) {
         let socket = start_virtiofs(&self.directory, tag, source, &mut self.helpers);
         let address = json!({"type": "unix", "data": {"path": socket}});
@@ -331,4 +327,30 @@ fn start_virtiofs(
     ));
     wait("virtiofsd", Duration::from_secs(10), || socket.exists().then_some(()));
     socket
+}
+
+/// Returns a run of the test image, whose shell is on the console. Files are in this directory.
+pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
+    let image = Spec::default().image;
+    let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+    run.args(["run", "--accel", "tcg", "--append", "mote.shell=console", "--kernel"]);
+    run.arg(image.join("vmlinuz")).arg("--initrd").arg(image.join("initrd"));
+    run.args(architecture()).args(options).arg("--").args(command);
+    run.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
+    run.env("MOTE_HOST_VIRTIOFSD", tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd"));
+    run.env(mote_machine::SLOWDOWN, slowdown().to_string());
+    run.env("TMPDIR", scratch);
+    run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    run
+}
+
+/// Returns `--arch` if the image is for another architecture.
+pub fn architecture() -> Vec<String> {
+    std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
+}
+
+pub fn output(mut run: Command) -> (String, String, Option<i32>) {
+    let output = crate::bounded(&mut run).and_then(Child::wait_with_output).expect("mote-host");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
 }

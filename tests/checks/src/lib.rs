@@ -6,16 +6,17 @@
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 
 pub mod markdown;
-mod qmp;
 mod table;
 
-use std::fmt::{Debug, Write};
+use std::fmt::{Debug, Write as _};
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 
-pub use qmp::qmp;
+use serde_json::{Value, json};
+
 use serde::{Deserialize, Serialize};
 pub use table::Table;
 
-/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -24,7 +25,6 @@ pub enum Verdict {
     Differs(String),
     /// The feature is missing, or ends in an error.
     Fails(String),
-    /// The check cannot run here.
     NotRun(String),
     /// The check ran, but its machine was lost each time.
     Unknown(String),
@@ -53,7 +53,6 @@ impl Verdict {
         }
     }
 
-    /// Returns whether it needs a reason.
     pub fn is_miss(&self) -> bool {
         matches!(self, Self::Differs(_) | Self::Fails(_))
     }
@@ -137,7 +136,6 @@ impl Reason {
     }
 }
 
-/// Returns the first that applies to this check in this column.
 pub fn find<'r>(
     reasons: &'r [Reason],
     group: &str,
@@ -155,12 +153,10 @@ pub fn same<T: PartialEq<U> + Debug, U: Debug>(
     if seen == wanted { Ok(()) } else { Err(format!("{what} is {seen:?}, not {wanted:?}")) }
 }
 
-/// Requires that a text contains another.
 pub fn has(text: &str, wanted: &str) -> Result<(), String> {
     if text.contains(wanted) { Ok(()) } else { Err(format!("no {wanted:?} in {text:?}")) }
 }
 
-/// Returns the line of a text that contains another.
 pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
     let line = text.lines().find(|line| line.contains(wanted));
     line.map(|line| line.trim().to_owned()).ok_or_else(|| format!("no {wanted:?} in {text:?}"))
@@ -193,4 +189,27 @@ impl Noise {
             eight.copy_from_slice(&self.0.to_le_bytes()[..eight.len()]);
         }
     }
+}
+
+/// Sends a command on a new connection to this monitor. Returns its answer, which has the member
+/// `return` or `error`.
+pub fn qmp(monitor: &UnixStream, command: &str, arguments: &Value) -> io::Result<Value> {
+    let mut lines = BufReader::new(monitor).lines();
+    let mut answer = Value::Null;
+    for order in [
+        json!({"execute": "qmp_capabilities"}),
+        json!({"execute": command, "arguments": arguments}),
+    ] {
+        let mut monitor = monitor;
+        write!(monitor, "{order}")?;
+        answer = loop {
+            let line = lines.next().ok_or(io::ErrorKind::UnexpectedEof)??;
+            let told: Value = serde_json::from_str(&line)?;
+            // Neither its greeting nor an event.
+            if told.get("return").or(told.get("error")).is_some() {
+                break told;
+            }
+        };
+    }
+    Ok(answer)
 }

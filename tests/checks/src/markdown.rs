@@ -1,6 +1,5 @@
 //! Tables of the generated pages.
 
-/// A column's alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     Left,
@@ -8,15 +7,12 @@ pub enum Align {
     Right,
 }
 
-/// Titles and alignments.
 pub type Head = Vec<(String, Align)>;
 
-/// Returns a head of text columns.
 pub fn texts<'t>(titles: impl IntoIterator<Item = &'t str>) -> Head {
     titles.into_iter().map(|title| (title.to_owned(), Align::Left)).collect()
 }
 
-/// Returns a head of columns with numbers.
 pub fn numbers<'t>(titles: impl IntoIterator<Item = &'t str>) -> Head {
     titles.into_iter().map(|title| (title.to_owned(), Align::Right)).collect()
 }
@@ -30,7 +26,6 @@ pub fn table(head: &Head, rows: impl IntoIterator<Item = Vec<String>>) -> String
     row(titles) + &row(rules) + &rows.into_iter().map(row).collect::<String>()
 }
 
-/// Returns a line of a table.
 pub fn row(cells: impl IntoIterator<Item = String>) -> String {
     let cell = |cell: String| if cell.is_empty() { " |".into() } else { format!(" {cell} |") };
     format!("|{}\n", cells.into_iter().map(cell).collect::<String>())

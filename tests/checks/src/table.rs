@@ -2,11 +2,9 @@
 
 use crate::{Notes, Reason, Verdict, markdown, sentence};
 
-/// A table under construction.
 #[derive(Debug)]
 pub struct Table<'r> {
     reasons: &'r [Reason],
-    /// Notes of the cells so far.
     pub notes: Notes,
     titles: Vec<&'static str>,
     words: Vec<Vec<&'static str>>,
@@ -15,7 +13,6 @@ pub struct Table<'r> {
 }
 
 impl<'r> Table<'r> {
-    /// Returns a table without cells for these columns.
     pub fn new(reasons: &'r [Reason], titles: &[&'static str]) -> Self {
         Self {
             reasons,
@@ -27,7 +24,6 @@ impl<'r> Table<'r> {
         }
     }
 
-    /// Returns the word of a cell, and its note.
     pub fn meaning(reason: Option<&Reason>, verdict: &Verdict) -> (&'static str, Option<String>) {
         if let Some(reason) = reason.filter(|reason| reason.sometimes) {
             return ("sometimes", Some(reason.why.into()));
@@ -43,7 +39,6 @@ impl<'r> Table<'r> {
         (verdict.word(), note)
     }
 
-    /// Returns whether a cell has a reason.
     pub fn explains(&self, column: usize, (group, name): (&str, &str)) -> bool {
         self.reasons.iter().any(|reason| reason.fits(group, name, self.titles[column]))
     }
@@ -70,7 +65,6 @@ impl<'r> Table<'r> {
         note.map_or(word.into(), |note| format!("{word} {}", self.notes.number(note)))
     }
 
-    /// Returns the head of a group's rows.
     pub fn head(&self, first: &str) -> String {
         let titles = first.split(" | ").chain(self.titles.iter().copied());
         markdown::table(&markdown::texts(titles), [])

@@ -13,7 +13,6 @@ use std::process::{Child, Command, Stdio};
 
 use nix::libc;
 
-/// The agent's connection to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     Vsock,
@@ -85,7 +84,6 @@ impl Around {
         })
     }
 
-    /// Returns whether root's process is alive.
     pub fn other_lives(&mut self) -> bool {
         matches!(self.other.try_wait(), Ok(None))
     }
@@ -124,7 +122,6 @@ pub(crate) fn unix(address: &SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// Returns the address of an IPv4 port of this machine.
 pub(crate) fn ipv4(port: u16) -> Vec<u8> {
     let mut bytes = family(libc::AF_INET);
     bytes.extend(port.to_be_bytes());
@@ -132,7 +129,6 @@ pub(crate) fn ipv4(port: u16) -> Vec<u8> {
     bytes
 }
 
-/// Returns the address of a port of the host's.
 pub(crate) fn vsock(port: u32) -> Vec<u8> {
     let mut bytes = family(libc::AF_VSOCK);
     bytes.extend([0; 2]);

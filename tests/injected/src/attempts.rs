@@ -10,7 +10,6 @@ use crate::around::Around;
 use crate::ptrace::{Injected, word};
 use crate::{Outcome, Report};
 
-/// An argument of a system call.
 #[derive(Clone, Debug)]
 pub(crate) enum Argument {
     Number(u64),
@@ -57,7 +56,6 @@ pub(crate) fn close(injected: &Injected, descriptor: u64) {
     let _closed = make(injected, libc::SYS_close, &[Number(descriptor)]);
 }
 
-/// Name, system call, arguments, and expected outcome.
 type Attempt = (String, c_long, Vec<Argument>, Outcome);
 
 pub(crate) fn try_all(

@@ -140,7 +140,6 @@ fn datagrams(injected: &Injected) -> Result<Option<u64>, Errno> {
     Ok(found.map(|descriptor| descriptor.unsigned_abs().into()))
 }
 
-/// Connects to TCP if port-forward is allowed.
 fn reach_port(injected: &Injected, around: &Around) -> Result<u64, Errno> {
     let arguments = [libc::AF_INET, libc::SOCK_STREAM, 0].map(number);
     let socket = make(injected, libc::SYS_socket, &arguments)?;

@@ -16,7 +16,6 @@ use nix::errno::Errno;
 pub use around::{Around, Way};
 pub use ptrace::Injected;
 
-/// Tries everything in this process.
 pub fn try_all(injected: &Injected, around: &Around) -> Result<Report, Errno> {
     let mut report = Report::default();
     refused::try_all(injected, &mut report);

@@ -14,13 +14,11 @@ const SHOWN: usize = 300;
 /// Time of one wait for output: an end of the program is noticed after it.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// Our side of a terminal.
 #[derive(Debug)]
 pub struct Pty {
     fd: OwnedFd,
     /// Output that [`Pty::until`] has not returned.
     pub text: String,
-    /// Number of bytes that the program wrote.
     pub bytes: usize,
 }
 

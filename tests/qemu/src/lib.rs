@@ -70,7 +70,6 @@ impl Ring {
         self.reader.line(&bytes).map(<[u8]>::to_vec)
     }
 
-    /// Returns the number of unread bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -88,7 +87,6 @@ pub struct Throttle {
     is_held: bool,
 }
 
-/// The fate of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     Now,

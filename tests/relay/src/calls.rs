@@ -62,7 +62,6 @@ fn answer(path: &str) -> Result<()> {
     }
 }
 
-/// Makes all calls. Returns their results and the total time.
 fn run(job: &Job) -> (Seen, Duration) {
     let (next, start) = (AtomicUsize::new(0), Barrier::new(job.clients + 1));
     let all = Mutex::new(Seen::default());
@@ -81,7 +80,6 @@ fn run(job: &Job) -> (Seen, Duration) {
     (all.into_inner().unwrap_or_else(PoisonError::into_inner), begun.elapsed())
 }
 
-/// Makes calls until none is left.
 fn client(job: &Job, next: &AtomicUsize) -> Seen {
     let mut seen = Seen::default();
     while next.fetch_add(1, Ordering::Relaxed) < job.calls {

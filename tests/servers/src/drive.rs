@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use mote_checks::Verdict;
 
-use crate::line::Line;
 use crate::options::{self, Options};
 use crate::outer::{End, Outer};
 use crate::page;
+use crate::report::Line;
 use crate::seen::{self, Column, Run};
 use crate::server::{Agent, Server};
 use crate::warm;
@@ -74,7 +74,6 @@ fn verdict(server: Server, columns: &[Column]) -> u8 {
     }
 }
 
-/// Runs all checks with one agent.
 fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, String> {
     let mut column = Column::new(agent);
     column.runs.push(Run { at: options.at.clone(), build: options.build.clone() });
@@ -99,7 +98,6 @@ fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, 
 
 type Payload = (String, [PathBuf; 4]);
 
-/// Returns the script that an outer VM runs, and its files.
 fn payload(options: &Options, agent: &str, left: &[String]) -> Result<Payload, String> {
     let (server, slow, left) = (options.server.name(), options.slow, left.join(","));
     let start = format!("#!/bin/sh\nexec ./mote-servers check {server} {agent} {slow} {left}\n");
@@ -155,7 +153,6 @@ fn boot(
     record(options, column)
 }
 
-/// Prints how an outer VM ended.
 fn say_end(end: &End, running: Option<&str>, after: u64) {
     match end {
         End::Over(why) if why.is_empty() => println!("  {after:6} s  done"),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::line::{Say, step};
+use crate::report::{Say, step};
 use crate::world::{BOOTING, VM, World};
 
 /// Interval of the messages while waiting for an agent.

@@ -11,7 +11,6 @@
 pub mod checks;
 pub mod drive;
 pub mod instance;
-pub mod line;
 pub mod options;
 pub mod outer;
 pub mod page;

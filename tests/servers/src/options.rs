@@ -16,7 +16,7 @@ use crate::world::World;
 pub enum Command {
     /// Drives agents by a real server
     #[command(name = "drive", bin_name = "scripts/real-server")]
-    Drive(Options),
+    Drive(Box<Options>),
     /// Runs checks in the outer VM; without a check it only sets the server up
     Check {
         #[command(flatten)]

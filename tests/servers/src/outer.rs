@@ -11,13 +11,12 @@ use clap::Args;
 use mote_checks::qmp;
 use serde_json::{Value, json};
 
-use crate::line::Line;
+use crate::report::Line;
 use crate::run;
 
 /// Limit for silence. The longest check has several waits of up to fifteen minutes, but none took a
 /// third of this.
 const SILENCE: Duration = Duration::from_secs(1800);
-/// Polling interval.
 const LOOK: Duration = Duration::from_millis(200);
 /// Memory of the outer VM, MiB: the server, one instance, and its disk in the page cache.
 const MEMORY: u32 = 3072;
@@ -49,7 +48,6 @@ pub enum End {
     Lost(String),
 }
 
-/// A running outer VM, killed when dropped.
 #[derive(Debug)]
 pub struct Outer {
     qemu: Child,
@@ -172,7 +170,6 @@ impl Drop for Outer {
     }
 }
 
-/// The starting point of an outer VM.
 #[derive(Clone, Debug)]
 pub enum From {
     /// Power-on; its disk is discarded.

@@ -10,7 +10,6 @@ use crate::checks;
 use crate::seen::Column;
 use crate::server::{Agent, Server};
 
-/// Counts the verdicts.
 fn sum(column: &Column) -> String {
     let count = |word| column.rows.iter().filter(|row| row.verdict.word() == word).count();
     ["yes", "no", "not known"].map(|word| format!("{} {word}", count(word))).join(", ")
@@ -59,7 +58,6 @@ fn part(page: &str, server: Server) -> Option<&str> {
     Some(&page[from..page.find(&end)? + end.len()])
 }
 
-/// Returns a server's part of the page.
 fn section(server: Server, columns: &[Column]) -> String {
     let [begin, end] = marks(server);
     let limits: String = limits(server).iter().map(|text| format!("{text}\n\n")).collect();

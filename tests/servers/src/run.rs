@@ -5,7 +5,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Polling interval for a program's end.
 const LOOK: Duration = Duration::from_millis(10);
 /// Limit for output that is still in flight when the program has ended.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -95,7 +94,6 @@ impl Run {
         Err(format!("`{words}` ended with {}, not {wanted}: {}", output.code, &said[from..]))
     }
 
-    /// Runs it, requires success, and returns its output.
     pub fn text(self) -> Result<String, String> {
         Ok(self.code(0)?.text())
     }
@@ -159,7 +157,6 @@ impl Drop for Background {
     }
 }
 
-/// Waits for a process; `None` if it takes longer.
 pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let begun = Instant::now();
     loop {

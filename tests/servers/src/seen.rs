@@ -10,14 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::checks;
 use crate::server::{Agent, Server};
 
-/// A check with an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub check: String,
     #[serde(flatten)]
     pub verdict: Verdict,
     pub took: f64,
-    /// Number of runs.
     pub tries: usize,
     pub run: String,
 }
@@ -31,7 +29,6 @@ pub struct Run {
     pub build: String,
 }
 
-/// A line of the record.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     agent: Agent,
@@ -46,7 +43,6 @@ enum What {
     Row(Row),
 }
 
-/// All checks with an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     pub agent: Agent,
@@ -96,7 +92,6 @@ impl Column {
     }
 }
 
-/// Returns the recorded results of a server, for both agents.
 pub fn load(server: Server) -> Result<Vec<Column>, String> {
     let text = std::fs::read_to_string(path(server)).unwrap_or_default();
     let mut columns: Vec<_> = Agent::ALL.into_iter().map(Column::new).collect();

@@ -3,7 +3,6 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// A server, as Debian packages it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Server {
     /// Incus 7.0.2 of Debian 13's backports.
@@ -65,7 +64,6 @@ impl Server {
         self.either("/var/lib/incus/unix.socket", "/var/lib/lxd/unix.socket")
     }
 
-    /// Returns the path of devlxd's socket in the guest.
     pub fn guest_socket(self) -> &'static str {
         self.either("/dev/incus/sock", "/dev/lxd/sock")
     }
@@ -80,7 +78,6 @@ impl Server {
         self.is_incus()
     }
 
-    /// Returns the command that resumes a paused instance.
     pub fn resume(self) -> &'static str {
         self.either("resume", "start")
     }

@@ -37,7 +37,6 @@ impl Terminal {
         self.ours.say(text).map_err(|error| format!("typing: {error}"))
     }
 
-    /// Reads until `wanted` appears, and returns everything up to it.
     pub fn until(&mut self, wanted: &str) -> Result<String, String> {
         self.ours.until(wanted, self.limit).map_err(|error| error.to_string())
     }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::line::Line;
 use crate::options::Options;
 use crate::outer::{self, End, From, Outer};
+use crate::report::Line;
 
 /// Its content also decides whether a stored state is valid.
 const SOURCE: &str = include_str!("setup.rs");
@@ -35,7 +35,6 @@ pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
     Ok(From::Kept(kept))
 }
 
-/// Removes outdated states.
 fn forget(directory: &Path) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {

@@ -109,7 +109,6 @@ impl World {
         }
     }
 
-    /// Calls the server's API by curl, with headers.
     pub fn curl(&self, words: &[&str]) -> Run {
         let with = ["curl", "-s", "-i", "--unix-socket", self.server.socket()];
         self.run(&[&with, words].concat())

@@ -14,14 +14,11 @@ pub const COMMIT: &str = "commit of mote";
 pub const BEFORE: &str = "older commit of mote";
 pub const CPU: &str = "CPU of the VM";
 
-/// Summary of several samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// Smallest sample.
     pub min: f64,
     /// Median: of an even number, the mean of the two in the middle.
     pub median: f64,
-    /// Largest sample.
     pub max: f64,
 }
 
@@ -44,7 +41,6 @@ impl Summary {
 /// Measurements of one agent: for each row a value, or the reason why there is none.
 pub type Found = Vec<(&'static str, Result<f64, String>)>;
 
-/// All samples of a run.
 #[derive(Debug, Default, PartialEq)]
 pub struct Book {
     /// Description of the machine and the run: name, value.
@@ -54,7 +50,6 @@ pub struct Book {
 }
 
 impl Book {
-    /// An empty book for this machine.
     pub fn on(machine: Vec<(String, String)>) -> Self {
         Self { machine, ..Self::default() }
     }
@@ -65,7 +60,6 @@ impl Book {
         found.map_or("", |(_, value)| value)
     }
 
-    /// Adds the measurements of an agent.
     pub fn add(&mut self, column: Column, found: Found) {
         for (row, value) in found {
             match value {
@@ -77,13 +71,11 @@ impl Book {
         }
     }
 
-    /// Summary of an agent's samples of a row.
     pub fn summary(&self, row: &str, column: Column) -> Option<Summary> {
         let found = self.samples.iter().find(|((id, of), _)| *id == row && *of == column);
         found.and_then(|(_, samples)| Summary::of(samples))
     }
 
-    /// Returns whether the row has samples.
     pub fn has(&self, row: &Row) -> bool {
         Column::ALL.iter().any(|column| self.summary(row.id, *column).is_some())
     }

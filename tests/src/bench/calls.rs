@@ -6,12 +6,10 @@ use super::book::Found;
 use super::rows::FLOOR;
 use super::visit::Visit;
 
-/// Time limit of one run of the client.
 const LIMIT: Duration = Duration::from_secs(180);
 /// Target of the calls that the host answers.
 pub(super) const CONFIG: &str = "/1.0/config";
 
-/// Output of the client.
 struct Said(String);
 
 impl Said {

@@ -14,7 +14,6 @@ use super::rows::SINK;
 use super::visit::Visit;
 use crate::{Host, NAME, attempt, noise, plain, wait};
 
-/// Number of commands, one after the other.
 const COMMANDS: u32 = 8;
 /// Where `mote-sink` listens.
 const SINK_PORT: u32 = 4321;

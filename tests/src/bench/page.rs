@@ -147,7 +147,6 @@ fn limit_of(id: &str, book: &Book) -> String {
     text
 }
 
-/// The column of mote with the same server.
 fn ours(theirs: Column) -> Column {
     theirs.pick(Column::MoteLxd, Column::MoteIncus)
 }
@@ -209,10 +208,8 @@ fn named(row: &Row) -> String {
     }
 }
 
-/// Rows of README.
 const FRONT: [&str; 6] = ["bytes", "pss", "answered", "config", "exec", "put"];
 
-/// README's table.
 fn short(book: &Book) -> String {
     let titles = ["mote", "lxd-agent 5.0.2", "", "incus-agent 7.0.2", ""];
     let head = [markdown::texts([""]), markdown::numbers(titles), markdown::texts(["goal"])];
@@ -234,7 +231,6 @@ fn short(book: &Book) -> String {
     markdown::table(&head.concat(), rows)
 }
 
-/// README with its generated part replaced.
 pub fn into_readme(readme: &str, book: &Book) -> String {
     let text = format!(
         "{}\nMeasured by `scripts/bench` at {}: {} rounds, {} CPUs, QEMU {} with an emulated CPU ({}, {}), kernel {}. KVM was \

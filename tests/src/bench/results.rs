@@ -13,7 +13,6 @@ use crate::source;
 /// The CPU of the pages: QEMU's default.
 const DEFAULT_CPU: &str = "1 x qemu64";
 
-/// Books by the CPU of the VM.
 #[derive(Debug, Default, PartialEq)]
 pub struct Results(BTreeMap<String, Book>);
 
@@ -30,7 +29,6 @@ impl Results {
         Self(books.map(|(cpu, book)| (cpu.clone(), Book::from_json(book))).collect())
     }
 
-    /// Replaces the book of that CPU.
     pub fn keep(&mut self, book: Book) {
         self.0.insert(book.said(CPU).to_owned(), book);
     }
@@ -55,7 +53,6 @@ impl Results {
         format!("{{{}}}\n", books.join(",\n"))
     }
 
-    /// Returns the names and texts of the generated files.
     pub fn pages(&self) -> [(&'static str, String); 3] {
         let nothing = Book::default();
         let book = self.of(DEFAULT_CPU).unwrap_or(&nothing);
@@ -67,7 +64,6 @@ impl Results {
         ]
     }
 
-    /// Writes them.
     pub fn write(&self) -> Result<(), String> {
         for (name, text) in self.pages() {
             std::fs::write(path(name), text).map_err(|error| format!("{name}: {error}"))?;
@@ -76,7 +72,6 @@ impl Results {
     }
 }
 
-/// A file of the repository.
 fn path(name: &str) -> PathBuf {
     source::root().join(name)
 }

@@ -2,12 +2,9 @@
 
 use Better::{Higher, Lower};
 
-/// Direction in which a figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// A lower figure is better.
     Lower,
-    /// A higher figure is better.
     Higher,
 }
 
@@ -99,23 +96,19 @@ pub const MEASURED: [Row; 10] = [
     row("get", "SFTP, 16 MiB got", "MB/s", Higher),
 ];
 
-/// Rows of the baseline programs.
 const BASELINES: [Row; 2] = [
     row(FLOOR, "`GET /` of a program that does nothing else, p50", "ms", Lower),
     row(SINK, "16 MiB put to a program that does nothing else", "MB/s", Higher),
 ];
 
-/// All rows in the page's order.
 pub fn all() -> impl Iterator<Item = &'static Row> {
     COUNTED.iter().chain(&NATIVE).chain(&MEASURED).chain(&BASELINES)
 }
 
-/// All short names.
 pub fn names() -> String {
     all().map(|row| row.id).collect::<Vec<_>>().join(" ")
 }
 
-/// The row with this short name.
 pub fn find(id: &str) -> Option<&'static Row> {
     all().find(|row| row.id == id)
 }

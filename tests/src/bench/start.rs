@@ -49,7 +49,6 @@ fn moment(value: &Value) -> Result<SystemTime, String> {
     at.map(Into::into).map_err(|error| format!("no time: {value}: {error}"))
 }
 
-/// Milliseconds from one moment to another.
 fn millis(from: SystemTime, to: SystemTime) -> f64 {
     match to.duration_since(from) {
         Ok(time) => time.as_secs_f64() * 1e3,

@@ -14,7 +14,6 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// The same after its calls.
 const RESTED: Duration = Duration::from_secs(1);
 
-/// Rows and how they are measured.
 struct Step {
     rows: &'static [&'static str],
     run: fn(&mut Visit) -> Found,
@@ -36,7 +35,6 @@ pub(super) fn is_wanted(wanted: &dyn Fn(&str) -> bool) -> bool {
     STEPS.iter().flat_map(|step| step.rows).any(|row| wanted(row))
 }
 
-/// Boots, starts, measures the rows that are wanted.
 pub(super) fn visit(column: Column, wanted: &dyn Fn(&str) -> bool) -> Found {
     let all = || STEPS.iter().flat_map(|step| step.rows).filter(|row| wanted(row));
     let boot = || Visit::boot(column, &Spec { memory: MEMORY, ..world::spec(column) });

@@ -5,13 +5,10 @@ use crate::{Column, Guest, Spec, World};
 /// Memory of the VM, MiB.
 pub(super) const MEMORY: u32 = 384;
 
-/// An agent that is being measured.
 #[derive(Debug)]
 pub(super) struct Visit {
-    /// The agent's column.
     pub(super) column: Column,
     pub(super) guest: Guest,
-    /// VM and host.
     pub(super) world: World,
 }
 

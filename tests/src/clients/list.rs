@@ -13,7 +13,6 @@ pub struct Client {
     pub about: &'static str,
     /// Command that uses it: a program under `tests/clients`, or built from there.
     pub program: &'static [&'static str],
-    /// Environment in which it runs.
     pub place: Place,
     /// Usual time on mote, seconds on 2 cores; it is killed after ten times this and three minutes.
     pub seconds: u64,
@@ -23,7 +22,6 @@ pub struct Client {
     pub incus: Option<bool>,
 }
 
-/// Environment in which a client runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// As in the guest: with devlxd in its usual path.
@@ -78,7 +76,6 @@ pub static CLIENTS: LazyLock<Vec<Client>> = LazyLock::new(|| {
     lines.map(Client::parse).collect()
 });
 
-/// An agent that clients are run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub column: Column,

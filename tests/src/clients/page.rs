@@ -7,10 +7,8 @@ use mote_checks::{Reason, Table, Verdict, find, line, reasons};
 use super::record::Record;
 use super::{CLIENTS, Client, Subject};
 
-/// File name of the page in `docs/`.
 pub const NAME: &str = "results/clients.md";
 
-/// The generated page, and the gaps in the reasons.
 #[derive(Clone, Debug)]
 pub struct Page {
     pub text: String,
@@ -63,7 +61,6 @@ pub(super) fn meaning(heading: &str, case: &str, title: &str, seen: &str) -> Str
     }
 }
 
-/// True if there is a reason for a case in a column.
 pub fn explained(heading: &str, case: &str, title: &str) -> bool {
     find(&REASONS, heading, case, title).is_some()
 }

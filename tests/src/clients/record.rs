@@ -10,7 +10,6 @@ use crate::pages::file;
 
 const NAME: &str = "results/clients.json";
 
-/// A case of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     pub client: String,
@@ -19,7 +18,6 @@ pub struct Row {
     pub seen: BTreeMap<String, String>,
 }
 
-/// All cases in the page's order.
 #[derive(Clone, Debug, Default)]
 pub struct Record(pub Vec<Row>);
 

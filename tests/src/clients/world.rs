@@ -14,7 +14,6 @@ use mote_client::agent::client::AGENT_PORT;
 use super::{Client, Place, Subject, bridge};
 use crate::{BOOT, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, world};
 
-/// Configuration keys of every instance in these tests.
 pub const CONFIG: &[&str] = &[
     "user.foo=bar",
     "user.with/slash=both",
@@ -214,7 +213,6 @@ impl World {
         command
     }
 
-    /// Sets the environment variables that clients read.
     fn describe(&self, command: &mut Command, own_files: &str) {
         let host = self.host();
         let own = host.directory.join("instances").join(NAME);

@@ -53,7 +53,6 @@ impl Agent {
         }
     }
 
-    /// Path of devlxd's socket in the guest.
     pub fn socket(&self) -> &'static str {
         self.column.socket()
     }
@@ -71,7 +70,6 @@ impl Agent {
         }
     }
 
-    /// Sends a request to devlxd.
     pub fn devlxd(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
         let length = match (method, body) {
             ("GET", "") => String::new(),
@@ -83,12 +81,10 @@ impl Agent {
         Answer::parse(&text)
     }
 
-    /// Runs a command of `mote-host`.
     pub fn host(&self, args: &[&str]) -> Result<String, String> {
         locked(&self.host).try_run(args)
     }
 
-    /// A command of `mote-host` that is not run yet.
     pub fn command(&self, args: &[&str]) -> Command {
         locked(&self.host).command(args)
     }
@@ -97,7 +93,6 @@ impl Agent {
         locked(&self.host).directory.clone()
     }
 
-    /// Cuts the VM's power.
     pub fn cut(&self) {
         locked(&self.vm).cut();
     }
@@ -111,7 +106,6 @@ impl Agent {
         locked(&self.host).state()
     }
 
-    /// Polls until `look` is true.
     pub fn wait(
         &self,
         what: &str,

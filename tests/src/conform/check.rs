@@ -49,7 +49,6 @@ impl From<&str> for Miss {
 
 pub type Claim = Result<(), Miss>;
 
-/// Requires equality.
 pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: U) -> Claim {
     if seen == wanted {
         Ok(())
@@ -71,7 +70,6 @@ pub fn hold(what: impl Into<String>, holds: bool) -> Claim {
 /// Limit for effects that may take a moment.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// When a check runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Quick,
@@ -140,7 +138,6 @@ impl Check {
 /// Results in the checks' order; `None` if one does not apply.
 pub type Seen = Vec<Option<Claim>>;
 
-/// Boots the agent of a column and runs the checks on it.
 pub fn look(column: Column, checks: &[Check]) -> Seen {
     let begun = Instant::now();
     let odd = format!("user.odd={}", super::checks::ODD);

@@ -15,7 +15,6 @@ use serde_json::Value;
 use super::wire::{Answer, TIMEOUT, Wire};
 use crate::{Host, NAME, patient};
 
-/// The caller, by its certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     Host,
@@ -25,7 +24,6 @@ pub enum Caller {
     Nobody,
 }
 
-/// A host that calls an agent.
 #[derive(Debug)]
 pub struct Client {
     instance: Instance,
@@ -55,12 +53,10 @@ impl Client {
         dial(&self.instance, AGENT_PORT, limit).map_err(|error| format!("{error:#}"))
     }
 
-    /// Connects as the host, with TLS.
     pub fn connect(&self) -> Result<Wire, String> {
         self.connect_as(Caller::Host)
     }
 
-    /// Connects as this caller, with TLS.
     pub fn connect_as(&self, caller: Caller) -> Result<Wire, String> {
         let config = self.tls(caller).map_err(|error| format!("{error:#}"))?;
         let name = ServerName::try_from("unspecified").map_err(|error| error.to_string())?;
@@ -111,7 +107,6 @@ impl Client {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The metadata of the answer to `GET target`.
     pub fn get(&self, target: &str) -> Result<Value, String> {
         let answer = self.ask("GET", target, "")?;
         if answer.status == 200 { Ok(answer.metadata()) } else { Err(answer.short()) }

@@ -9,7 +9,6 @@ use super::wire::TIMEOUT;
 use super::ws::Ws;
 use crate::found;
 
-/// Result of a command.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// `metadata.return`.
@@ -19,7 +18,6 @@ pub struct Done {
     pub err: String,
 }
 
-/// A command that the agent has accepted.
 #[derive(Debug)]
 pub struct Exec {
     /// `/1.0/operations/ID`.
@@ -28,7 +26,6 @@ pub struct Exec {
     pub made: Value,
 }
 
-/// A command with all its sockets.
 #[derive(Debug)]
 pub struct Running {
     pub exec: Exec,
@@ -57,7 +54,6 @@ pub fn terminal(text: &str) -> Value {
     with(script(text), json!({"interactive": true}))
 }
 
-/// The request with these members added or replaced.
 pub fn with(mut request: Value, members: Value) -> Value {
     if let (Some(request), Value::Object(members)) = (request.as_object_mut(), members) {
         request.extend(members);
@@ -87,7 +83,6 @@ impl Exec {
         Ws::open(agent, &self.target(name)).map_err(|error| format!("socket {name}: {error}"))
     }
 
-    /// Connects all sockets of the command.
     pub fn connect(self, agent: &Client) -> Result<Running, String> {
         let control = self.socket(agent, "control")?;
         let stdin = self.socket(agent, "0")?;
@@ -107,7 +102,6 @@ impl Exec {
         found(limit, look).unwrap_or_else(|| Err("the command did not end in time".into()))
     }
 
-    /// Waits for the command's exit code.
     pub fn code(&self, agent: &Client, limit: Duration) -> Result<i64, String> {
         let operation = self.ended(agent, limit)?;
         let code = operation["metadata"]["return"].as_i64();
@@ -118,7 +112,6 @@ impl Exec {
 }
 
 impl Running {
-    /// Requests a command and connects its sockets.
     pub fn start(agent: &Client, request: &Value) -> Result<Self, String> {
         Exec::ask(agent, request)?.connect(agent)
     }
@@ -163,7 +156,6 @@ impl Running {
     }
 }
 
-/// Runs a command to its end, with this input.
 pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String> {
     let mut running = Running::start(agent, request)?;
     // The output proves what has arrived, so an error here does not matter.

@@ -6,7 +6,6 @@ use mote_checks::{Reason, Table, Verdict, reasons};
 
 use super::{Check, Claim, Column, Miss, Seen};
 
-/// The generated page, and the gaps in the reasons.
 #[derive(Clone, Debug)]
 pub struct Page {
     pub text: String,

@@ -16,7 +16,6 @@ use crate::patient;
 /// Time limit of all steps that no claim about time covers.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to an agent.
 #[derive(Debug)]
 pub struct Wire {
     link: Stream,
@@ -90,7 +89,6 @@ impl Wire {
         Ok(Self { link, limit: TIMEOUT })
     }
 
-    /// Sets the time limit of each later call.
     pub fn within(&mut self, limit: Duration) -> &mut Self {
         self.limit = limit;
         self
@@ -114,7 +112,6 @@ impl Wire {
         Ok(bytes)
     }
 
-    /// Reads up to and including `mark`.
     pub fn until(&mut self, mark: &[u8]) -> Result<Vec<u8>, String> {
         self.begin();
         let (mut bytes, mut byte) = (Vec::new(), [0]);
@@ -132,7 +129,6 @@ impl Wire {
         Ok(bytes)
     }
 
-    /// Sends a request and reads its answer.
     pub fn ask(
         &mut self,
         method: &str,

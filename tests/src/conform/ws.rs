@@ -45,7 +45,6 @@ impl Ws {
         Ok(Ok(Self(WebSocket::from_raw_socket(wire, Role::Client, None))))
     }
 
-    /// Sets the time limit of each later message.
     pub fn within(&mut self, limit: Duration) -> &mut Self {
         self.0.get_mut().within(limit);
         self
@@ -62,7 +61,6 @@ impl Ws {
         self.send(Message::Frame(frame))
     }
 
-    /// Sends bytes as binary messages.
     pub fn binary(&mut self, bytes: &[u8]) -> Result<(), String> {
         bytes.chunks(CHUNK).try_for_each(|chunk| self.send(Message::binary(chunk.to_vec())))
     }
@@ -128,7 +126,6 @@ impl Ws {
         }
     }
 
-    /// Reads an event.
     pub fn json(&mut self) -> Result<serde_json::Value, String> {
         match self.message()? {
             Message::Text(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),

@@ -51,7 +51,6 @@ impl Counter {
         cheapest
     }
 
-    /// Instructions of a single action.
     pub fn once(&self, pid: u32, action: impl FnOnce()) -> u64 {
         let begun = self.count(pid);
         action();

@@ -10,7 +10,6 @@ pub fn write(name: &str, page: &str) {
     }
 }
 
-/// Returns a page of `docs/`.
 pub fn committed(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_default()
 }

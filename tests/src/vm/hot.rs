@@ -87,7 +87,6 @@ impl Vm {
         self.order("block_resize", &json!({"device": drive, "size": bytes}));
     }
 
-    /// Pauses the VM, as a server does.
     pub fn pause(&self) {
         self.order("stop", &json!({}));
     }
@@ -116,7 +115,6 @@ impl Vm {
         });
     }
 
-    /// Presses the power button, as a server's stop does.
     pub fn power_button(&self) {
         self.order("system_powerdown", &json!({}));
     }
@@ -135,7 +133,6 @@ impl Vm {
         }
     }
 
-    /// Sends a monitor command. Returns its answer.
     fn ask(&self, command: &str, arguments: &Value) -> Value {
         let hot = self.directory.join("hot");
         // QEMU may have just started.

@@ -30,17 +30,19 @@ struct Machine {
     little: u32,
 }
 
+const PC_MACHINE: Machine = Machine {
+    architecture: PC_ARCHITECTURE,
+    machine: PC,
+    cpu: None,
+    serial_ports: 2,
+    hot_plug: true,
+    power_off: true,
+    smbios: true,
+    little: 96,
+};
+
 const MACHINES: [Machine; 3] = [
-    Machine {
-        architecture: PC_ARCHITECTURE,
-        machine: PC,
-        cpu: None,
-        serial_ports: 2,
-        hot_plug: true,
-        power_off: true,
-        smbios: true,
-        little: 96,
-    },
+    PC_MACHINE,
     Machine {
         architecture: "aarch64",
         machine: "virt",
@@ -48,21 +50,18 @@ const MACHINES: [Machine; 3] = [
         cpu: Some("cortex-a72"),
         // The built-in port is a PL011, which has a different name.
         serial_ports: 0,
-        hot_plug: true,
-        power_off: true,
-        smbios: true,
-        little: 96,
+        ..PC_MACHINE
     },
     Machine {
         architecture: "riscv64",
         machine: "virt",
-        cpu: None,
         serial_ports: 1,
         hot_plug: false,
         power_off: false,
         smbios: false,
         // Debian has no smaller kernel for VMs: this one has 31 MB, and large modules.
         little: 128,
+        ..PC_MACHINE
     },
 ];
 
@@ -81,7 +80,6 @@ pub fn lets_go() -> bool {
     emulated().hot_plug
 }
 
-/// Returns whether QEMU reports the guest's power-off.
 pub fn tells_off() -> bool {
     emulated().power_off
 }

@@ -163,9 +163,7 @@ fn a_late_port_is_logged_used_and_clears_the_last_error() {
 
 #[test]
 fn a_full_run_is_harmless_and_reported_once() {
-    if !in_private_mounts("early::a_full_run_is_harmless_and_reported_once") {
-        return;
-    }
+    let true = in_private_mounts("early::a_full_run_is_harmless_and_reported_once") else { return };
     let boot = Boot::new("lxd");
     whole(&boot);
     mount(&["-t", "tmpfs", "-o", "size=64k", "tmpfs"], &boot.root("run"));

@@ -165,9 +165,7 @@ fn does_not_open_copy_or_close_an_impostors_files() {
         skipped("root and /dev/fuse");
         return;
     }
-    if !in_private_mounts(TEST) {
-        return;
-    }
+    let true = in_private_mounts(TEST) else { return };
     let Some(boot) = guest() else { return };
     let place = boot.scratch.0.join("fuse");
     fs::create_dir(&place).unwrap();

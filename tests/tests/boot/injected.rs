@@ -44,9 +44,7 @@ fn host(boot: &Boot) -> Way {
 
 #[test]
 fn code_injected_into_a_sandboxed_agent_can_do_only_what_the_page_says() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     for (flavour, forwards) in [("lxd", true), ("incus", false)] {
         let boot = Boot::new(flavour);
         fs::create_dir_all(boot.root("sys")).unwrap();
@@ -73,9 +71,7 @@ fn code_injected_into_a_sandboxed_agent_can_do_only_what_the_page_says() {
 /// Shows that the attempts work without a sandbox; otherwise the test above would prove nothing.
 #[test]
 fn code_injected_into_an_unsandboxed_agent_can_do_what_root_can() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let boot = Boot::new("lxd");
     let mut agent = started(&boot, "exec");
     let Some(injected) = Injected::enter(agent.0.id()).unwrap() else {

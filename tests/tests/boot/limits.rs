@@ -16,7 +16,6 @@ use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, in_private_mounts, mount};
 
-/// Starts an agent with this policy and devlxd.
 fn under(flavour: &'static str, features: &str) -> (Boot, Process) {
     let boot = Boot::new(flavour);
     boot.put("etc/mote-agent.yml", &format!("features:\n  guestapi: true\n  {features}\n"));
@@ -159,9 +158,7 @@ fn refuses_writes_to_read_only_files_with_a_reason() {
 
 #[test]
 fn writes_files_as_a_listed_user_without_set_user_id() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let place = mote_tests::Scratch::new();
     let shown = place.0.join("shown");
     fs::create_dir(&shown).unwrap();
@@ -268,9 +265,7 @@ fn a_new_policy_ends_everything_but_running_commands() {
 
 #[test]
 fn a_sandboxed_agent_allows_nothing_more_until_restarted() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let boot = Boot::new("incus");
     let mut agent: Process = boot.start(&["--deny", "exec,files,mounts"]);
     boot.logged(" CONNECTED");

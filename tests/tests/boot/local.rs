@@ -23,9 +23,7 @@ fn creates_a_missing_run_readable_for_all() {
 
 #[test]
 fn reports_and_survives_a_read_only_run() {
-    if !in_private_mounts("local::reports_and_survives_a_read_only_run") {
-        return;
-    }
+    let true = in_private_mounts("local::reports_and_survives_a_read_only_run") else { return };
     let boot = Boot::new("lxd");
     fs::create_dir_all(boot.root("run")).unwrap();
     mount(&["-t", "tmpfs", "-o", "ro", "tmpfs"], &boot.root("run"));
@@ -49,9 +47,10 @@ fn reports_and_survives_a_read_only_run() {
 
 #[test]
 fn survives_closed_descriptors_and_a_missing_dev_null() {
-    if !in_private_mounts("local::survives_closed_descriptors_and_a_missing_dev_null") {
+    let true = in_private_mounts("local::survives_closed_descriptors_and_a_missing_dev_null")
+    else {
         return;
-    }
+    };
     let boot = Boot::new("lxd");
     let start = |script: &str, args: &[&str]| {
         let mut shell = Command::new("sh");
@@ -75,9 +74,7 @@ fn survives_closed_descriptors_and_a_missing_dev_null() {
 fn reports_a_missing_proc_everywhere() {
     const WHY: &str =
         "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
-    if !in_private_mounts("local::reports_a_missing_proc_everywhere") {
-        return;
-    }
+    let true = in_private_mounts("local::reports_a_missing_proc_everywhere") else { return };
     let boot = Boot::new("lxd");
     whole(&boot);
     fs::remove_dir_all(boot.root("proc")).unwrap();

@@ -30,7 +30,6 @@ fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").count()
 }
 
-/// Measures how long the host gets no answer.
 fn outage(boot: &Boot) -> Outage {
     Outage::watch(boot.client())
 }
@@ -152,9 +151,7 @@ fn sighup_restarts_a_waiting_agent() {
 
 #[test]
 fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let boot = Boot::new("lxd");
     let mut port = Terminal::open(80, 24);
     let path = port.path();
@@ -200,9 +197,7 @@ fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
 fn an_agent_of_an_initramfs_hands_over_though_run_was_mounted_over() {
     const TEST: &str = "reexec::an_agent_of_an_initramfs_hands_over_though_run_was_mounted_over";
     // The flood of locks of another test would hide the first agent's.
-    if !in_private(Private::Processes, TEST) {
-        return;
-    }
+    let true = in_private(Private::Processes, TEST) else { return };
     let boot = Boot::new("lxd");
     let mut first = boot.start(&["--initramfs"]);
     connected(&boot, 1);

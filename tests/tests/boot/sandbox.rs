@@ -27,9 +27,7 @@ fn fields(process: u32, name: &str) -> Vec<String> {
 
 #[test]
 fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     for flavour in ["lxd", "incus"] {
         let boot = Boot::new(flavour);
         let mut agent = boot.start(&DENIED);
@@ -96,9 +94,7 @@ fn setting(name: &str) -> impl Iterator<Item = &'static str> {
 
 #[test]
 fn the_hardened_units_capabilities_suffice_for_the_sandbox() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let boot = Boot::new("lxd");
     let kept =
         setting("CapabilityBoundingSet").map(|name| name.replace("CAP_", "+").to_lowercase());
@@ -175,9 +171,7 @@ fn leaves_it_to_the_next(boot: &Boot, mut agent: Process, options: &[&str], why:
 
 #[test]
 fn a_replugged_port_ends_the_sandboxed_agent() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let boot = Boot::new("lxd");
     let port = boot.scratch.0.join("port");
     fifo(&port);
@@ -191,9 +185,7 @@ fn a_replugged_port_ends_the_sandboxed_agent() {
 
 #[test]
 fn sighup_ends_a_sandboxed_agent_for_its_service_to_restart() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let boot = Boot::new("lxd");
     let agent = boot.start(&DENIED);
     boot.logged("CONNECTED");

@@ -98,7 +98,6 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     wait("the worker's end", LIMIT, || line().is_empty().then_some(()));
 }
 
-/// Returns the child processes, including dead ones.
 fn children(process: &Process) -> Vec<String> {
     let pid = process.0.id();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a living agent");

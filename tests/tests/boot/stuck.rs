@@ -1,6 +1,5 @@
 //! Peers that read nothing, write endlessly or are stopped do not block others.
 
-mod dead;
 mod freeze;
 pub(crate) mod fuse;
 
@@ -12,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::{Process, kill, put, wait};
+use mote_tests::{NAME, Process, is_root, kill, put, wait};
 use rustix::process::Signal;
 
-use crate::world::{Boot, LIMIT, terminate};
+use crate::world::{Boot, LIMIT, in_private_mounts, terminate};
+use fuse::{ACCESS, Fuse};
 
 #[test]
 fn serves_although_its_files_may_not_grow() {
@@ -162,4 +162,44 @@ fn read_some(reader: &mut File) -> String {
     let _cut = reader.read_to_end(&mut text);
     std::thread::sleep(Duration::from_millis(20));
     String::from_utf8_lossy(&text).into_owned()
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    list.unwrap_or_default().split_whitespace().filter_map(|one| one.parse().ok()).collect()
+}
+
+#[test]
+fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        mote_tests::skipped("root and /dev/fuse");
+        return;
+    }
+    let name = "stuck::a_hanging_command_keeps_nothing_of_a_killed_agent";
+    let true = in_private_mounts(name) else { return };
+    let boot = Boot::new("lxd");
+    let place = boot.scratch.0.join("dead");
+    fs::create_dir(&place).unwrap();
+    let dead = Fuse::mount(&place);
+    dead.fall_silent();
+    let mut agent = boot.start(&[]);
+    boot.serves();
+    boot.logged("CONNECTED");
+    let cwd = place.display().to_string();
+    let _exec = boot.host.launch(&["exec", NAME, "--cwd", &cwd, "--", "true"]);
+    // chdir(2) calls the server, which has read the request: no signal can end the child.
+    wait("chdir(2)", LIMIT, || dead.read.try_iter().find(|one| *one == ACCESS));
+    let children = children(agent.0.id());
+    let [child] = children[..] else { panic!("{children:?}") };
+    let open = fs::read_dir(format!("/proc/{child}/fd")).unwrap();
+    let mut open: Vec<PathBuf> = open.flatten().map(|one| one.file_name().into()).collect();
+    open.sort_unstable();
+    assert_eq!(open, ["0", "1", "2", "3"].map(PathBuf::from), "its own and the pipe");
+    agent.kill();
+    kill(Signal::KILL, child);
+    let mut second = boot.start(&[]);
+    boot.serves();
+    assert!(second.0.try_wait().unwrap().is_none());
+    let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+    assert!(state.contains(") D "), "it still hangs: {state}");
 }

@@ -50,7 +50,6 @@ impl Boot {
         command
     }
 
-    /// Calls to the agent as the host makes them.
     pub(crate) fn client(&self) -> Client {
         Client::new(&self.host)
     }

@@ -2,9 +2,8 @@
 
 use mote_tests::{NAME, wait};
 
-use crate::measured::measured;
 use crate::systems::seconds;
-use crate::world::{BOOT, Plan, World};
+use crate::world::{BOOT, Plan, World, measured};
 
 const ADDRESS: &str = "52:54:00:12:34:56";
 /// Disables modules whose programs the image lacks.

@@ -5,7 +5,6 @@
 mod apt;
 mod cloud_init;
 mod go_agent;
-mod measured;
 mod systemd;
 mod systems;
 mod world;

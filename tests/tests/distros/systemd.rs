@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use mote_tests::{NAME, wait};
 
-use crate::measured::measured;
 use crate::systems::{System, noted, seconds, serves, whole_life};
-use crate::world::{BOOT, World};
+use crate::world::{BOOT, World, measured};
 
 const SYSTEMD: System = System {
     name: "systemd",

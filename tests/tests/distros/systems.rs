@@ -6,8 +6,7 @@ use std::time::Duration;
 use mote_tests::pages::ways::{Row, record};
 use mote_tests::{NAME, wait};
 
-use crate::measured::measured;
-use crate::world::{BOOT, Plan, Times, World};
+use crate::world::{BOOT, Plan, Times, World, measured};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use mote_tests::pages::file::{committed, write};
 use mote_tests::proc::{PID, kilobytes, started};
 use mote_tests::{NAME, Scratch, Spec, wait, world};
 
@@ -156,4 +157,22 @@ fn with_files(image: &Path, files: &Path, directory: &Path) -> PathBuf {
     pack.args(["-c", "find add | sort | cpio --quiet -R 0:0 -H newc -o | gzip -1"]);
     assert!(pack.current_dir(files).stdout(archive).status().expect("cpio").success());
     new
+}
+
+const PAGE: &str = "results/boots.md";
+
+/// Prints a figure. With `MOTE_WRITE_DOCS` also writes it to its line of the page.
+pub(crate) fn measured(what: &str, figure: &str) {
+    println!("{what}: {figure}");
+    let page = committed(PAGE);
+    let begin = format!("| {what} | ");
+    let mut found = false;
+    let line = |line: &str| {
+        let own = line.starts_with(&begin);
+        found |= own;
+        if own { format!("{begin}{figure} |\n") } else { format!("{line}\n") }
+    };
+    let new: String = page.lines().map(line).collect();
+    assert!(found, "docs/{PAGE} has no line \"{begin}\"");
+    write(PAGE, &new);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use mote_tests::proc::PID;
 use mote_tests::{Scratch, Spec, agent, put, tool, wait};
 
-use crate::world::{BOOT, World, append};
+use crate::{BOOT, World, append};
 
 /// `/sbin/init` of the root on the disk, which has the directories that the page requires.
 const NEXT: &str = r#"#!/bin/busybox sh

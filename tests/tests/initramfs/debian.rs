@@ -9,7 +9,7 @@ use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::PID;
 use mote_tests::{NAME, Scratch, Spec};
 
-use crate::world::World;
+use crate::World;
 
 const LOG: &str = "/run/mote-agent-initramfs.log";
 

@@ -10,7 +10,7 @@ use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
 use mote_tests::{BOOT, Column, Spec, wait, world};
 
-use crate::world::{World, image};
+use crate::{World, image};
 
 const PAGE: &str = "results/boots.md";
 const BEGIN: &str = "<!-- one-file:begin -->\n";

@@ -2,7 +2,7 @@
 
 use mote_tests::{BOOT, wait};
 
-use crate::world::{END, World};
+use crate::{END, World};
 
 #[test]
 fn the_power_button_powers_off_without_other_programs() {

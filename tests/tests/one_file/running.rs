@@ -2,7 +2,7 @@
 
 use mote_tests::wait;
 
-use crate::world::{END, World};
+use crate::{END, World};
 
 /// The console shows when a program starts, does not exist or ends.
 #[test]

@@ -72,9 +72,7 @@ fn tree() -> Scratch {
 
 #[test]
 fn no_path_leads_out_of_the_shown_directories() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let scratch = tree();
     let (shown, hidden) = (scratch.0.join("shown"), scratch.0.join("hidden"));
     symlink(&hidden, shown.join("absolute")).unwrap();

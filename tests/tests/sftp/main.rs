@@ -7,8 +7,6 @@ mod handles;
 mod hostile;
 mod limits;
 mod mounts;
-mod openssh;
-mod people;
 mod requests;
 mod rights;
 mod through;

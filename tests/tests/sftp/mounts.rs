@@ -40,9 +40,7 @@ fn go(scratch: &Scratch) {
 
 #[test]
 fn does_not_show_mounts_below_a_directory() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let scratch = Scratch::new();
     let shown = scratch.0.join("shown");
     for name in ["proc", "all", "later", "data", "sys"] {
@@ -70,9 +68,7 @@ fn does_not_show_mounts_below_a_directory() {
 
 #[test]
 fn shows_a_directory_that_is_a_mount_point() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let scratch = Scratch::new();
     let shown = scratch.0.join("shown");
     fs::create_dir_all(&shown).unwrap();
@@ -86,9 +82,7 @@ fn shows_a_directory_that_is_a_mount_point() {
 
 #[test]
 fn does_not_show_proc_below_a_directory() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let scratch = Scratch::new();
     let shown = scratch.0.join("shown");
     fs::create_dir_all(&shown).unwrap();

@@ -78,9 +78,7 @@ fn an_unlimited_session_keeps_all_mode_bits() {
 
 #[test]
 fn a_limited_session_sets_only_ordinary_mode_bits() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let scratch = tree();
     let shown = scratch.0.join("shown");
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
@@ -108,9 +106,7 @@ fn a_limited_session_sets_only_ordinary_mode_bits() {
 
 #[test]
 fn irregular_files_keep_mode_and_owner() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let scratch = tree();
     let shown = scratch.0.join("shown");
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
@@ -140,9 +136,7 @@ fn irregular_files_keep_mode_and_owner() {
 
 #[test]
 fn does_not_open_a_device_that_replaces_a_file() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let scratch = tree();
     let shown = scratch.0.join("shown");
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
@@ -180,9 +174,7 @@ fn does_not_open_a_device_that_replaces_a_file() {
 
 #[test]
 fn a_session_as_a_user_has_the_rights_of_that_user() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let (user, group) = (NOBODY.to_string(), (NOBODY - 1).to_string());
     for below in [false, true] {
         let scratch = tree();

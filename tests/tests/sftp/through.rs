@@ -1,17 +1,16 @@
 //! SFTP through the agent: OpenSSH's client at the host's end of TLS, one server per session.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use mote_tests::proc::page_faults;
 use mote_tests::{NAME, Pair, Process, kill, tool, wait};
 use rustix::process::Signal;
-
-use crate::openssh::{assert_same, batch, big_file};
 
 fn known(flavour: &str) -> Pair {
     let pair = Pair::start(flavour, &[]);
@@ -125,4 +124,91 @@ fn a_hanging_uploads_place_is_freed_after_its_client_leaves() {
     let (_, took) = wait("a free place", Duration::from_secs(25), || ask().ok());
     println!("the place of a hanging upload was free after {:.1} s", took.as_secs_f64());
     assert!(!servers(&pair).contains(&server));
+}
+
+pub(crate) fn batch(here: &Path, server: &str, options: &[&str], lines: &str) -> String {
+    let mut client = Command::new("sftp");
+    client
+        .args(options)
+        .args(["-b", "-", "-D", server])
+        .current_dir(here)
+        .env("TZ", "UTC")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut client = mote_tests::bounded(&mut client).expect("OpenSSH's sftp");
+    client.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("a reader");
+    let output = client.wait_with_output().expect("its output");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}{errors}");
+    // The server's log has audit lines.
+    let errors: Vec<_> = errors.lines().filter(|line| !line.contains("info: audit: ")).collect();
+    assert!(errors.is_empty(), "{printed}{errors:?}");
+    printed
+}
+
+/// Creates a sparse file with short pieces that contain their own offset.
+pub(crate) fn big_file(path: &Path, size: u64) {
+    let file = File::create(path).unwrap();
+    file.set_len(size).unwrap();
+    for offset in (0..size - 16).step_by(64 * 1024) {
+        let text = format!("{offset:016x}");
+        file.write_all_at(text.as_bytes(), offset).unwrap();
+    }
+    file.write_all_at(b"the end", size - 7).unwrap();
+}
+
+pub(crate) fn assert_same(a: &Path, b: &Path) {
+    let (mut a, mut b) = (File::open(a).unwrap(), File::open(b).unwrap());
+    let size = a.metadata().unwrap().len();
+    assert_eq!(size, b.metadata().unwrap().len());
+    let (mut left, mut right) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    let mut compared = 0;
+    while compared < size {
+        let count = a.read(&mut left).unwrap();
+        b.read_exact(&mut right[..count]).unwrap();
+        assert!(left[..count] == right[..count], "they differ after byte {compared}");
+        compared += u64::try_from(count).unwrap();
+    }
+}
+
+fn start() -> (Pair, String) {
+    let pair = Pair::start("lxd", &[]);
+    let directory = pair.scratch.0.join("files");
+    fs::create_dir(&directory).unwrap();
+    let directory = directory.display().to_string();
+    (pair, directory)
+}
+
+fn fails(pair: &Pair, args: &[&str]) -> String {
+    pair.host.try_run(args).unwrap_err()
+}
+
+#[test]
+fn errors_name_the_side_once() {
+    let (pair, directory) = start();
+    let here = format!("{directory}/f1");
+    fs::write(&here, "content").unwrap();
+    let lacking = format!("{directory}/missing/f");
+    let error = fails(&pair, &["file", "push", NAME, &here, &lacking]);
+    let expected = format!(
+        "mote-host: in the guest, there is no directory {directory}/missing; -p creates it\n"
+    );
+    assert_eq!(error, expected);
+    let error = fails(&pair, &["file", "push", "-r", NAME, &directory, &lacking]);
+    assert_eq!(error, expected, "a tree");
+    let error = fails(&pair, &["file", "push", NAME, "/no/such/file", &lacking]);
+    assert_eq!(error, "mote-host: /no/such/file: No such file or directory\n");
+    let error = fails(&pair, &["file", "pull", NAME, &lacking, "-"]);
+    assert_eq!(error, format!("mote-host: in the guest, {lacking}: no such file or directory\n"));
+    let error = fails(&pair, &["file", "pull", NAME, &here, "/no/such/x"]);
+    assert_eq!(error, "mote-host: /no: No such file or directory\n");
+    let error = fails(&pair, &["file", "pull", NAME, &directory, "/tmp/x"]);
+    assert_eq!(
+        error,
+        format!("mote-host: in the guest, {directory} is a directory; -r pulls directories\n")
+    );
+    let error = fails(&pair, &["file", "rm", NAME, &directory]);
+    assert!(error.starts_with(&format!("mote-host: in the guest, {directory}: ")), "{error}");
 }

@@ -10,8 +10,7 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mote_tests::attack::cgroup::Cgroup;
-use mote_tests::attack::more_descriptors;
+use mote_tests::attack::{Cgroup, more_descriptors};
 use mote_tests::conform::exec::{plain, run};
 use mote_tests::{Client, Pair};
 

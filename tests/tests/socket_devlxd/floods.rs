@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use mote_tests::attack::cgroup::Cgroup;
+use mote_tests::attack::Cgroup;
 use mote_tests::attack::{Attack, Kind, become_user, more_descriptors};
 use mote_tests::{NAME, Pair, wait};
 use rustix::process::getuid;

@@ -5,8 +5,6 @@ mod early;
 mod freeze;
 mod guide;
 mod hotplug;
-mod known_answers;
-mod limits;
 mod recipe;
 mod resume;
 mod run;

@@ -39,9 +39,7 @@ fn writes_the_next_line_within_a_second_after_a_suspend() {
     let spec = Spec { socket: true, words, ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.shell();
-    if !wakes(&mut guest) {
-        return;
-    }
+    let true = wakes(&mut guest) else { return };
     let lines = |world: &World| world.host.state()["lines"].as_array().map_or(0, Vec::len);
     let next = |world: &World, what: &str| {
         let before = lines(world);
@@ -74,9 +72,7 @@ fn writes_the_next_line_within_a_second_after_a_suspend() {
 fn ends_a_command_with_a_reason_after_a_suspend() {
     let mut world = World::of("lxd", &Spec::default(), &[]);
     let mut guest = world.shell();
-    if !wakes(&mut guest) {
-        return;
-    }
+    let true = wakes(&mut guest) else { return };
     let script = "echo $$; trap '' HUP TERM; while :; do sleep 1; done";
     let mut command = world.host.exec_with(&["-T", "-n"], &["sh", "-c", script]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

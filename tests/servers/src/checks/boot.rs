@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::devices::{in_guest, plug, unplug};
-use super::during::{During, GONE};
 use super::group;
 use super::hotplug;
 use super::life::report_ready;
+use super::life::{During, GONE};
 use crate::server::Server;
 use crate::setup::{FIRST_IN_GUEST, nic};
 use crate::terminal::Terminal;

@@ -119,7 +119,6 @@ fn ten_at_once(world: &World) -> Seen {
     Ok(format!("{} s", round(begun.elapsed())))
 }
 
-/// Number of commands in a long series.
 const TURNS: usize = 40;
 
 fn in_turn(world: &World) -> Seen {

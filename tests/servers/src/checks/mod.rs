@@ -3,7 +3,6 @@
 
 mod boot;
 mod devices;
-mod during;
 mod exec;
 mod files;
 mod guest_api;
@@ -26,7 +25,6 @@ pub struct Check {
 }
 
 impl Check {
-    /// Returns its name in reports and on the command line.
     pub fn id(&self) -> String {
         format!("{}.{}", self.group, self.name)
     }

@@ -9,9 +9,7 @@ use crate::world::{Boot, connected, terminate};
 
 #[test]
 fn starts_with_the_stored_host_if_the_share_is_missing() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let mut boot = Boot::new("lxd");
     let kept = boot.scratch.0.join("kept");
     let arguments = ["--remember", kept.to_str().unwrap()];
@@ -47,9 +45,7 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
 
 #[test]
 fn ignores_files_that_others_can_change() {
-    if !by_root() {
-        return;
-    }
+    let true = by_root() else { return };
     let boot = Boot::new("lxd");
     let kept = boot.scratch.0.join("kept");
     fs::create_dir(&kept).unwrap();

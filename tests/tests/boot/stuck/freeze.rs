@@ -34,7 +34,6 @@ fn hook(boot: &Boot, then: &str) {
     fs::set_permissions(boot.root("etc/mote/freeze.d/hook"), mode).expect("it works");
 }
 
-/// Runs a command to its end. Returns the exit code and the output.
 fn says(boot: &Boot, args: &[&str]) -> (Option<i32>, String) {
     told(boot, boot.command(args))
 }
@@ -58,9 +57,7 @@ fn can(test: &str, needs: &str) -> bool {
 
 #[test]
 fn runs_hooks_for_the_thaw_if_freezing_fails() {
-    if !can("runs_hooks_for_the_thaw_if_freezing_fails", "/proc") {
-        return;
-    }
+    let true = can("runs_hooks_for_the_thaw_if_freezing_fails", "/proc") else { return };
     // This mount cannot be frozen.
     let boot = guest(&[("ext4", Path::new("/proc"))]);
     let (code, said) = says(&boot, &["freeze"]);
@@ -75,9 +72,7 @@ fn runs_hooks_for_the_thaw_if_freezing_fails() {
 
 #[test]
 fn a_hanging_open_delays_neither_hooks_nor_thaw() {
-    if !can("a_hanging_open_delays_neither_hooks_nor_thaw", "/dev/fuse") {
-        return;
-    }
+    let true = can("a_hanging_open_delays_neither_hooks_nor_thaw", "/dev/fuse") else { return };
     let place = mote_tests::Scratch::new();
     let dead = Fuse::mount(&place.0);
     dead.fall_silent();
@@ -101,7 +96,6 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     assert_eq!(dead.read.try_iter().count(), 0, "it was asked");
 }
 
-/// Creates an ext4 in a file.
 fn disk(boot_dir: &Path) -> PathBuf {
     let (image, point) = (boot_dir.join("image"), boot_dir.join("point"));
     fs::File::create(&image).expect("it works").set_len(4 << 20).expect("it works");
@@ -114,9 +108,7 @@ fn disk(boot_dir: &Path) -> PathBuf {
 
 #[test]
 fn reports_a_hook_that_fails_at_the_thaw() {
-    if !can("reports_a_hook_that_fails_at_the_thaw", "/dev/loop-control") {
-        return;
-    }
+    let true = can("reports_a_hook_that_fails_at_the_thaw", "/dev/loop-control") else { return };
     let place = mote_tests::Scratch::new();
     let point = disk(&place.0);
     let boot = guest(&[("ext4", &point)]);
@@ -136,9 +128,7 @@ fn reports_a_hook_that_fails_at_the_thaw() {
 
 #[test]
 fn thaw_runs_hooks_if_the_guard_was_killed() {
-    if !can("thaw_runs_hooks_if_the_guard_was_killed", "/dev/loop-control") {
-        return;
-    }
+    let true = can("thaw_runs_hooks_if_the_guard_was_killed", "/dev/loop-control") else { return };
     let place = mote_tests::Scratch::new();
     let point = disk(&place.0);
     let boot = guest(&[("ext4", &point)]);
@@ -174,9 +164,7 @@ fn thaw_runs_hooks_if_the_guard_was_killed() {
 
 #[test]
 fn freezes_nothing_that_it_cannot_record() {
-    if !can("freezes_nothing_that_it_cannot_record", "/dev/loop-control") {
-        return;
-    }
+    let true = can("freezes_nothing_that_it_cannot_record", "/dev/loop-control") else { return };
     let place = mote_tests::Scratch::new();
     let point = disk(&place.0);
     let boot = guest(&[("ext4", &point)]);

@@ -135,9 +135,7 @@ const WRITER: &str = "printf '#!/bin/sh\\nwhile :; do dd if=/dev/zero of=/$1/f b
 
 #[test]
 fn grows_partition_and_file_system_in_use_within_a_second() {
-    if !has_tools() {
-        return;
-    }
+    let true = has_tools() else { return };
     let scratch = Scratch::new();
     let tables = [Table::Gpt, Table::Dos, Table::None, Table::Foreign];
     let disks: Vec<_> = ["gpt", "dos", "none", "foreign"]
@@ -183,9 +181,7 @@ fn grows_partition_and_file_system_in_use_within_a_second() {
 
 #[test]
 fn keeps_a_smaller_file_system_without_blocking() {
-    if !has_tools() {
-        return;
-    }
+    let true = has_tools() else { return };
     let scratch = Scratch::new();
     let path = disk(&scratch.0, "small", Table::Small);
     // No partitions, and enlarged while the VM was off.
@@ -221,9 +217,7 @@ fn keeps_a_smaller_file_system_without_blocking() {
 
 #[test]
 fn grows_a_disk_only_by_policy_or_on_request() {
-    if !has_tools() {
-        return;
-    }
+    let true = has_tools() else { return };
     let scratch = Scratch::new();
     let mut world = boot(&[disk(&scratch.0, "gpt", Table::Gpt)]);
     let mut guest = world.vm.guest();

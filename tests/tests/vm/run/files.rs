@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use mote_tests::Scratch;
-use mote_tests::vm::run::{output, run};
+use mote_tests::vm::{output, run};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 

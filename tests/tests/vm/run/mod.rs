@@ -10,8 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mote_tests::proc::processes;
-use mote_tests::vm::run::{architecture, output, run};
-use mote_tests::vm::tells_off;
+use mote_tests::vm::{architecture, is_pc, output, run, tells_off};
 use mote_tests::{Scratch, Spec, bounded, noise, skipped, tool, wait};
 use serde_json::Value;
 
@@ -205,4 +204,22 @@ fn stops_starts_and_deletes_a_kept_vm() {
     assert_eq!(host(&["delete", "--force", "vm1"]).2, Some(0));
     wait("the end of all of them", Duration::from_secs(10), || (ours() == 0).then_some(()));
     assert_eq!(std::fs::read_dir(directory.join("instances")).expect("a directory").count(), 0);
+}
+
+#[test]
+fn the_linked_ring_gives_known_answers() {
+    let scratch = Scratch::new();
+    let pushed = format!("{}:/run/vectors", tool("MOTE_VECTORS", "target/vectors").display());
+    // With SSE4.1, as in `max`, ring's ChaCha20 is not linked; without it, the agent prefers it.
+    let models: &[(&str, usize)] =
+        if is_pc() { &[("max", 13), ("qemu64", 14)] } else { &[("", 14)] };
+    for (model, sets) in models {
+        let cpu = format!("-cpu {model}");
+        let options = ["--push", &pushed, "--qemu-arg", &cpu];
+        let options = if model.is_empty() { &options[..2] } else { &options };
+        let (answers, err, code) = output(run(&scratch.0, options, &["/run/vectors"]));
+        assert_eq!((err.as_str(), code), ("", Some(0)), "{answers}");
+        assert_eq!(answers.lines().count(), *sets, "{answers}");
+        println!("{answers}");
+    }
 }

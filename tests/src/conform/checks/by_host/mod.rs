@@ -29,7 +29,6 @@ fn killed(agent: &Agent) -> i32 {
     if agent.column.is_mote() { 137 } else { 255 }
 }
 
-/// Returns the size of large transfers, bytes.
 fn much(agent: &Agent) -> usize {
     agent.column.pick(64 << 20, 8 << 20)
 }

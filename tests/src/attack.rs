@@ -1,15 +1,15 @@
 //! Attacks on devlxd's socket: many connections of one kind by one user, which reconnect whenever
 //! they are closed.
 
-pub mod cgroup;
-
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -17,8 +17,20 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::process::{Resource, Rlimit, Uid, getrlimit, getuid, setrlimit};
 use rustix::thread::set_thread_uid;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+use crate::Pair;
+
+macro_rules! kinds {
+    ($($(#[$about:meta])? $kind:ident,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind { $($(#[$about])? $kind),* }
+
+        impl Kind {
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+        }
+    };
+}
+
+kinds! {
     Silent,
     /// Sends a long head except its end.
     HalfHead,
@@ -41,20 +53,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 11] = [
-        Self::Silent,
-        Self::HalfHead,
-        Self::SlowBody,
-        Self::ByteByByte,
-        Self::SlowReader,
-        Self::ConnectStorm,
-        Self::GetStorm,
-        Self::Events,
-        Self::Waits,
-        Self::Calls,
-        Self::Patch,
-    ];
-
     /// Returns what to send on a new connection, in two variants.
     fn first(self) -> [Vec<u8>; 2] {
         let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -206,7 +204,6 @@ impl Attacker {
         Ok(stream)
     }
 
-    /// Handles received data or the connection's end.
     fn look(&mut self, one: usize, flags: epoll::EventFlags) {
         let Some(stream) = &mut self.all[one] else { return };
         let mut answer = [0; 4096];
@@ -225,6 +222,62 @@ impl Attacker {
         };
         if is_over || flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP) {
             self.open(one);
+        }
+    }
+}
+
+const LIMIT: u64 = 8 * 1024 * 1024;
+/// Limit until the kernel has removed its last process.
+const EMPTY: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub struct Cgroup(Option<PathBuf>);
+
+impl Cgroup {
+    /// Creates one with a limit; none without the privilege or with `MOTE_CGROUP=none`.
+    #[expect(clippy::new_without_default, reason = "it touches the system")]
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unwanted = std::env::var_os("MOTE_CGROUP").is_some();
+        let name = format!("mote-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        for (root, limit) in
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
+        {
+            let path = Path::new(root).join(&name);
+            if unwanted || fs::create_dir(&path).is_err() {
+                continue;
+            }
+            if fs::write(path.join(limit), LIMIT.to_string()).is_ok() {
+                return Self(Some(path));
+            }
+            let _gone = fs::remove_dir(&path);
+        }
+        Self(None)
+    }
+
+    pub fn start(&self, config: &[&str]) -> Pair {
+        let enter = self.0.as_ref().map_or_else(String::new, |path| {
+            format!("echo $$ > {}/cgroup.procs; ", path.display())
+        });
+        Pair::start_by(&["sh", "-c", &format!("{enter}exec \"$0\" \"$@\"")], "lxd", config)
+    }
+
+    /// Returns the cgroup's peak, as text.
+    pub fn peak(&self) -> String {
+        let Some(path) = &self.0 else { return "no cgroup".into() };
+        let files = ["memory.max_usage_in_bytes", "memory.peak"];
+        let text = files.iter().find_map(|file| fs::read_to_string(path.join(file)).ok());
+        let bytes = text.and_then(|text| text.trim().parse::<u64>().ok());
+        bytes.map_or("unknown".into(), |bytes| format!("{} kB", bytes / 1024))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let Some(path) = &self.0 else { return };
+        let end = Instant::now() + EMPTY;
+        while fs::remove_dir(path).is_err() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }

@@ -1,16 +1,11 @@
 //! A minimal client of SFTP version 3 (draft-ietf-secsh-filexfer-02), for the claims (P§4.4).
 
-mod packet;
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
+use anyhow::bail;
 use mote_client::files::sftp::client::{receive, send};
 use mote_client::files::sftp::wire::Reader;
-
-pub use packet::{
-    Attrs, Body, EOF, FAILURE, NO_FILE, Names, OK, Reply, UNSUPPORTED, flag, kind, of,
-};
 
 use super::client::Client;
 use super::wire::{Answer, Wire};
@@ -118,14 +113,12 @@ impl<L: Line> Sftp<L> {
         Ok((id, reply))
     }
 
-    /// Sends a request and reads its reply.
     pub fn call(&mut self, kind: u8, body: &Body) -> Result<Reply, String> {
         let asked = self.ask(kind, body)?;
         let (id, reply) = self.reply()?;
         if id == asked { Ok(reply) } else { Err("a reply to something else".into()) }
     }
 
-    /// Sends a request whose reply must be a status; returns its code.
     pub fn status(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
         match self.call(kind, body)? {
             Reply::Status(code) => Ok(code),
@@ -133,7 +126,6 @@ impl<L: Line> Sftp<L> {
         }
     }
 
-    /// Sends a request whose reply must be the status OK.
     pub fn ok(&mut self, what: &str, kind: u8, body: &Body) -> Result<(), String> {
         match self.call(kind, body)? {
             Reply::Status(OK) => Ok(()),
@@ -141,7 +133,6 @@ impl<L: Line> Sftp<L> {
         }
     }
 
-    /// Opens a file; returns its handle.
     pub fn file(&mut self, path: impl AsRef<[u8]>, flags: u32) -> Result<Vec<u8>, String> {
         let body = of(path).u32(flags).attrs(&Attrs::default());
         match self.call(kind::OPEN, &body)? {
@@ -154,7 +145,6 @@ impl<L: Line> Sftp<L> {
         self.ok("write", kind::WRITE, &of(handle).u64(at).bytes(bytes))
     }
 
-    /// Reads `count` bytes at offset `at`.
     pub fn read(&mut self, handle: &[u8], at: u64, count: u32) -> Result<Reply, String> {
         self.call(kind::READ, &of(handle).u64(at).u32(count))
     }
@@ -163,7 +153,6 @@ impl<L: Line> Sftp<L> {
         self.ok("close", kind::CLOSE, &of(handle))
     }
 
-    /// Creates or replaces a file with this content.
     pub fn put(&mut self, path: impl AsRef<[u8]>, bytes: &[u8]) -> Result<(), String> {
         let handle = self.file(path, flag::WRITE | flag::CREATE | flag::TRUNCATE)?;
         self.write(&handle, 0, bytes)?;
@@ -208,5 +197,93 @@ impl<L: Line> Sftp<L> {
         }
         self.close(&handle)?;
         Ok(all)
+    }
+}
+
+pub use mote_client::files::sftp::wire::{Attrs, Writer as Body};
+
+pub mod kind {
+    pub use mote_client::files::sftp::wire::kind::*;
+
+    pub const RENAME: u8 = 18;
+}
+
+pub mod flag {
+    pub const READ: u32 = 1;
+    pub const WRITE: u32 = 2;
+    pub const APPEND: u32 = 4;
+    pub const CREATE: u32 = 8;
+    pub const TRUNCATE: u32 = 16;
+    pub const EXCLUSIVE: u32 = 32;
+}
+
+pub const OK: u32 = 0;
+pub const EOF: u32 = 1;
+pub const NO_FILE: u32 = 2;
+pub const FAILURE: u32 = 4;
+pub const UNSUPPORTED: u32 = 8;
+
+/// Returns a body that begins with a string.
+pub fn of(text: impl AsRef<[u8]>) -> Body {
+    Body::default().bytes(text)
+}
+
+/// Names, long names, attributes.
+pub type Names = Vec<(Vec<u8>, Vec<u8>, Attrs)>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Status(u32),
+    Handle(Vec<u8>),
+    Data(Vec<u8>),
+    Names(Names),
+    Attrs(Attrs),
+    /// Numbers of eight bytes in an extension's reply.
+    Numbers(Vec<u64>),
+}
+
+impl Reply {
+    /// Reads a reply's body after its id, and the message of a status. Nothing may follow.
+    pub(super) fn read(kind: u8, reader: &mut Reader<'_>) -> anyhow::Result<(Self, String)> {
+        let mut why = String::new();
+        let reply = match kind {
+            kind::STATUS => {
+                let status = reader.status()?;
+                if !reader.0.is_empty() {
+                    let _language = reader.text()?;
+                }
+                why = status.message;
+                Self::Status(status.code)
+            }
+            kind::HANDLE => Self::Handle(reader.bytes()?.to_vec()),
+            kind::DATA => Self::Data(reader.bytes()?.to_vec()),
+            kind::NAME => {
+                let mut names = Vec::new();
+                for _ in 0..reader.u32()? {
+                    let (name, long) = (reader.bytes()?.to_vec(), reader.bytes()?.to_vec());
+                    names.push((name, long, reader.attrs()?));
+                }
+                Self::Names(names)
+            }
+            kind::ATTRS => Self::Attrs(reader.attrs()?),
+            kind::EXTENDED_REPLY => {
+                let count = reader.0.len() / 8;
+                Self::Numbers((0..count).map(|_| reader.u64()).collect::<anyhow::Result<_>>()?)
+            }
+            other => bail!("packet {other} is not a reply"),
+        };
+        reader.end()?;
+        Ok((reply, why))
+    }
+
+    pub fn short(&self) -> String {
+        match self {
+            Self::Status(code) => format!("status {code}"),
+            Self::Handle(_) => "a handle".into(),
+            Self::Data(data) => format!("{} bytes", data.len()),
+            Self::Names(names) => format!("{} names", names.len()),
+            Self::Attrs(_) => "attributes".into(),
+            Self::Numbers(_) => "an extension's reply".into(),
+        }
     }
 }
