@@ -19,7 +19,7 @@ pub(crate) type Executor = LocalExecutor<'static>;
 const TASKS: usize = 64;
 /// Shortest time for which freed blocks are kept. A shorter wait than the kernel's own timers is
 /// expensive: reprogramming the clock device takes 0.2 ms under emulation.
-const SPARES_TTL: Duration = Duration::from_millis(1500);
+const SPARES_TTL: Duration = Duration::from_millis(900);
 
 /// Runs a future and an executor's tasks until the future is ready. The executor's own `run`
 /// supports several threads and allocates a queue of 8 KiB for each.
@@ -58,9 +58,7 @@ struct Spares {
 }
 
 impl Spares {
-    /// Releases the blocks if it is time. Returns an upper bound for the next wait if TLS buffers
-    /// are kept. Smaller blocks are not worth a wake-up: they wait for the next one, such as the
-    /// status channel's every 30 s.
+    /// Releases the blocks if it is time. Returns an upper bound for the next wait if any are kept.
     fn before_wait(&mut self) -> Option<Duration> {
         let now = now();
         // After one action that follows a long wait, another long wait is likely.
@@ -68,7 +66,7 @@ impl Spares {
         self.waited = now;
         if now < self.release && !was_asleep {
             // Not the time left until `release`, which could be too short a wait.
-            return heap::holds_tls_buffers().then_some(SPARES_TTL);
+            return Some(SPARES_TTL);
         }
         heap::rest();
         self.release = now + SPARES_TTL;

@@ -55,11 +55,6 @@ struct Heap {
 #[global_allocator]
 static HEAP: Heap = Heap::new();
 
-/// Returns whether TLS records are cached, which are most of what [`rest`] frees.
-pub(crate) fn holds_tls_buffers() -> bool {
-    HEAP.spare[FIRST_RECORD..].iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
-}
-
 /// Frees the cached blocks, and what earlier calls left of the stack: a handshake uses some pages.
 #[inline(never)] // close to the top of the stack
 pub(crate) fn rest() {
