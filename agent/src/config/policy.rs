@@ -174,7 +174,7 @@ mod tests {
         std::fs::write(&ours, "features: {files: true}").unwrap();
         let judged = found();
         assert!(
-            judged.grade == Grade::Loophole && judged.text.contains(" by files ("),
+            judged.grade == Grade::Loophole && judged.text.contains(" through files ("),
             "{}",
             judged.text
         );
