@@ -75,7 +75,7 @@ fn does_not_grow_another_devices_file_system() {
     let root = scratch("grow-device");
     let number = rustix::fs::stat(&*root).unwrap().st_dev;
     let (major, minor) = (major(number), minor(number));
-    // The superblock of an ext4 with blocks of 4 KiB, in place of the device.
+    // The superblock of an ext4 with blocks of 4 KiB, instead of the device.
     let mut disk = vec![0; 2048];
     put(&mut disk, 1024 + 4, &8u32.to_le_bytes());
     put(&mut disk, 1024 + 24, &2u32.to_le_bytes());
