@@ -1,5 +1,7 @@
 //! Calls to the host, and retries of the connection (P§3.2, P§5.3).
 
+#[cfg(feature = "alloc")]
+use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
 /// Number of tries per call (P§3.2).
@@ -33,18 +35,15 @@ pub struct Call<'a> {
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
-    pub etag: Option<alloc::string::String>,
+    pub etag: Option<String>,
     /// The body; empty if it is longer than allowed.
-    pub body: alloc::vec::Vec<u8>,
+    pub body: Vec<u8>,
     /// False if the body is longer than allowed.
     pub is_whole: bool,
 }
 
 #[cfg(feature = "alloc")]
-pub fn find<'h>(
-    headers: &'h [(alloc::string::String, alloc::string::String)],
-    wanted: &str,
-) -> Option<&'h str> {
+pub fn find<'h>(headers: &'h [(String, String)], wanted: &str) -> Option<&'h str> {
     let found = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
     found.map(|(_, value)| &**value)
 }
@@ -98,7 +97,6 @@ impl Tries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     /// Returns the pauses of a call whose tries all fail in the same way.
     fn pauses(retry: Retry, how: Failure) -> Vec<Duration> {

@@ -3,15 +3,13 @@
 //! Bytes and time go in, bytes and decisions come out. The core does no I/O, never waits and reads
 //! no clock; the shell (`agent/src`) does. Without features, it does not allocate. Modules are in
 //! reading order.
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![allow(missing_docs, reason = "internal crate: some names need no comment")]
 #![warn(clippy::indexing_slicing)]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 pub mod decimal;
 pub mod limits;

@@ -58,11 +58,8 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
-    use std::format;
     use std::fs::{read_dir, read_to_string};
     use std::path::{Path, PathBuf};
-    use std::string::String;
-    use std::vec::Vec;
 
     /// The comment above each constant of this file.
     fn comments() -> Vec<(String, String)> {

@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn a_flood_is_logged_twice_a_minute_with_its_size() {
         let mut limit = LogLimit::new(Duration::from_secs(30));
-        let logged: std::vec::Vec<_> = (0..=60_000)
+        let logged: Vec<_> = (0..=60_000)
             .filter_map(|now| Some((now, limit.report(Uptime::from_millis(now))?)))
             .collect();
         assert_eq!(logged, [(0, 0), (30_000, 29_999), (60_000, 29_999)]);

@@ -107,7 +107,7 @@ mod tests {
         ] {
             assert_eq!(Condition::parse(text), None, "{text}");
         }
-        let long = std::format!("port /{}", "x".repeat(SOCKET));
+        let long = format!("port /{}", "x".repeat(SOCKET));
         assert_eq!(Condition::parse(&long), None);
         assert!(Condition::parse(long.split_at(SOCKET + 5).0).is_some());
     }

@@ -218,7 +218,6 @@ impl fmt::Write for Sink<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{format, string::String, vec::Vec};
 
     /// Checks that both ways to show an answer agree, and returns it.
     fn shown(flavour: Flavour, ask: Ask, status: u16, body: &str) -> (Shown, String) {

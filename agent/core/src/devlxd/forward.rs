@@ -71,7 +71,6 @@ fn is_hop(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::String;
 
     fn target(ask: Ask, path: &str, query: Option<&str>) -> String {
         let mut out = String::new();

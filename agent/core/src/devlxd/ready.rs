@@ -1,6 +1,8 @@
 //! Remembers the state that an application reported, and when to repeat it to the host (P§6,
 //! decisions §2). `ready_when` reports Ready without an application.
 
+#[cfg(feature = "alloc")]
+use alloc::string::String;
 use core::cell::Cell;
 
 use crate::json::{Value, Writer};
@@ -14,7 +16,7 @@ pub fn write_state(json: &mut Writer<'_>, state: &str) {
 
 /// Returns the host's record of the state from its answer to `GET /1.0`, if it has one.
 #[cfg(feature = "alloc")]
-pub fn host_state(answer: &[u8]) -> Option<alloc::string::String> {
+pub fn host_state(answer: &[u8]) -> Option<String> {
     crate::json::Envelope::parse(answer).ok()?.metadata.member("state")?.string().ok()
 }
 

@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(get(path), json, "{path}");
         }
         for path in ["volumes", "volumes/custom", "volumes/custom/v/snapshots"] {
-            let path = std::format!("/1.0/storage-pools/p/{path}");
+            let path = format!("/1.0/storage-pools/p/{path}");
             assert_eq!(get(&path), Ok(Route::Ask(Ask::VolumeList)), "{path}");
             if path.ends_with("volumes/custom") {
                 assert_eq!(route(LXD, Method::Post, &path), json);

@@ -147,7 +147,6 @@ fn text(scalar: Scalar<'_>) -> String {
 mod tests {
     use super::*;
     use crate::yaml::Why;
-    use std::vec::Vec;
 
     fn read(metadata: &str) -> (Vec<Result<Template, YamlError>>, Result<(), YamlError>) {
         let mut all = Vec::new();
@@ -202,8 +201,7 @@ mod tests {
             "/x: {template: [a]}",
         ];
         for entry in bad {
-            let (all, end) =
-                read(&std::format!("templates:\n  {entry}\n  /good: {{template: g}}\n"));
+            let (all, end) = read(&format!("templates:\n  {entry}\n  /good: {{template: g}}\n"));
             assert_eq!(end, Ok(()), "{entry}");
             assert!(
                 matches!(all[0], Err(YamlError { why: Why::Shape(_), .. })),
@@ -219,8 +217,8 @@ mod tests {
         assert_eq!(all, [Ok(plain("/a", "a"))]);
         assert_eq!(end, Err(YamlError { line: 3, why: Why::Unsupported("an anchor") }));
         assert!(read("- a").1.is_err() && read("templates: [a]").1.is_err());
-        let many: String = (0..300).map(|at| std::format!("  /{at}: {{template: a}}\n")).collect();
-        let (all, end) = read(&std::format!("templates:\n{many}"));
+        let many: String = (0..300).map(|at| format!("  /{at}: {{template: a}}\n")).collect();
+        let (all, end) = read(&format!("templates:\n{many}"));
         assert!(end.is_err());
         assert_eq!(all.len(), MAX_TEMPLATES);
     }

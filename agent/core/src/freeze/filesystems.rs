@@ -96,7 +96,6 @@ fn counts(mount: &Mounted<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use core::cell::Cell;
-    use std::string::String;
 
     use super::*;
     use crate::report::proc::mounts::unescape;
@@ -127,10 +126,7 @@ mod tests {
     fn shown(mountinfo: &str) -> Vec<String> {
         let one = |one: &FileSystem<'_>| {
             let cover = if one.is_covered { "!" } else { "" };
-            std::format!(
-                "{cover}{}",
-                String::from_utf8_lossy(&unescape(one.point).collect::<Vec<_>>())
-            )
+            format!("{cover}{}", String::from_utf8_lossy(&unescape(one.point).collect::<Vec<_>>()))
         };
         mounted(mountinfo.as_bytes()).iter().rev().map(one).collect()
     }
@@ -142,9 +138,8 @@ mod tests {
 
     #[test]
     fn skips_a_mount_that_is_hidden_by_another() {
-        let mount = |device: &str, point: &str| {
-            std::format!("1 2 {device} / {point} rw - ext4 /dev/x rw\n")
-        };
+        let mount =
+            |device: &str, point: &str| format!("1 2 {device} / {point} rw - ext4 /dev/x rw\n");
         let over = |lines: &[(&str, &str)]| {
             shown(&lines.iter().map(|(device, point)| mount(device, point)).collect::<String>())
         };
@@ -163,9 +158,9 @@ mod tests {
     fn the_cost_per_mount_does_not_grow() {
         type Line = fn(usize) -> String;
         let kinds: [(&str, Line); 3] = [
-            ("disks", |n| std::format!("1 2 8:{n} / /a/{n} rw - ext4 /dev/x rw\n")),
-            ("bind mounts", |n| std::format!("1 2 8:1 / /a/{n} rw - ext4 /dev/x rw\n")),
-            ("one over the other", |n| std::format!("1 2 8:{n} / /a rw - ext4 /dev/x rw\n")),
+            ("disks", |n| format!("1 2 8:{n} / /a/{n} rw - ext4 /dev/x rw\n")),
+            ("bind mounts", |n| format!("1 2 8:1 / /a/{n} rw - ext4 /dev/x rw\n")),
+            ("one over the other", |n| format!("1 2 8:{n} / /a rw - ext4 /dev/x rw\n")),
         ];
         for (kind, line) in kinds {
             let steps_of_each = |count| {

@@ -122,7 +122,6 @@ impl<'j> Posted<'j> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
 
     #[test]
     fn rejects_invalid_events_with_the_reason() {

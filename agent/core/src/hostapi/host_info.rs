@@ -87,7 +87,6 @@ pub fn authenticate(presented: Option<&[u8]>, expected: &[u8]) -> Result<HostPee
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::format;
 
     const PUT: &str =
         "{\"cid\":2,\"port\":34567,\"certificate\":\"-----BEGIN\\nx\",\"devlxd\":true}";

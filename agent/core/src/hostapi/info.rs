@@ -128,7 +128,6 @@ pub(super) fn begin_envelope(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::String;
 
     #[test]
     fn lists_the_extensions_of_an_agent() {

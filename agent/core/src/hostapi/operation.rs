@@ -134,7 +134,6 @@ pub fn same_secret(one: &[u8], other: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::String;
 
     const RUNNING: Operation<'_> = Operation {
         id: "x",

@@ -88,7 +88,6 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
 
     #[test]
     fn does_not_resolve_names() {

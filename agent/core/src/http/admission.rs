@@ -84,7 +84,6 @@ impl Candidate {
 mod tests {
     use super::*;
     use crate::time::at;
-    use std::vec::Vec;
 
     const IDLE: [Activity; 6] = [
         Activity::Closing,

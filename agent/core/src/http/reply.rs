@@ -171,7 +171,6 @@ pub fn reason(status: u16) -> &'static str {
 mod tests {
     use super::*;
     use crate::http::head;
-    use std::string::String;
 
     fn written(head: &Head<'_>) -> String {
         let mut out = String::new();
@@ -223,10 +222,10 @@ mod tests {
             ("1.1", "Connection: keep-alive\r\n", ""),
             ("1.1", "Connection: close\r\n", "Connection: close\r\n"),
         ] {
-            let text = std::format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
+            let text = format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
             let (request, _) = head::request(text.as_bytes()).unwrap().unwrap();
             let head = Head { persistence: Persistence::of(&request), ..PLAIN };
-            assert_eq!(written(&head), std::format!("HTTP/1.1 200 OK\r\n{line}\r\n"), "{text}");
+            assert_eq!(written(&head), format!("HTTP/1.1 200 OK\r\n{line}\r\n"), "{text}");
         }
     }
 

@@ -28,10 +28,9 @@ pub fn is_pressed(events: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     fn event(kind: u16, code: u16, value: i32) -> Vec<u8> {
-        let mut bytes = std::vec![7; 16];
+        let mut bytes = vec![7; 16];
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(code.to_ne_bytes());
         bytes.extend(value.to_ne_bytes());

@@ -98,7 +98,6 @@ impl Restarts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     /// Returns the steps with their times for a system whose agent ends at `agent` and whose last
     /// process at `last`.

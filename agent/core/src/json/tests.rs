@@ -1,6 +1,5 @@
 use super::*;
 use crate::limits;
-use std::{format, string::String, vec};
 
 fn check(json: &[u8]) -> Result<(), JsonError> {
     Value::parse(json).map(drop)

@@ -1,5 +1,7 @@
 //! A JSON value of a checked document.
 
+#[cfg(feature = "alloc")]
+use alloc::string::String;
 use core::str::FromStr;
 
 use super::JsonError;
@@ -157,8 +159,8 @@ impl<'j> Value<'j> {
     /// Returns the decoded text of a string. Errors: [`JsonError::Shape`] if it is not a string.
     #[cfg(feature = "alloc")]
     #[inline(never)] // its size
-    pub fn string(self) -> Result<alloc::string::String, JsonError> {
-        let mut text = alloc::string::String::with_capacity(self.0.len());
+    pub fn string(self) -> Result<String, JsonError> {
+        let mut text = String::with_capacity(self.0.len());
         self.unescape(|piece| {
             text.push_str(piece);
             Ok(())

@@ -243,7 +243,6 @@ impl Write for Length {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::String;
 
     #[test]
     fn writes_commas_only_between_values() {

@@ -1,9 +1,9 @@
 use super::*;
-use std::vec::Vec as List;
+use std::vec::Vec;
 
 /// Builds a message with attributes as the kernel does.
-fn message(kind: u16, body: &[u8], attributes: &[(u16, &[u8])]) -> List<u8> {
-    let mut out = List::from([0; 16]);
+fn message(kind: u16, body: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut out = Vec::from([0; 16]);
     out.extend_from_slice(body);
     for (kind, value) in attributes {
         out.extend_from_slice(&u16::try_from(4 + value.len()).unwrap().to_ne_bytes());
@@ -20,13 +20,13 @@ fn message(kind: u16, body: &[u8], attributes: &[(u16, &[u8])]) -> List<u8> {
 #[test]
 fn returns_the_errno_of_an_acknowledgement() {
     let errno = message(2, &(-17i32).to_ne_bytes(), &[]);
-    assert_eq!(replies(&errno).collect::<List<_>>(), [Reply::Verdict(17)]);
+    assert_eq!(replies(&errno).collect::<Vec<_>>(), [Reply::Verdict(17)]);
 }
 
 #[test]
 fn writes_requests_in_rtnetlink_format() {
     let name = change(7, Change::Name("eth0"));
-    let mut expected = List::from([0; 16]);
+    let mut expected = Vec::from([0; 16]);
     expected[..8].copy_from_slice(&[44, 0, 0, 0, 19, 0, 5, 0]);
     expected.extend([0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     expected.extend(b"\x09\0\x03\0eth0\0\0\0\0");

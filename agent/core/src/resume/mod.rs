@@ -143,7 +143,7 @@ mod tests {
             (";", false),
             ("", false),
         ] {
-            let record = std::format!("{head}{line}");
+            let record = format!("{head}{line}");
             assert_eq!(is_fork(record.as_bytes()), expected, "{record}");
         }
         assert!(!is_fork(b"5,812,5137002,-;random: crng init done\n") && !is_fork(b""));

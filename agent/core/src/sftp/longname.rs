@@ -82,7 +82,6 @@ fn letters(mode: u32) -> [u8; 10] {
 mod tests {
     use super::*;
     use crate::sftp::reply::Names;
-    use std::string::String;
 
     const NOW: u64 = 1_767_225_599; // 2025-12-31T23:59:59Z
 

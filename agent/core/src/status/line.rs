@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn clear_removes_all_bytes() {
         let mut buf = LineBuf::default();
-        assert!(std::vec![b'x'; 2 * limits::LINE].iter().all(|byte| buf.push(*byte).is_none()));
+        assert!(vec![b'x'; 2 * limits::LINE].iter().all(|byte| buf.push(*byte).is_none()));
         buf.clear();
         assert_eq!(buf.push(b'a'), None);
         assert_eq!(buf.push(b'\n'), Some(full("a")));

@@ -59,15 +59,13 @@ impl<'d> Element<'d> {
 
 #[cfg(test)]
 mod tests {
-    use std::vec::Vec;
-
     use super::*;
 
     fn element(tag: u8, content: &[u8]) -> Vec<u8> {
         let length = u16::try_from(content.len()).unwrap();
         let mut out = match length {
-            0..=127 => std::vec![tag, content.len().try_into().unwrap()],
-            128..=255 => std::vec![tag, 0x81, content.len().try_into().unwrap()],
+            0..=127 => vec![tag, content.len().try_into().unwrap()],
+            128..=255 => vec![tag, 0x81, content.len().try_into().unwrap()],
             _ => [&[tag, 0x82][..], &length.to_be_bytes()].concat(),
         };
         out.extend(content);
@@ -76,9 +74,9 @@ mod tests {
 
     /// A certificate whose key has `key` bytes of content, and the key.
     fn certificate(version: &[u8], key: usize) -> (Vec<u8>, Vec<u8>) {
-        let key = element(SEQUENCE, &std::vec![7; key]);
+        let key = element(SEQUENCE, &vec![7; key]);
         let serial = element(INTEGER, &[1, 2, 3]);
-        let others = [0, 5, 130, 300].map(|size| element(SEQUENCE, &std::vec![9; size]));
+        let others = [0, 5, 130, 300].map(|size| element(SEQUENCE, &vec![9; size]));
         let extensions = element(0xa3, &[1]);
         let signed = [version, &serial, &others.concat(), &key, &extensions].concat();
         let signed = element(SEQUENCE, &signed);

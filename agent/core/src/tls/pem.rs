@@ -116,7 +116,6 @@ pub(crate) fn base64<'o>(text: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], Pem
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{format, vec::Vec};
 
     fn pem(label: &str, body: &str) -> Vec<u8> {
         format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()

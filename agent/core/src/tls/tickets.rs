@@ -86,7 +86,6 @@ impl<T> Tickets<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     fn earn(tickets: &mut Tickets<u32>) -> Earner {
         match tickets.turn() {

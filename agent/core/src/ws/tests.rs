@@ -1,5 +1,4 @@
 use super::*;
-use std::{string::String, vec, vec::Vec};
 
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [1u8, 2, 3, 4];
@@ -31,11 +30,11 @@ fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, Violation> {
                 Incoming::Data { text, bytes, last } => {
                     message.extend_from_slice(bytes);
                     if last {
-                        seen.push(std::format!("{text} {:?}", core::mem::take(&mut message)));
+                        seen.push(format!("{text} {:?}", core::mem::take(&mut message)));
                     }
                 }
                 Incoming::Pong | Incoming::Ping(_) | Incoming::Close(_) => {
-                    seen.push(std::format!("{incoming:?}"));
+                    seen.push(format!("{incoming:?}"));
                 }
             }
             rest = &mut rest[used..];
@@ -56,11 +55,11 @@ fn reads_frames_cut_anywhere() {
     bytes.extend(frame(0x8a, b""));
     bytes.extend(frame(0x88, b"\x03\xe8"));
     let expected = [
-        std::format!("true {:?}", b"text"),
-        std::format!("false {long:?}"),
+        format!("true {:?}", b"text"),
+        format!("false {long:?}"),
         "true []".into(),
-        std::format!("Ping({:?})", b"hello"),
-        std::format!("false {:?}", b"intwo"),
+        format!("Ping({:?})", b"hello"),
+        format!("false {:?}", b"intwo"),
         "Pong".into(),
         "Close(Some(1000))".into(),
     ];
@@ -119,7 +118,7 @@ fn returns_the_code_of_a_close_frame_or_rejects_it() {
     let with = |code: u16, reason: &[u8]| close(&[&code.to_be_bytes(), reason].concat());
     assert_eq!(close(b"").unwrap(), ["Close(None)"]);
     for code in [1000, 1001, 1003, 1007, 1011, 1014, 3000, 4999] {
-        assert_eq!(with(code, b"why").unwrap(), [std::format!("Close(Some({code}))")]);
+        assert_eq!(with(code, b"why").unwrap(), [format!("Close(Some({code}))")]);
     }
     for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535] {
         assert_eq!(with(code, b""), Err(Violation::BadClose), "{code}");
@@ -138,7 +137,7 @@ fn checks_utf8_of_text_cut_anywhere() {
         let bytes = [frame(0x01, left), frame(0x89, b""), frame(0x80, right)].concat();
         for size in [1, 2, 3, bytes.len()] {
             let seen = read(&bytes, size).unwrap();
-            assert_eq!(seen.last(), Some(&std::format!("true {text:?}")), "{cut} {size}");
+            assert_eq!(seen.last(), Some(&format!("true {text:?}")), "{cut} {size}");
         }
     }
     for bad in [&b"\xff"[..], b"a\x80", b"\xc3", b"\xe2\x82", b"\xe2a\x82", b"\xed\xa0\x80"] {

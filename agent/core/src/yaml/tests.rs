@@ -2,15 +2,13 @@
 //! with the line of the error.
 
 use super::*;
-use std::format;
-use std::string::String;
-use std::vec::Vec as List;
+use std::vec::Vec;
 
 /// The whole document on one line: `{key value}`, `[item]`, texts quoted.
 fn read(text: &str) -> Result<String, YamlError> {
     let mut parser = Parser::new(text.as_bytes())?;
     let mut out = String::new();
-    let mut open = List::new();
+    let mut open = Vec::new();
     while let Some(event) = parser.next()? {
         if !out.is_empty() && !out.ends_with(['{', '[']) && event != Event::End {
             out.push(' ');

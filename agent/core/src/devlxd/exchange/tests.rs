@@ -1,7 +1,3 @@
-use std::format;
-use std::string::ToString;
-use std::vec;
-
 use super::*;
 use crate::http::head;
 

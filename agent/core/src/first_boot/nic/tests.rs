@@ -1,8 +1,5 @@
 use super::*;
-use std::borrow::ToOwned;
 use std::collections::BTreeMap;
-use std::format;
-use std::vec;
 
 use proptest::prelude::*;
 

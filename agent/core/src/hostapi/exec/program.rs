@@ -41,8 +41,6 @@ impl<'p> Program<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::String;
-    use std::vec::Vec;
 
     fn places(name: &CStr, path: &str) -> Vec<String> {
         let program = Program { name, path };

@@ -1,7 +1,4 @@
 use super::*;
-use std::format;
-use std::vec;
-use std::vec::Vec;
 
 fn words(strings: &Strings) -> Vec<&str> {
     strings.texts().collect()
@@ -199,7 +196,7 @@ fn a_host_limited_to_a_program_cannot_run_another() {
     request.add_defaults(&|_| false);
     let mut left: Vec<_> = request.environment.texts().collect();
     left.sort_unstable();
-    let path = std::format!("PATH={PATH}");
+    let path = format!("PATH={PATH}");
     let by = [STARTED_BY, "=", BY_HOST].concat();
     let kept = ["HOME=/root", "LANG=C.UTF-8", "LC_ALL=C", &by, &path, "TERM=xterm", "USER=root"];
     assert_eq!(left, kept);

@@ -75,8 +75,8 @@ mod tests {
             (Flavour::Incus, "incus_", 30),
         ] {
             let fits = "n".repeat(most);
-            assert_eq!(tag(flavour, &fits, known), std::format!("{prefix}{fits}"));
-            let hashed = std::format!("{prefix}{}", &base64[..most]);
+            assert_eq!(tag(flavour, &fits, known), format!("{prefix}{fits}"));
+            let hashed = format!("{prefix}{}", &base64[..most]);
             assert_eq!(tag(flavour, &"n".repeat(most + 1), known), hashed);
         }
         // The limit is for the encoded name.

@@ -1,7 +1,6 @@
 //! Entries and events as hosts of each flavour send them.
 
 use super::*;
-use std::format;
 
 fn no_hash(_: &[u8]) -> [u8; 32] {
     [0; 32]

@@ -200,8 +200,6 @@ fn is_near(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
     use crate::hostapi::policy::Whose;
-    use std::format;
-    use std::string::String;
 
     fn of(features: &str) -> Policy {
         file(&format!("features: {{{features}}}"))

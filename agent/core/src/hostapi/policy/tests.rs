@@ -1,6 +1,3 @@
-use std::format;
-use std::string::{String, ToString};
-
 use super::SHOWN;
 use super::*;
 use crate::hostapi::{exec, port_forward};
@@ -9,7 +6,7 @@ use crate::yaml::{Why, YamlError};
 const KNOWN: &str = "; known: guestapi, exec, files, mounts, port-forward, metrics, state, templates, network, first-boot, resources, clock";
 
 /// Returns the message for an invalid file.
-type Faults = std::vec::Vec<String>;
+type Faults = Vec<String>;
 
 fn of(text: &str, whose: Whose) -> Result<Policy, Faults> {
     let mut told = Faults::new();
@@ -32,7 +29,7 @@ fn reads_the_list_of_conditions() {
     let read = |file: &str, whose| {
         let mut faults = 0;
         let policy = Policy::from_yaml(file.as_bytes(), whose, true, &mut |_| faults += 1);
-        let list: std::vec::Vec<_> = policy.ready_when().collect();
+        let list: Vec<_> = policy.ready_when().collect();
         (list.join(", "), policy.features == Features::ALL, faults)
     };
     let both = "ready-when:\n  - init\n  - port 80\nfeatures: {exec: {users: [1]}}\n";
@@ -245,7 +242,7 @@ fn files_are_limited_to_reading_and_to_directories() {
     let policy = of("features: {files: {read-only: yes, below: [/srv, /a/b/]}}", Whose::Mote);
     let policy = policy.unwrap();
     assert!(policy.read_only());
-    assert_eq!(policy.below().collect::<std::vec::Vec<_>>(), ["", "/srv", "/a/b/"]);
+    assert_eq!(policy.below().collect::<Vec<_>>(), ["", "/srv", "/a/b/"]);
     assert!(policy.to_string().ends_with(" clock; limited: files"), "{policy}");
     let unlimited = of("features: {files: {read-only: false}}", Whose::Mote).unwrap();
     assert_eq!(unlimited, Features::only("files").unwrap().into());
@@ -368,7 +365,7 @@ fn accesses_files_as_the_first_user_of_commands() {
         ("exec: {users: [7], groups: [5, 0]}, files: {below: [/srv]}", Some(["7", "5"])),
         ("exec: {users: [7], commands: [/a]}, files: {below: [/srv]}", Some(["7", "7"])),
     ] {
-        let text = std::format!("features: {{{features}}}");
+        let text = format!("features: {{{features}}}");
         let policy =
             Policy::from_yaml(text.as_bytes(), Whose::Mote, true, &mut |why| panic!("{why}"));
         assert_eq!(policy.files_as(), ids, "{features}");

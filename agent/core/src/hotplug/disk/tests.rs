@@ -1,8 +1,6 @@
 #![expect(clippy::cast_possible_truncation, reason = "disks of a few MiB")]
 
 use std::collections::BTreeMap;
-use std::vec;
-use std::vec::Vec;
 
 use super::geometry::{crc32, put, u32_at, u64_at};
 use super::*;

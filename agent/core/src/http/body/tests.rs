@@ -1,5 +1,4 @@
 use super::*;
-use std::{format, vec, vec::Vec};
 
 /// Decodes a body from pieces; returns the data and the bytes after the body.
 fn feed<'p>(

@@ -1,7 +1,5 @@
 mod deadlines;
 
-use std::{format, string::String, vec, vec::Vec};
-
 use super::*;
 use crate::time::at;
 

@@ -1,5 +1,4 @@
 use super::*;
-use std::{format, string::String, vec::Vec};
 
 fn refused(head: &str) -> HeadError {
     request(head.as_bytes()).expect_err(head)

@@ -5,8 +5,6 @@ use super::stat::{Cpu, Disk, Interface};
 use crate::flavour::Flavour;
 use crate::netlink::Traffic;
 use crate::report::metrics::Filesystems;
-use std::string::String;
-use std::vec::Vec;
 
 #[test]
 fn reads_the_counters_of_interfaces() {
@@ -102,7 +100,7 @@ fn unescapes_only_the_kernels_escapes() {
 #[test]
 fn selects_mounts_by_type_and_path() {
     let counts = |flavour, kind: &str, point: &str| {
-        let line = std::format!("dev {point} {kind} rw 0 0");
+        let line = format!("dev {point} {kind} rw 0 0");
         Mount::parse(line.as_bytes()).unwrap().counts(flavour, point.as_bytes())
     };
     for (kind, point) in [

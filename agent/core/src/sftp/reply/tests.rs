@@ -1,7 +1,5 @@
 use super::*;
 use crate::sftp::MODES;
-use std::boxed::Box;
-use std::vec::Vec;
 
 const A: Attrs = Attrs {
     size: Some(0x0102_0304_0506_0708),
@@ -22,7 +20,7 @@ fn each() -> Vec<(Write, Vec<u8>)> {
         names.push(b"\xff", &Listed::default(), 0);
         names.finish()
     };
-    std::vec![
+    vec![
         (
             Box::new(|out: &mut [u8]| status(out, 7, Code::OpUnsupported, &"no")) as Write,
             b"\x65\0\0\0\x07\0\0\0\x08\0\0\0\x02no\0\0\0\0".to_vec(),
@@ -76,9 +74,9 @@ fn reports_a_reply_that_does_not_fit() {
         // READ needs space for the requested length, two bytes more than it reads here.
         let need = 4 + bytes.len() + if bytes[0] == READ { 2 } else { 0 };
         for room in 0..need {
-            assert_eq!(write(&mut std::vec![0; room]), Err(Full), "{bytes:?} in {room}");
+            assert_eq!(write(&mut vec![0; room]), Err(Full), "{bytes:?} in {room}");
         }
-        assert_eq!(write(&mut std::vec![0; need]), Ok(4 + bytes.len()));
+        assert_eq!(write(&mut vec![0; need]), Ok(4 + bytes.len()));
     }
 }
 
@@ -90,7 +88,7 @@ fn announces_version_3_and_its_extensions() {
     let mut rest = crate::sftp::wire::Reader(&out[9..length]);
     let mut count = 0;
     while let Some(name) = rest.string() {
-        let mut frame = std::vec![200, 0, 0, 0, 1, 0, 0, 0, u8::try_from(name.len()).unwrap()];
+        let mut frame = vec![200, 0, 0, 0, 1, 0, 0, 0, u8::try_from(name.len()).unwrap()];
         frame.extend(name);
         // A known name without fields is malformed, or LIMITS.
         let parsed = crate::sftp::request::Packet::parse(&frame, MODES);
@@ -117,7 +115,7 @@ fn a_failed_read_leaves_no_reply() {
 
 #[test]
 fn limits_a_read_to_one_reply() {
-    let mut out = std::vec![0; 13 + DATA];
+    let mut out = vec![0; 13 + DATA];
     let read = |room: &mut [u8]| Ok::<_, ()>(room.len());
     assert_eq!(data(&mut out, 1, u32::MAX, read), Ok(Ok(13 + DATA)));
 }
@@ -133,10 +131,10 @@ fn a_full_piece_of_a_directory_fits() {
     };
     for name in [4, 12, 255, 1023] {
         let count = super::super::LISTING / (19 + name + 1_usize).next_multiple_of(8);
-        let mut out = std::vec![0; super::super::REPLY];
+        let mut out = vec![0; super::super::REPLY];
         let mut names = Names::new(&mut out, 1);
         for _ in 0..count {
-            names.push(&std::vec![b'n'; name], &Listed { attrs: most, links: u32::MAX }, 0);
+            names.push(&vec![b'n'; name], &Listed { attrs: most, links: u32::MAX }, 0);
         }
         assert!(names.finish().is_ok(), "{count} names of {name}");
     }

@@ -1,6 +1,5 @@
 use super::*;
 use crate::sftp::MODES;
-use std::vec::Vec;
 
 /// A field as a client writes it.
 enum Field<'a> {
@@ -11,7 +10,7 @@ enum Field<'a> {
 use Field::{Int, Long, Text};
 
 fn frame(kind: u8, fields: &[Field<'_>]) -> Vec<u8> {
-    let mut out = std::vec![kind, 0, 0, 0, 7];
+    let mut out = vec![kind, 0, 0, 0, 7];
     for field in fields {
         match field {
             Int(value) => out.extend(value.to_be_bytes()),
@@ -47,19 +46,19 @@ fn each() -> Vec<(Vec<u8>, Request<'static>)> {
     let (path, from, to): (&[u8], &[u8], &[u8]) = (b"/a\xff", b"x", b"y");
     let one = |kind| frame(kind, &[Text(path)]);
     let two = |kind| frame(kind, &[Text(from), Text(to)]);
-    let mut all = std::vec![
+    let mut all = vec![
         (
             frame(3, &with_attrs([Text(path), Int(0x1a)])),
-            Request::Open { path, flags: OpenFlags(0x1a), attrs: A }
+            Request::Open { path, flags: OpenFlags(0x1a), attrs: A },
         ),
         (frame(4, &[HANDLE]), Request::Close { handle: H }),
         (
             frame(5, &[HANDLE, Long(1 << 33), Int(9)]),
-            Request::Read { handle: H, offset: 1 << 33, length: 9 }
+            Request::Read { handle: H, offset: 1 << 33, length: 9 },
         ),
         (
             frame(6, &[HANDLE, Long(5), Text(b"data")]),
-            Request::Write { handle: H, offset: 5, data: b"data" }
+            Request::Write { handle: H, offset: 5, data: b"data" },
         ),
         (one(7), Request::Lstat { path }),
         (frame(8, &[HANDLE]), Request::Fstat { handle: H }),
@@ -80,13 +79,13 @@ fn each() -> Vec<(Vec<u8>, Request<'static>)> {
         let name = Text(name.as_bytes());
         frame(200, &[name].into_iter().chain(fields).collect::<Vec<_>>())
     };
-    let names = || std::vec![Text(from), Text(to)];
+    let names = || vec![Text(from), Text(to)];
     all.extend([
         (extended("posix-rename@openssh.com", names()), Request::PosixRename { from, to }),
         (extended("hardlink@openssh.com", names()), Request::Hardlink { from, to }),
-        (extended("statvfs@openssh.com", std::vec![Text(path)]), Request::Statvfs { path }),
-        (extended("fstatvfs@openssh.com", std::vec![HANDLE]), Request::Fstatvfs { handle: H }),
-        (extended("fsync@openssh.com", std::vec![HANDLE]), Request::Fsync { handle: H }),
+        (extended("statvfs@openssh.com", vec![Text(path)]), Request::Statvfs { path }),
+        (extended("fstatvfs@openssh.com", vec![HANDLE]), Request::Fstatvfs { handle: H }),
+        (extended("fsync@openssh.com", vec![HANDLE]), Request::Fsync { handle: H }),
         (
             extended("lsetstat@openssh.com", with_attrs([Text(path)])),
             Request::Lsetstat { path, attrs: A },

@@ -152,7 +152,7 @@ fn reconnects_to_a_restarted_host_within_two_seconds() {
             }
         }
     }
-    std::println!("slowest: {slowest} ms");
+    println!("slowest: {slowest} ms");
 }
 
 #[test]

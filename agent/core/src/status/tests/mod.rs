@@ -9,9 +9,6 @@ mod table;
 
 use super::*;
 use crate::time::at;
-use std::format;
-use std::string::String;
-use std::vec::Vec;
 
 const REFRESH_TEXT: &str = "STARTED\nSTARTED";
 const HOST: Host = at_port(4000);
