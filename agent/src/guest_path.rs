@@ -173,7 +173,7 @@ fn is_roots(uid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 

@@ -183,7 +183,7 @@ mod tests {
     use std::os::unix::fs::{FileExt, PermissionsExt};
 
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
 
     #[test]
     fn increments_the_generation_in_place() {

@@ -17,8 +17,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use crate::runtime::Async;
-use crate::runtime::yield_budget::Fair;
+use crate::runtime::{Async, Fair};
 use crate::sys::{self, VsockAddr, file, listener};
 
 /// Any context id, so that a listener survives a change of the guest's (P§3.1).
@@ -290,7 +289,7 @@ fn is_one_of(error: &io::Error, those: &[Errno]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::run::block_on;
+    use crate::runtime::block_on;
     use smol::future::FutureExt;
     use std::io::Read;
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -299,7 +298,7 @@ mod tests {
 
     #[test]
     fn clients_can_connect_once_the_socket_exists() {
-        let scratch = crate::runtime::scratch::scratch("socket");
+        let scratch = crate::runtime::scratch("socket");
         let path = scratch.join("sock");
         let done = AtomicBool::new(false);
         // A client that looked the name up just before its replacement is refused by the closed
@@ -339,7 +338,7 @@ mod tests {
 
     #[test]
     fn replaces_a_stale_socket_and_leaves_no_other_file() {
-        let scratch = crate::runtime::scratch::scratch("stale-socket");
+        let scratch = crate::runtime::scratch("stale-socket");
         let path = scratch.join("sock");
         drop(std::os::unix::net::UnixListener::bind(suffixed(&path, ".new")).expect("a stale one"));
         std::fs::write(&path, "a file").expect("a file in its place");
@@ -357,7 +356,7 @@ mod tests {
 
     #[test]
     fn endless_foreign_connections_do_not_block_other_tasks() {
-        let scratch = crate::runtime::scratch::scratch("many-clients");
+        let scratch = crate::runtime::scratch("many-clients");
         let path = scratch.join("sock");
         let listener = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");
         // Not vsock, so not the host.

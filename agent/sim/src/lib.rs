@@ -109,7 +109,7 @@ mod shipped {
 
         pub(crate) use children::{Child, Ended};
         pub(crate) use clock::{
-            LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, within,
+            LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, until, within,
         };
         pub(crate) use digest::{hex, sha256};
         pub(crate) use permits::{Permit, Semaphore};
@@ -117,6 +117,7 @@ mod shipped {
         pub(crate) use run::Task;
         pub(crate) use small_files::{read_bounded, read_if_there, read_text, write_small};
         pub(crate) use wake::{NEVER, Signal};
+        pub(crate) use yield_budget::Fair;
     }
     pub(crate) mod start {
         pub(crate) mod error;

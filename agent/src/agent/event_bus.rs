@@ -189,7 +189,7 @@ mod tests {
     use smol::future::yield_now;
 
     use super::*;
-    use crate::runtime::run::block_on;
+    use crate::runtime::block_on;
 
     fn listener(events: &Events, audience: Audience) -> Rc<Listener> {
         let listener = Rc::new(Listener::new(Subscription::new(audience, None)));

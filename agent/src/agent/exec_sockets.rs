@@ -7,8 +7,7 @@ use std::time::Duration;
 use mote_core::hostapi::operation::same_secret;
 
 use crate::net::websocket::WebSocket;
-use crate::runtime::random::fill_random;
-use crate::runtime::{Signal, hex, within};
+use crate::runtime::{Signal, hex, random::fill_random, within};
 
 /// Number of periods in which the host must connect the next socket (P§4.1).
 const PARTS: u32 = 5;

@@ -10,8 +10,7 @@ use mote_core::devlxd::ready::ReadyState;
 use mote_core::time::Uptime;
 
 use crate::handover::lock::{Kept, Lock};
-use crate::runtime::run_dir::unwritable;
-use crate::runtime::{log, now};
+use crate::runtime::{log, now, run_dir::unwritable};
 
 /// Shortest interval between two checks of the lock.
 const LOOKS: Duration = Duration::from_secs(1);

@@ -88,7 +88,7 @@ pub(crate) mod tests {
 
     #[test]
     fn finds_a_volume_by_its_label() {
-        let root = crate::runtime::scratch::scratch("iso");
+        let root = crate::runtime::scratch("iso");
         put(&root, "pci0000:00/virtio1/block/vda", "other");
         put(&root, "pci0000:00/virtio2/block/vdb", "incus-agent");
         fs::create_dir_all(root.join("sys/block/sr0")).unwrap();
@@ -98,7 +98,7 @@ pub(crate) mod tests {
 
     #[test]
     fn reads_only_disks_of_the_machine_that_only_root_can_write() {
-        let root = crate::runtime::scratch::scratch("machine");
+        let root = crate::runtime::scratch("machine");
         for name in ["loop0", "nbd0", "dm-0", "md0", "zram0", "ram0", "sdx"] {
             put(&root, &format!("virtual/block/{name}"), "incus-agent");
         }

@@ -7,8 +7,7 @@ use std::path::Path;
 use crate::built;
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
-use crate::runtime::log::{self, frozen};
-use crate::runtime::{read_bounded, run_dir, write_small};
+use crate::runtime::{log, log::frozen, read_bounded, run_dir, write_small};
 
 /// Longest document, bytes; most of it is the certificate.
 const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;
@@ -60,7 +59,7 @@ mod tests {
 
     #[test]
     fn ignores_a_file_that_others_can_write() {
-        let root = crate::runtime::scratch::scratch("known-host");
+        let root = crate::runtime::scratch("known-host");
         let path = root.join(run_dir::KNOWN_HOST);
         fs::create_dir_all(root.join("run/mote")).unwrap();
         fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o755)).unwrap();

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn files_and_options_add_up_and_a_broken_file_denies_everything() {
-        let root = crate::runtime::scratch::scratch("policy");
+        let root = crate::runtime::scratch("policy");
         let [ours, incus] = FILES.map(|file| root.join(file));
         std::fs::create_dir_all(root.join("etc")).unwrap();
         let found = || read(&options(&root, "exec"));
@@ -196,11 +196,11 @@ mod tests {
 
     #[test]
     fn ignores_a_policy_in_a_credential_of_the_host() {
-        let root = crate::runtime::scratch::scratch("policy-credential");
+        let root = crate::runtime::scratch("policy-credential");
         let value = "features: {exec: false}\nready-when: [command /bin/x]\n";
         let name = "\x0b\x05\0\0\x01io.systemd.credential:mote-agent.yml=";
         let table = [name, value, "\0\0"].concat();
-        crate::runtime::scratch::put(&root, "sys/firmware/dmi/tables/DMI", table);
+        crate::runtime::put(&root, "sys/firmware/dmi/tables/DMI", table);
         for denied in ["", "exec"] {
             let judged = read(&options(&root, denied));
             assert_eq!(judged.policy, Features::without(denied).unwrap().into());
@@ -210,9 +210,9 @@ mod tests {
 
     #[test]
     fn only_commands_of_ready_when_need_unlimited_exec() {
-        let root = crate::runtime::scratch::scratch("ready-command");
+        let root = crate::runtime::scratch("ready-command");
         let of = |denied: &str, file: &str| {
-            crate::runtime::scratch::put(&root, "etc/mote-agent.yml", file);
+            crate::runtime::put(&root, "etc/mote-agent.yml", file);
             let judged = read(&options(&root, denied));
             (judged.policy.ready_when().count(), judged.grade, judged.text)
         };
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn only_a_missing_file_allows_everything() {
         use std::os::unix::fs::symlink;
-        let root = crate::runtime::scratch::scratch("policy-absent");
+        let root = crate::runtime::scratch("policy-absent");
         let etc = root.join("etc");
         let of = || read(&options(&root, "")).policy.features;
         assert_eq!(of(), Features::ALL);

@@ -10,8 +10,7 @@ use mote_core::time::Uptime;
 use crate::config::contents::ConfigFiles;
 use crate::config::known_host::{ADDRESS, keep_in};
 use crate::options::Options;
-use crate::runtime::log::frozen;
-use crate::runtime::{now, write_lasting};
+use crate::runtime::{log::frozen, now, write_lasting};
 use crate::sys::file;
 
 /// How long to wait for the share, whose device may be late at boot.

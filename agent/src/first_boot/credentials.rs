@@ -68,7 +68,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::runtime::scratch::{Scratch, scratch};
+    use crate::runtime::{Scratch, scratch};
 
     const STRINGS: &str = "io.systemd.credential:system.hostname=web1\0\
         io.systemd.credential:ssh.authorized_keys.root=ssh-ed25519 A";
@@ -82,7 +82,7 @@ mod tests {
             (FILE, b""),
             ("root/x", b""),
         ] {
-            crate::runtime::scratch::put(&root, path, bytes);
+            crate::runtime::put(&root, path, bytes);
         }
         root
     }

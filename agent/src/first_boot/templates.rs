@@ -23,9 +23,7 @@ use rustix::io::Errno;
 
 use crate::first_boot::own_files;
 use crate::guest_path::{Place, is_private};
-use crate::runtime::log::audit::{self, Quoted};
-use crate::runtime::log::{self};
-use crate::runtime::{is_there, read_bounded};
+use crate::runtime::{is_there, log, log::audit, log::audit::Quoted, read_bounded};
 use crate::sys::fd::give;
 use crate::sys::file;
 

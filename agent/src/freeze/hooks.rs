@@ -122,7 +122,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::runtime::scratch::{Scratch, scratch};
+    use crate::runtime::{Scratch, scratch};
 
     fn put(root: &Path, path: &str, text: &str, mode: u32) {
         let path = root.join(path);

@@ -12,8 +12,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, ftruncate};
 use rustix::process::{Pid, getpid};
 
-use crate::runtime::log::frozen;
-use crate::runtime::{make_directory, read_to_end, run_dir};
+use crate::runtime::{log::frozen, make_directory, read_to_end, run_dir};
 use crate::sys::file::{self, OFlags};
 
 /// Length of the fixed part, bytes.

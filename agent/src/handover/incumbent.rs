@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::handover::processes::LOCKS;
-    use crate::runtime::scratch::{Scratch, put, scratch};
+    use crate::runtime::{Scratch, put, scratch};
 
     const STATUS: &str = "Name:\tmote-agent\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n";
     const OPEN: &str = "pos:\t0\nflags:\t02100001\nmnt_id:\t27\n";

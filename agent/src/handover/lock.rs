@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn forgets_files_of_an_earlier_boot() {
-        let root = crate::runtime::scratch::scratch("forget");
+        let root = crate::runtime::scratch("forget");
         let random = root.join("proc/sys/kernel/random");
         std::fs::create_dir_all(&random).unwrap();
         let freeze = root.join(run_dir::FREEZE);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn ignores_files_that_others_could_write() {
-        let root = crate::runtime::scratch::scratch("believed");
+        let root = crate::runtime::scratch("believed");
         drop(acquire(&root, None, &mut || ()).unwrap());
         let hanging = root.join(run_dir::HANGING);
         for (mode, is_kept) in [(0o600, true), (0o660, false)] {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn renews_a_lock_whose_file_is_gone() {
-        let root = crate::runtime::scratch::scratch("gone");
+        let root = crate::runtime::scratch("gone");
         let mut lock = acquire(&root, None, &mut || ()).unwrap();
         assert_eq!(lock.keep(&root), Kept::Same);
         let hide = |name: &str| std::fs::rename(root.join("run"), root.join(name)).unwrap();
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_single_failed_check_does_not_end_the_lock() {
-        let root = crate::runtime::scratch::scratch("once");
+        let root = crate::runtime::scratch("once");
         let mut lock = acquire(&root, None, &mut || ()).unwrap();
         lock.0.lose();
         assert_eq!(lock.keep(&root), Kept::Renewed);
@@ -188,7 +188,7 @@ mod tests {
     fn rejects_a_directory_of_another_user() {
         use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-        let root = crate::runtime::scratch::scratch("theirs");
+        let root = crate::runtime::scratch("theirs");
         let path = root.join("run/mote");
         std::fs::create_dir_all(&path).unwrap();
         let refused = || {
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn reports_the_lock_holder_only_if_it_is_root() {
-        let root = crate::runtime::scratch::scratch("holder");
+        let root = crate::runtime::scratch("holder");
         let _lock = acquire(&root, None, &mut || ()).unwrap();
         let ours = std::process::id();
         let holds = |uids: &str| {
             let status = format!("Name:\tx\nUid:\t{uids}\n");
-            crate::runtime::scratch::put(&root, &format!("proc/{ours}/status"), status);
+            crate::runtime::put(&root, &format!("proc/{ours}/status"), status);
             let is_found = || incumbent::holder(&root).is_some();
             crate::sys::run_in_fork(Duration::from_secs(30), &is_found)
         };
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn rejects_a_second_agent_until_the_first_ends() {
-        let root = crate::runtime::scratch::scratch("lock");
+        let root = crate::runtime::scratch("lock");
         assert!(matches!(running(&root), Running::No));
         let first = acquire(&root, None, &mut || ()).unwrap();
         let another = format!("{ANOTHER}: process {}", std::process::id());

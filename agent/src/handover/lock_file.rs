@@ -12,9 +12,9 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::guest_path::is_roots_alone;
 use crate::handover::lock_error::LockError;
-use crate::runtime::log::{self, frozen};
-use crate::runtime::run_dir::{self, unwritable};
-use crate::runtime::{make_directory, read_bounded};
+use crate::runtime::{
+    log, log::frozen, make_directory, read_bounded, run_dir, run_dir::unwritable,
+};
 use crate::sys::file::{self, OFlags};
 
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;

@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn reports_a_unit_unless_it_is_masked() {
-        let root = crate::runtime::scratch::scratch("others");
+        let root = crate::runtime::scratch("others");
         assert_eq!(left(&root), None);
         for place in PLACES {
             std::fs::create_dir_all(root.join(place)).unwrap();

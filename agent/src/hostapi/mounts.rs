@@ -13,9 +13,7 @@ use mote_core::hostapi::policy::Capability;
 use mote_core::json::Value;
 
 use crate::agent::Agent;
-use crate::runtime::log::audit::{self, Quoted};
-use crate::runtime::log::{self, printable};
-use crate::runtime::{sha256, within};
+use crate::runtime::{log, log::audit, log::audit::Quoted, log::printable, sha256, within};
 use crate::sys::process_id;
 use crate::workers::run;
 

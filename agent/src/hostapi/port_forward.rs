@@ -10,9 +10,7 @@ use crate::agent::{Agent, error, error_by};
 use crate::hostapi::denied::{denied, relay_while_allowed};
 use crate::net::serve::{Answer, Upgrade, switch};
 use crate::net::stream::Stream;
-use crate::runtime::log::audit::{self, Quoted};
-use crate::runtime::log::{self};
-use crate::runtime::{Permit, within};
+use crate::runtime::{Permit, log, log::audit, log::audit::Quoted, within};
 use crate::transport::{Socket, dial_tcp};
 
 /// Time limit for the guest's port to accept; the host waits for an hour.

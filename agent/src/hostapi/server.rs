@@ -30,8 +30,7 @@ use crate::net::serve::{
 use crate::net::stream::Stream;
 use crate::net::tls;
 use crate::net::tls_error::is_other_certificate;
-use crate::runtime::log::{self, audit};
-use crate::runtime::{Permit, Semaphore, hex, now, sha256, sleep, within};
+use crate::runtime::{Permit, Semaphore, hex, log, log::audit, now, sha256, sleep, within};
 use crate::system::machine;
 use crate::transport::{Listener, Socket, Watched, is_passing};
 use crate::workers::report::metrics;

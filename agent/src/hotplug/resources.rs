@@ -123,13 +123,13 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::runtime::scratch::{put, scratch};
+    use crate::runtime::{Scratch, put, scratch};
 
     fn says(root: &Path, path: &str) -> String {
         fs::read_to_string(root.join(SYSTEM).join(path)).unwrap()
     }
 
-    fn machine(name: &str) -> crate::runtime::scratch::Scratch {
+    fn machine(name: &str) -> Scratch {
         let root = scratch(name);
         for (path, text) in [
             ("cpu/cpu0/topology", ""),

@@ -7,7 +7,7 @@ use mote_core::init::button;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::runtime::small_files::read_text;
+use crate::runtime::read_text;
 use crate::sys::file;
 use crate::system::devices::entries;
 
@@ -61,13 +61,13 @@ impl Buttons {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
     use mote_core::init::button::EVENT;
 
     #[test]
     fn finds_a_button_once_and_drops_it_when_removed() {
         let root = scratch("buttons");
-        let put = |path: &str, bytes: &[u8]| crate::runtime::scratch::put(&root, path, bytes);
+        let put = |path: &str, bytes: &[u8]| crate::runtime::put(&root, path, bytes);
         let mut buttons = Buttons::default();
         buttons.look(&root);
         assert!(buttons.is_empty());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use mote_core::report::proc::mounts::{Mount, unescape};
 use rustix::mount::{MountFlags, UnmountFlags, mount_remount};
 
-use crate::runtime::small_files::{make_directory, read_bounded};
+use crate::runtime::{make_directory, read_bounded};
 use crate::sys::file;
 
 const PLAIN: MountFlags = MountFlags::NOSUID;
@@ -78,14 +78,14 @@ mod tests {
 
     #[test]
     fn reports_a_missing_mount_point() {
-        let root = crate::runtime::scratch::scratch("no-mount-points");
+        let root = crate::runtime::scratch("no-mount-points");
         std::fs::write(root.join("file"), "").unwrap();
         assert_eq!(mount(&root.join("file")).len(), ALL.len());
     }
 
     #[test]
     fn unmounts_however_many_mounts_there_are() {
-        let root = crate::runtime::scratch::scratch("unmount-many");
+        let root = crate::runtime::scratch("unmount-many");
         assert!(!unmount(&root), "without a list");
         std::fs::create_dir(root.join("proc")).unwrap();
         let list = "tmpfs /nowhere tmpfs rw 0 0\n".repeat(100_000);

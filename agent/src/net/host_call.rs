@@ -16,7 +16,7 @@ use smol::future::zip;
 
 use crate::net::stream::Stream;
 use crate::net::tls;
-use crate::runtime::clock::{sleep, within};
+use crate::runtime::{sleep, within};
 use crate::transport::{Socket, Transport, is_shortage};
 
 /// Time limit of one connect: Linux's own for vsock.

@@ -3,11 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use crate::runtime::reactor::Async;
+use crate::runtime::{Async, within};
 use smol::future::FutureExt;
 
 use crate::net::stream::Stream;
-use crate::runtime::clock::within;
 use crate::sys::fd::{self, OwnedFd};
 use crate::transport::Socket;
 
@@ -91,7 +90,7 @@ mod tests {
     use smol::future::zip;
 
     use super::*;
-    use crate::runtime::run::block_on;
+    use crate::runtime::block_on;
 
     #[test]
     fn forwards_the_answer_of_a_server_that_closes_before_it_reads_everything() {

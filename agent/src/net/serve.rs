@@ -13,8 +13,7 @@ use smol::future::{FutureExt, ready, yield_now};
 
 use crate::built::BoxFuture;
 use crate::net::stream::Stream;
-use crate::runtime::clock::{now, until};
-use crate::runtime::permits::Permit;
+use crate::runtime::{Permit, now, until};
 
 /// Initial buffer, bytes: nearly all requests fit. [`Limiter::enlarge`] must allow a larger one.
 const FIRST_BUFFER: usize = 1024;

@@ -19,8 +19,7 @@ use rustls::server::UnbufferedServerConnection;
 
 use crate::net::session::{Session, receive, transmit};
 use crate::net::tls_error::invalid;
-use crate::runtime::clock::{sleep, within};
-use crate::runtime::yield_budget::Fair;
+use crate::runtime::{Fair, sleep, within};
 use crate::sys::unread;
 use crate::transport::Socket;
 
@@ -345,7 +344,7 @@ mod tests {
     use smol::LocalExecutor;
 
     use super::*;
-    use crate::runtime::run::block_on;
+    use crate::runtime::block_on;
 
     #[test]
     fn gone_waits_for_the_hang_up_despite_unread_input() {

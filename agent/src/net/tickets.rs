@@ -8,8 +8,7 @@ use std::time::Duration;
 use mote_core::tls::tickets::{Earner, Tickets, Turn};
 
 use crate::net::tls_types::{Group, Ticket};
-use crate::runtime::clock::within;
-use crate::runtime::wake::Waiting;
+use crate::runtime::{wake::Waiting, within};
 
 /// How long to wait for another call's ticket; after that a full handshake is faster.
 const TICKET_WAIT: Duration = Duration::from_millis(250);
@@ -109,7 +108,7 @@ impl std::fmt::Debug for Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::run::block_on;
+    use crate::runtime::block_on;
     use smol::LocalExecutor;
 
     #[test]

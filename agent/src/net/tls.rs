@@ -38,7 +38,7 @@ use crate::config::files::ConfigFiles;
 use crate::net::stream::Begun;
 use crate::net::tickets::Store;
 use crate::net::tls_error::{BadPem, Unusable, invalid, not_the_one};
-use crate::runtime::digest::sha256;
+use crate::runtime::sha256;
 use crate::sys::since_1970;
 
 /// The name in LXD and Incus certificates, for which Go clients ask (P§3.1).

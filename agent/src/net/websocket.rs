@@ -11,8 +11,7 @@ use mote_core::ws::{self, Incoming, Opcode};
 
 use crate::net::serve::switch;
 use crate::net::stream::Stream;
-use crate::runtime::clock::within;
-use crate::runtime::permits::Semaphore;
+use crate::runtime::{Semaphore, within};
 use crate::sys::fd::{self, AsFd};
 
 /// Limit of a [`Frame`]'s payload, bytes: see [`Stream::write_all`].
@@ -247,8 +246,7 @@ mod tests {
     use smol::future::zip;
 
     use super::*;
-    use crate::runtime::reactor::Async;
-    use crate::runtime::run::block_on;
+    use crate::runtime::{Async, block_on};
 
     #[test]
     fn a_short_frame_waits_for_a_long_one_that_is_blocked() {

@@ -130,7 +130,7 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener};
 
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
 
     #[test]
     fn requires_a_socket_that_accepts() {

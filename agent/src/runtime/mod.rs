@@ -18,7 +18,7 @@ pub(crate) mod yield_budget;
 
 pub(crate) use children::{Child, Ended};
 pub(crate) use clock::{
-    LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, within,
+    LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, until, within,
 };
 pub(crate) use digest::{hex, sha256};
 pub(crate) use permits::{Permit, Semaphore};
@@ -27,9 +27,10 @@ pub(crate) use run::Task;
 #[cfg(test)]
 pub(crate) use run::block_on;
 #[cfg(test)]
-pub(crate) use scratch::{Scratch, scratch};
+pub(crate) use scratch::{Scratch, put, scratch};
 pub(crate) use small_files::{
     MAX_DOCUMENT, is_there, make_directory, read_bounded, read_if_there, read_text, read_to_end,
     text_of, write_lasting, write_small,
 };
 pub(crate) use wake::{NEVER, Signal};
+pub(crate) use yield_budget::Fair;

@@ -84,12 +84,10 @@ mod tests {
     use std::task::Poll;
     use std::time::Duration;
 
-    use crate::runtime::reactor::Async;
-
     use super::*;
     use smol::future::yield_now;
 
-    use crate::runtime::clock::{now, sleep, until, within};
+    use crate::runtime::{Async, now, sleep, until, within};
 
     #[test]
     fn timers_fire_in_order_and_not_before_their_time() {

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn replaces_a_file_whole_and_leaves_no_temporary_file() {
-        let directory = crate::runtime::scratch::scratch("small");
+        let directory = crate::runtime::scratch("small");
         let path = directory.join("status");
         fs::write(directory.join("status.new"), "what a killed agent left").unwrap();
         for text in ["a long one", "short", ""] {

@@ -129,8 +129,7 @@ mod tests {
     use smol::future::{yield_now, zip};
 
     use super::*;
-    use crate::runtime::clock::within;
-    use crate::runtime::run::block_on;
+    use crate::runtime::{block_on, within};
 
     #[test]
     fn a_cancelled_wait_leaves_no_waker() {

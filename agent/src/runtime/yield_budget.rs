@@ -34,7 +34,7 @@ mod tests {
 
     use super::*;
     use crate::net::stream::Stream;
-    use crate::runtime::run::block_on;
+    use crate::runtime::block_on;
 
     /// Returns how often another task runs while `talk` has a peer that has sent 64 KiB and closed.
     fn runs_beside(talk: impl AsyncFnOnce(Stream)) -> u32 {

@@ -47,7 +47,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
 
     #[test]
     fn only_additions_and_changes_alter_the_listing() {

@@ -8,8 +8,7 @@ use mote_core::status::{Action, State};
 use smol::future::{FutureExt, yield_now};
 
 use crate::agent::{About, Agent};
-use crate::runtime::clock::until;
-use crate::runtime::{Async, log, now, sleep};
+use crate::runtime::{Async, log, now, sleep, until};
 use crate::status::port::{self, Found, Port};
 use crate::status::search::{Before, Looked, Search, log_change};
 use crate::status::status_file;

@@ -11,8 +11,7 @@ use crate::agent::Agent;
 use crate::built::VERSION;
 use crate::handover::reexec::REMOVED;
 use crate::options::Options;
-use crate::runtime::run_dir::{self, unwritable};
-use crate::runtime::{log, now, write_small};
+use crate::runtime::{log, now, run_dir, run_dir::unwritable, write_small};
 use crate::sys::{file, process_id};
 
 /// Writes the status file if its text differs from `last`, its directory was replaced, or the last

@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn finds_a_listener_by_name_but_not_its_connections() {
-        let scratch = crate::runtime::scratch::scratch("handed-on");
+        let scratch = crate::runtime::scratch("handed-on");
         let (ours, other) = (scratch.join("ours"), scratch.join("ours.other"));
         let name = name(&SocketAddrUnix::new(&ours).expect("a name"));
         let listener = UnixListener::bind(&ours).expect("a listener");

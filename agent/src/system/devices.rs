@@ -144,11 +144,11 @@ pub(crate) fn unmounted(root: &Path) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::scratch::put;
+    use crate::runtime::put;
 
     #[test]
     fn reads_a_devices_stage_from_sysfs() {
-        let root = crate::runtime::scratch::scratch("devices");
+        let root = crate::runtime::scratch("devices");
         assert_eq!(find(&root, &CONSOLE), Device::Absent);
         // Another vendor's device with the same number, and shared memory.
         for (at, vendor, device) in [(1, "0x8086\n", "0x1043\n"), (2, "0x1af4\n", "0x1110\n")] {

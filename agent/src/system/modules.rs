@@ -9,9 +9,7 @@ use rustix::io::Errno;
 use rustix::system::{finit_module, uname};
 
 use crate::built;
-use crate::runtime::clock::look_for;
-use crate::runtime::log;
-use crate::runtime::small_files::{is_there, read_text, text_of};
+use crate::runtime::{is_there, log, look_for, read_text, text_of};
 use crate::sys::file::{self, OFlags};
 use crate::system::devices;
 use crate::system::devices::{Device, Kind, VSOCK, entries};
@@ -240,7 +238,7 @@ mod tests {
 
     #[test]
     fn built_in_modules_need_no_file() {
-        let root = crate::runtime::scratch::scratch("modules");
+        let root = crate::runtime::scratch("modules");
         std::fs::create_dir_all(root.join("sys/module/some_thing")).unwrap();
         assert_eq!(load(&root, "some-thing"), Ok(()));
         let why = load(&root, "other").unwrap_err().to_string();
@@ -249,7 +247,7 @@ mod tests {
 
     #[test]
     fn reports_modules_of_another_kernel() {
-        let root = crate::runtime::scratch::scratch("modules-of-another");
+        let root = crate::runtime::scratch("modules-of-another");
         let why = || load(&root, "other").unwrap_err().to_string();
         std::fs::create_dir_all(root.join("lib/modules/0.1-other")).unwrap();
         let release = uname().release().to_string_lossy().into_owned();
@@ -266,8 +264,8 @@ mod tests {
 
     #[test]
     fn reports_a_missing_vsock_driver_despite_its_node() {
-        let root = crate::runtime::scratch::scratch("vsock-driver");
-        let put = |path: &str, text: &str| crate::runtime::scratch::put(&root, path, text);
+        let root = crate::runtime::scratch("vsock-driver");
+        let put = |path: &str, text: &str| crate::runtime::put(&root, path, text);
         put("dev/vsock", "");
         put("sys/bus/virtio/devices/virtio1/device", "0x0013\n");
         let release = uname().release().to_string_lossy().into_owned();

@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_real_user_counts() {
-        let process = crate::runtime::scratch::scratch("whose");
+        let process = crate::runtime::scratch("whose");
         for (users, expected) in [
             ("0\t0\t0\t0", [true, true]),
             ("102\t102\t102\t102", [false, true]),

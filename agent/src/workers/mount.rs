@@ -23,8 +23,7 @@ use rustix::stdio::stdin;
 use crate::guest_path::{by_descriptor, enter, real_path};
 use crate::options::Options;
 use crate::print;
-use crate::runtime::digest::sha256;
-use crate::runtime::small_files::{MAX_DOCUMENT, read_bounded, read_text, read_to_end};
+use crate::runtime::{MAX_DOCUMENT, read_bounded, read_text, read_to_end, sha256};
 use crate::sys::file;
 use crate::system::modules;
 
@@ -249,7 +248,7 @@ fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, N
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
     use mote_machine::Private;
     use std::os::unix::fs::symlink;
 
@@ -314,7 +313,7 @@ mod tests {
         let shares = || {
             let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
             let shown = table.replace("- tmpfs share", "- virtiofs share");
-            crate::runtime::scratch::put(&root, "proc/self/mountinfo", shown);
+            crate::runtime::put(&root, "proc/self/mountinfo", shown);
             table.contains("- tmpfs share")
         };
         assert!(shares());
@@ -362,7 +361,7 @@ mod tests {
     #[test]
     fn does_not_wait_for_an_unsupported_file_system() {
         let root = scratch("unknown");
-        crate::runtime::scratch::put(&root, "proc/filesystems", "nodev\ttmpfs\n\text4\n");
+        crate::runtime::put(&root, "proc/filesystems", "nodev\ttmpfs\n\text4\n");
         assert!(!is_known(&root, Kind::Virtiofs));
         let way = Way { kind: Kind::Virtiofs, flags: 0, data: String::new() };
         let end = Instant::now() + Duration::from_secs(9999);

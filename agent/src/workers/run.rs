@@ -6,13 +6,10 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::runtime::reactor::Async;
+use crate::runtime::{Async, Child, Ended, log, within};
 use mote_core::hostapi::exec::Program;
 
 use crate::agent::Agent;
-use crate::runtime::children::{Child, Ended};
-use crate::runtime::clock::within;
-use crate::runtime::log;
 use crate::sys::fd::{self, AsFd, BorrowedFd, OwnedFd};
 use crate::sys::{Plan, SELF, is_found};
 use crate::system::devices::NO_PROC;

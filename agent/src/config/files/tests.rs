@@ -1,7 +1,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use crate::runtime::scratch::{put, scratch};
+use crate::runtime::{scratch, scratch::put};
 
 use super::*;
 

@@ -1,4 +1,4 @@
-use crate::runtime::scratch::{put, scratch};
+use crate::runtime::{scratch, scratch::put};
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn waits_for_a_disk_on_a_scsi_bus() {
     put(&root, "sys/bus/virtio/devices/virtio0/device", "0x0008\n");
     let late = root.to_path_buf();
     let scan = std::thread::spawn(move || {
-        std::thread::sleep(5 * crate::runtime::clock::LOOK_INTERVAL);
+        std::thread::sleep(5 * crate::runtime::LOOK_INTERVAL);
         disk::tests::put(&late, "pci0000:00/host0/block/sr0", LABEL);
     });
     assert_eq!(disk(&root, SCAN), Some(root.join("dev/sr0")));

@@ -13,8 +13,7 @@ use crate::agent::operation_table::OPERATION_KEPT;
 use crate::agent::{Agent, Operation, Sockets, error, error_by};
 use crate::hostapi::denied::denied;
 use crate::net::serve::Answer;
-use crate::runtime::log::audit::{self, Quoted};
-use crate::runtime::sleep;
+use crate::runtime::{log::audit, log::audit::Quoted, sleep};
 use crate::sys::file;
 
 /// Memory of a long command in addition to its bytes until it starts: unused parts of pages, and

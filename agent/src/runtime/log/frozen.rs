@@ -42,7 +42,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
 
     #[test]
     fn clears_the_record_of_a_dead_guard() {

@@ -1,7 +1,7 @@
 use std::fs;
 
 use crate::config::policy;
-use crate::runtime::scratch::{Scratch, put, scratch};
+use crate::runtime::{Scratch, scratch, scratch::put};
 
 use super::*;
 

@@ -9,7 +9,7 @@ fn kernel_port(root: &Path, node: &str, name: &str) {
 
 #[test]
 fn prefers_the_newest_name_and_finds_the_dummy() {
-    let root = crate::runtime::scratch::scratch("ports");
+    let root = crate::runtime::scratch("ports");
     assert_eq!(discover(&root, None), None);
     kernel_port(&root, "vport1p1", "org.linuxcontainers.lxd");
     let old = discover(&root, None).unwrap();
@@ -23,7 +23,7 @@ fn prefers_the_newest_name_and_finds_the_dummy() {
 
 #[test]
 fn warns_of_ports_of_two_servers_unless_a_flavour_is_given() {
-    let root = crate::runtime::scratch::scratch("two-servers");
+    let root = crate::runtime::scratch("two-servers");
     kernel_port(&root, "vport1p1", "org.linuxcontainers.lxd");
     kernel_port(&root, "vport1p2", "com.canonical.lxd");
     kernel_port(&root, "vport1p3", "org.linuxcontainers.incus");
@@ -47,7 +47,7 @@ fn warns_of_ports_of_two_servers_unless_a_flavour_is_given() {
 
 #[test]
 fn prefers_udevs_link_and_returns_its_node() {
-    let root = crate::runtime::scratch::scratch("links");
+    let root = crate::runtime::scratch("links");
     kernel_port(&root, "vport1p1", "com.canonical.lxd");
     let links = root.join("dev/virtio-ports");
     fs::create_dir_all(&links).unwrap();

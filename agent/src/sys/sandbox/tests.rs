@@ -15,7 +15,7 @@ fn opens(path: &Path) -> bool {
 
 #[test]
 fn sandbox_permits_only_the_agents_own_files() {
-    let root = crate::runtime::scratch::scratch("sandbox");
+    let root = crate::runtime::scratch("sandbox");
     for path in ["run/mote", "dev/lxd", "etc"] {
         create_dir_all(root.join(path)).unwrap();
     }
@@ -95,7 +95,7 @@ fn sandbox_refuses_most_system_calls() {
 
 #[test]
 fn sandbox_drops_all_of_roots_rights() {
-    let root = crate::runtime::scratch::scratch("user");
+    let root = crate::runtime::scratch("user");
     std::fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
     let secret = root.join("secret");
     std::fs::write(&secret, "x").unwrap();

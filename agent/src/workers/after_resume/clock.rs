@@ -6,7 +6,7 @@ use std::time::Duration;
 use mote_core::resume::clock::{Cause, Step, is_setter, step};
 
 use crate::print;
-use crate::runtime::small_files::text_of;
+use crate::runtime::text_of;
 use crate::sys::file::{self, OFlags};
 use crate::sys::restored::{device_time, is_synchronised, set_wall, wall};
 use crate::sys::sleep;
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn finds_a_service_that_sets_the_clock() {
-        let root = crate::runtime::scratch::scratch("setter");
+        let root = crate::runtime::scratch("setter");
         for (user, expected) in [("0", true), ("102", true), ("1000", false)] {
             for (process, name) in [("1", "init\n"), ("77", "ntpd\n"), ("self", "x")] {
                 let status = format!("Name:\t{name}Uid:\t{user}\t{user}\t{user}\t{user}\n");
                 for (file, text) in [("comm", name), ("status", &status)] {
-                    crate::runtime::scratch::put(&root, &format!("{process}/{file}"), text);
+                    crate::runtime::put(&root, &format!("{process}/{file}"), text);
                 }
             }
             assert_eq!(has_setter(&root), expected, "{user}");
@@ -128,11 +128,11 @@ mod tests {
 
     #[test]
     fn finds_the_kvm_clock_among_several() {
-        let root = crate::runtime::scratch::scratch("ptp");
+        let root = crate::runtime::scratch("ptp");
         for (device, name) in
             [("ptp0", "e1000e\n"), ("ptp1", "KVM virtual PTP\n"), ("ptp2", "ptp_vmw\n")]
         {
-            crate::runtime::scratch::put(&root, &format!("{device}/clock_name"), name);
+            crate::runtime::put(&root, &format!("{device}/clock_name"), name);
         }
         assert_eq!(find(&root, "clock_name", &|_, name| name == KVM), Some(root.join("ptp1")));
     }

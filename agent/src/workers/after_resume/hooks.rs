@@ -33,7 +33,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
 
     #[test]
     fn runs_only_roots_hooks_in_name_order() {

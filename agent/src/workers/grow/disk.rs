@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, OFlags, fdatasync, flock};
 use rustix::io::{pread, pwrite};
 
 use super::filesystem::{Filesystem, Size};
-use crate::runtime::small_files::is_there;
+use crate::runtime::is_there;
 use crate::sys::disk::resize_partition;
 use crate::sys::{file, sleep};
 use crate::system::devices::number_of;

@@ -8,7 +8,7 @@ use mote_core::report::proc::mounts::unescape;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fstatfs, major, minor, openat2};
 use rustix::io::{Errno, pread};
 
-use crate::runtime::small_files::text_of;
+use crate::runtime::text_of;
 use crate::sys::disk::control;
 use crate::sys::file;
 use crate::workers::report::lines::Lines;

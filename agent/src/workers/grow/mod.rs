@@ -13,8 +13,7 @@ use rustix::process::geteuid;
 
 use self::disk::{Disk, NotGrown};
 use crate::print;
-use crate::runtime::small_files::{is_there, read_bounded, write_small};
-use crate::runtime::{log, run_dir};
+use crate::runtime::{is_there, log, read_bounded, run_dir, write_small};
 use crate::system::devices::{entries, identity};
 
 /// Other programs that grow disks, below `/`: growpart, and systemd-repart if it is configured.
@@ -150,8 +149,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::runtime::run_dir;
-    use crate::runtime::scratch::{Scratch, scratch};
+    use crate::runtime::{Scratch, run_dir, scratch};
 
     const NAME: &str = "mote-none";
 
@@ -164,7 +162,7 @@ mod tests {
 
     fn plug(root: &Path) {
         fs::create_dir_all(root.join("sys/block").join(NAME).join("device")).unwrap();
-        crate::runtime::scratch::put(root, &format!("sys/block/{NAME}/size"), "2048\n");
+        crate::runtime::put(root, &format!("sys/block/{NAME}/size"), "2048\n");
     }
 
     /// Runs a worker; returns the size that it stored.

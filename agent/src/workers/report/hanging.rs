@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use mote_core::report::proc::number;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::runtime::small_files::write_small;
-use crate::runtime::{log, run_dir};
+use crate::runtime::{log, run_dir, write_small};
 use crate::workers::report::lines;
 
 /// Upper bound of stored mounts. If it is reached, no other mount that may hang is queried.
@@ -83,7 +82,7 @@ mod tests {
 
     #[test]
     fn remembers_a_mount_while_its_process_exists() {
-        let root = crate::runtime::scratch::scratch("hanging");
+        let root = crate::runtime::scratch("hanging");
         std::fs::create_dir_all(root.join("run/mote")).unwrap();
         let point = b"/a b".to_vec();
         let ours = i32::try_from(std::process::id()).unwrap();

@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn the_agent_writes_short_documents_that_cannot_hang() {
-        let root = crate::runtime::scratch::scratch("metrics-at-once");
-        let put = |path: &str, text: &str| crate::runtime::scratch::put(&root, path, text);
+        let root = crate::runtime::scratch("metrics-at-once");
+        let put = |path: &str, text: &str| crate::runtime::put(&root, path, text);
         let made =
             || without_worker(Flavour::Lxd, &root).map(|text| String::from_utf8(text).unwrap());
         assert_eq!(made(), None);

@@ -7,7 +7,7 @@ use mote_core::sftp::handles::Handles;
 use mote_core::sftp::request::{Change, Handle, Request};
 use rustix::fs::readlinkat;
 
-use crate::runtime::log::audit::{self, Quoted};
+use crate::runtime::{log::audit, log::audit::Quoted};
 use crate::workers::sftp::handles::{self, Open};
 
 /// Counts of a session.

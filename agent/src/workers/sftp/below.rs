@@ -15,8 +15,7 @@ use rustix::mount::{
 use rustix::process::{chdir, chroot};
 
 use crate::guest_path::{PROC, by_descriptor, enter};
-use crate::runtime::run_dir;
-use crate::runtime::small_files::make_directory;
+use crate::runtime::{make_directory, run_dir};
 use crate::sys;
 
 /// Replaces the root directory by one with only these directories; skips empty names. Follows

@@ -99,7 +99,7 @@ pub(super) fn write(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::scratch::scratch;
+    use crate::runtime::scratch;
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use crate::machine::{Broken, Certificate, Hello};
 use crate::net::tls::{self, Begun, OURS, fingerprint};
-use crate::runtime::clock::{sleep, within};
-use crate::runtime::yield_budget::Fair;
+use crate::runtime::{Fair, sleep, within};
 use crate::transport::Socket;
 
 /// As in the agent.

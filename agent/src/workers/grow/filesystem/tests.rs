@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use rustix::fs::{FileType, mknodat};
 
 use super::*;
-use crate::runtime::scratch::scratch;
+use crate::runtime::scratch;
 
 #[test]
 fn rejects_a_file_system_that_is_mounted_over() {
