@@ -26,8 +26,6 @@ mod shipped {
     pub(crate) mod built;
     pub(crate) mod config {
         mod contents;
-        #[path = "../../sim/src/below/config/credentials.rs"]
-        pub(crate) mod credentials;
         #[path = "../../sim/src/below/config/files.rs"]
         pub(crate) mod files;
         pub(crate) mod known_host;
@@ -45,8 +43,9 @@ mod shipped {
         pub(crate) mod incumbent;
         pub(crate) mod lock;
         pub(crate) mod lock_error;
+        pub(crate) mod others;
         pub(crate) mod view;
-        pub(crate) use exchanged::{lock_file, new_root, others, processes, reexec};
+        pub(crate) use exchanged::{lock_file, new_root, processes, reexec};
     }
     pub(crate) mod hostapi {
         pub(crate) mod denied;
@@ -92,7 +91,6 @@ mod shipped {
         pub(crate) mod digest;
         #[path = "../../sim/src/below/runtime/log.rs"]
         pub(crate) mod log;
-        #[path = "../../sim/src/below/runtime/notify.rs"]
         pub(crate) mod notify;
         pub(crate) mod permits;
         #[path = "../../sim/src/below/runtime/random.rs"]

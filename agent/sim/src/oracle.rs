@@ -15,8 +15,9 @@ const PROOF: Micros = 3 * SECOND + 100 * MILLI;
 /// Time from SIGTERM to the end: 3 s for the host to fetch exit codes, and 2 s for STOPPED.
 pub(crate) const END: Micros = 5_200 * MILLI;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Word {
+    #[default]
     Started,
     Ready,
 }
@@ -30,6 +31,7 @@ impl Word {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Oracle {
     sim: Rc<Sim>,
     /// Whether the agent repeats Ready to a host that has forgotten it.
@@ -42,7 +44,7 @@ pub(crate) struct Oracle {
     asked: Cell<Option<Word>>,
     /// When a host last answered a verification, and its port.
     proof: Cell<Option<(Micros, u32)>>,
-    state: Cell<State>,
+    state: Cell<Option<State>>,
     /// When it was entered, monotonic.
     pub(crate) since: Cell<Micros>,
     once: RefCell<BTreeSet<(&'static str, u64)>>,
@@ -69,29 +71,7 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     pub(crate) fn new(sim: Rc<Sim>, says_ready_again: bool) -> Rc<Self> {
-        Rc::new(Self {
-            sim,
-            says_ready_again,
-            said: Cell::new(Word::Started),
-            unsure: RefCell::default(),
-            asked: Cell::default(),
-            proof: Cell::default(),
-            state: Cell::new(State::Started),
-            since: Cell::default(),
-            once: RefCell::default(),
-            waits: RefCell::default(),
-            excuses: Cell::default(),
-            guests_excuses: Cell::default(),
-            ends: Cell::default(),
-            ended: Cell::default(),
-            ends_until: Cell::default(),
-            serving: Cell::default(),
-            agents: Cell::default(),
-            answers: Cell::default(),
-            connects: Cell::default(),
-            keeps_host: Cell::default(),
-            found: Signal::default(),
-        })
+        Rc::new(Self { sim, says_ready_again, ..Self::default() })
     }
 
     pub(crate) fn app_asks(&self, word: Word) {
@@ -141,7 +121,7 @@ impl Oracle {
 
     /// Checks a possible change of the agent's state and its address of the host.
     pub(crate) fn agent_is(&self, state: State, port: Option<u32>) {
-        if self.state.replace(state) == state {
+        if self.state.replace(Some(state)) == Some(state) {
             return;
         }
         self.sim.trace(state.name(), 0, 0);

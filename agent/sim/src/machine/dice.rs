@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 /// `SplitMix64`: small, and good with every seed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Dice {
     state: Cell<u64>,
     /// Results given in advance.
@@ -13,14 +13,13 @@ pub struct Dice {
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        Self { state: Cell::new(seed), decided: RefCell::default() }
+        Self { state: Cell::new(seed), ..Self::default() }
     }
 
     /// Uses these bytes for the first decisions, one each or, above 256 choices, four; then random
     /// ones.
     pub fn decided(throws: &[u8]) -> Self {
-        let decided = RefCell::new(throws.iter().copied().collect());
-        Self { state: Cell::default(), decided }
+        Self { decided: RefCell::new(throws.iter().copied().collect()), ..Self::default() }
     }
 
     fn next(&self) -> u64 {

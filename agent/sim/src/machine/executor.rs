@@ -36,6 +36,7 @@ struct Suspend {
     is_counted: bool,
 }
 
+#[derive(Default)]
 pub(crate) struct Sim {
     pub(crate) dice: Dice,
     now: Cell<Micros>,
@@ -65,27 +66,8 @@ pub(crate) struct Sim {
 impl Sim {
     /// Creates a scenario; a loud one prints its events.
     pub(crate) fn new(dice: Dice, is_loud: bool) -> Rc<Self> {
-        Rc::new(Self {
-            dice,
-            now: Cell::new(0),
-            count: Cell::new(0),
-            host: Clock::default(),
-            guest: Clock::default(),
-            offset: Cell::new(0),
-            frozen: Cell::new(None),
-            slept: Cell::new(0),
-            slots: RefCell::default(),
-            free: RefCell::default(),
-            processes: Cell::new(0),
-            steps: Cell::new(0),
-            current: Cell::default(),
-            is_blocked: Cell::default(),
-            unblocked: Signal::default(),
-            hash: Cell::new(0xcbf2_9ce4_8422_2325),
-            is_loud,
-            failure: RefCell::default(),
-            look: RefCell::default(),
-        })
+        let hash = Cell::new(0xcbf2_9ce4_8422_2325);
+        Rc::new(Self { dice, is_loud, hash, ..Self::default() })
     }
 
     fn clock(&self, zone: Zone) -> &Clock {

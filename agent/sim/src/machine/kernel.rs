@@ -13,9 +13,10 @@ use super::{Process, Sim, Zone};
 use crate::plan::{Ended, Signalled};
 
 /// How an agent was started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// By the service manager of the real root.
+    #[default]
     Root,
     /// In an initramfs.
     Early,
@@ -23,6 +24,7 @@ pub(crate) enum Stage {
     Left,
 }
 
+#[derive(Default)]
 pub(crate) struct AgentProcess {
     pub(crate) process: Process,
     pub(crate) stage: Stage,
@@ -79,20 +81,8 @@ impl Kernel {
         inherited: Option<Listener>,
     ) -> Rc<AgentProcess> {
         sim.trace("agent starts", u64::from(stage == Stage::Root), 0);
-        let agent = Rc::new(AgentProcess {
-            process,
-            stage,
-            signals: RefCell::default(),
-            signalled: Signal::default(),
-            listens: RefCell::default(),
-            inherited: RefCell::new(inherited),
-            hands_on: Cell::default(),
-            has_begun: Cell::default(),
-            rank: Cell::default(),
-            ended: RefCell::default(),
-            waits: Cell::default(),
-            is_dead: Cell::default(),
-        });
+        let inherited = RefCell::new(inherited);
+        let agent = Rc::new(AgentProcess { process, stage, inherited, ..Default::default() });
         self.alive.borrow_mut().insert(process.number, agent.clone());
         agent
     }

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::task::Wake;
 
 /// Whose clock and suspends apply to a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Zone {
+    #[default]
     Host,
     Guest,
 }
 
 /// Tasks that are killed together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) zone: Zone,
     pub(crate) number: u32,

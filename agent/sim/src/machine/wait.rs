@@ -2,12 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use super::executor::{Micros, Sim};
 use super::tasks::Zone;
+/// Returns the output of the first future to complete; drops the other.
+pub(crate) use smol::future::or as either;
 
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
@@ -39,16 +39,6 @@ impl Signal {
         })
         .await;
     }
-}
-
-/// Returns the output of the first future to complete; drops the other.
-pub(crate) async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|context| match one.as_mut().poll(context) {
-        Poll::Ready(done) => Poll::Ready(done),
-        Poll::Pending => other.as_mut().poll(context),
-    })
-    .await
 }
 
 pub(crate) async fn until(sim: &Sim, zone: Zone, when: Micros) {
@@ -83,42 +73,4 @@ pub(crate) async fn within<T>(
         None
     };
     either(async { Some(work.await) }, late).await
-}
-
-#[derive(Debug)]
-pub(crate) struct Permits {
-    free: Cell<usize>,
-    changed: Signal,
-}
-
-#[derive(Debug)]
-pub(crate) struct Permit(Rc<Permits>, usize);
-
-impl Permits {
-    pub(crate) fn new(count: usize) -> Rc<Self> {
-        Rc::new(Self { free: Cell::new(count), changed: Signal::default() })
-    }
-
-    fn try_take_many(self: &Rc<Self>, count: usize) -> Option<Permit> {
-        self.free.set(self.free.get().checked_sub(count)?);
-        Some(Permit(self.clone(), count))
-    }
-
-    /// Waits until `count` permits are free at once.
-    pub(crate) async fn take_many(self: &Rc<Self>, count: usize) -> Permit {
-        loop {
-            let seen = self.changed.seen();
-            if let Some(permit) = self.try_take_many(count) {
-                return permit;
-            }
-            self.changed.after(seen).await;
-        }
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.free.set(self.0.free.get() + self.1);
-        self.0.changed.raise();
-    }
 }

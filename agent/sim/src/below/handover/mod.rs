@@ -20,14 +20,6 @@ pub(crate) mod new_root {
     }
 }
 
-pub(crate) mod others {
-    use std::path::Path;
-
-    pub(crate) fn left(_: &Path) -> Option<String> {
-        None
-    }
-}
-
 pub(crate) mod reexec {
     use crate::below::here::here;
     use crate::machine::Stage;
