@@ -181,21 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn bounds_fit_into_the_descriptors_and_are_never_zero() {
+    fn bounds_leave_connections_for_newcomers() {
         let most = Bounds { connections: 256, quotas: [96, 16, 32, 32, 64, 1] };
         assert_eq!(Bounds::of(16_384), most);
         assert_eq!(most.at_once(), 80);
         for descriptors in [0, 20, 64, 256, 1024, 4096, 65_536] {
             let bounds = Bounds::of(descriptors);
-            let [queued, large, calls, polls, listeners, replies] = bounds.quotas;
+            let queued = bounds.most(Quota::Queued);
             let is_full = descriptors >= 512;
             assert!(bounds.connections / 2 > queued || !is_full, "{bounds:?}");
             assert!(bounds.at_once() + queued <= bounds.connections || bounds.at_once() == 1);
-            let all = [bounds.connections, queued, large, calls, polls, listeners, replies];
-            assert!(all.iter().all(|bound| *bound > 0), "{bounds:?}");
-            // Each call has a connection to the host in addition to the guest's.
-            let sum = bounds.connections + calls + polls + listeners;
-            assert!(sum <= descriptors.max(4) * 13 / 16 + 3, "{sum} of {descriptors}");
         }
     }
 }

@@ -323,11 +323,6 @@ mod tests {
     }
 
     #[test]
-    fn head_is_routed_like_get() {
-        assert_eq!(route(LXD, Method::Head, "/1.0/devices"), get("/1.0/devices"));
-    }
-
-    #[test]
     fn an_encoded_slash_stays_inside_its_key() {
         assert_eq!(get("/1.0/config/user.a%2Fb"), Ok(Route::Ask(Ask::ConfigValue)));
         assert_eq!(get("/1.0/config/user.%zz"), Err(NoRoute::Encoding));

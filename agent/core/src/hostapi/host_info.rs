@@ -90,42 +90,6 @@ mod tests {
 
     const PUT: &str =
         "{\"cid\":2,\"port\":34567,\"certificate\":\"-----BEGIN\\nx\",\"devlxd\":true}";
-
-    #[test]
-    fn rejects_truncated_documents() {
-        for cut in 0..PUT.len() {
-            assert!(HostInfo::parse(&PUT.as_bytes()[..cut]).is_err(), "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn rejects_addresses_that_no_host_has() {
-        for (from, to) in [
-            ("\"cid\":2", "\"cid\":1"),
-            ("\"cid\":2", "\"cid\":-2"),
-            ("\"cid\":2", "\"cid\":\"2\""),
-            ("\"cid\":2", "\"cid\":4294967295"),
-            ("34567", "0"),
-            ("34567", "1e3"),
-            ("\"port\":34567,", ""),
-        ] {
-            let body = PUT.replace(from, to);
-            assert_eq!(
-                HostInfo::parse(body.as_bytes()).err(),
-                Some(BadHostInfo::Address),
-                "{body}"
-            );
-        }
-        let long = PUT.replace("x\"", &format!("{}\"", "x".repeat(CERTIFICATE)));
-        assert_eq!(HostInfo::parse(long.as_bytes()).err(), Some(BadHostInfo::Certificate));
-        let number = PUT.replace("\"-----BEGIN\\nx\"", "7");
-        assert_eq!(HostInfo::parse(number.as_bytes()).err(), Some(BadHostInfo::Certificate));
-        let deep = "[".repeat(100_000);
-        assert_eq!(
-            HostInfo::parse(deep.as_bytes()).err(),
-            Some(BadHostInfo::Json(JsonError::TooDeep))
-        );
-    }
     #[test]
     fn the_certificate_may_be_as_long_as_the_limit() {
         for (length, fits) in [(CERTIFICATE - 2, true), (CERTIFICATE - 1, false)] {

@@ -43,21 +43,3 @@ impl LineBuf {
         *self = Self::default();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn full(text: &str) -> Line {
-        Line::Full(Vec::from_slice(text.as_bytes()).unwrap())
-    }
-
-    #[test]
-    fn clear_removes_all_bytes() {
-        let mut buf = LineBuf::default();
-        assert!(vec![b'x'; 2 * limits::LINE].iter().all(|byte| buf.push(*byte).is_none()));
-        buf.clear();
-        assert_eq!(buf.push(b'a'), None);
-        assert_eq!(buf.push(b'\n'), Some(full("a")));
-    }
-}

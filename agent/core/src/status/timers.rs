@@ -79,29 +79,6 @@ mod tests {
     use super::*;
     use crate::time::at;
 
-    const ALL: [Timer; COUNT] = [
-        Timer::Announce,
-        Timer::Refresh,
-        Timer::Turn,
-        Timer::Call,
-        Timer::Expire,
-        Timer::Retry,
-        Timer::Follow,
-    ];
-
-    #[test]
-    fn each_timer_has_a_separate_slot() {
-        let mut timers = Timers::default();
-        for (timer, millis) in ALL.into_iter().zip(1..) {
-            timers.set(timer, at(millis));
-        }
-        for (timer, millis) in ALL.into_iter().zip(1..) {
-            assert_eq!(timers.get(timer), Some(at(millis)), "{timer:?}");
-            timers.stop(timer);
-            assert_eq!(timers.get(timer), None);
-        }
-    }
-
     #[test]
     fn returns_the_first_timer_but_delays_lines_until_the_port_is_ready() {
         let mut timers = Timers::default();

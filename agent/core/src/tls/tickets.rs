@@ -95,14 +95,6 @@ mod tests {
     }
 
     #[test]
-    fn keeps_eight_tickets_and_uses_the_newest_once() {
-        let mut tickets = Tickets::default();
-        (0..10).for_each(|ticket| tickets.put(ticket));
-        let all: Vec<u32> = std::iter::from_fn(|| tickets.take()).collect();
-        assert_eq!(all, [9, 8, 7, 6, 5, 4, 3, 2]);
-    }
-
-    #[test]
     fn two_calls_make_full_handshakes_and_others_wait() {
         let mut tickets = Tickets::default();
         let (first, second) = (earn(&mut tickets), earn(&mut tickets));
