@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), no_std)]
 #![allow(missing_docs, reason = "internal crate: some names need no comment")]
 #![warn(clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::wildcard_enum_match_arm))]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "alloc")]

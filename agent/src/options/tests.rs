@@ -31,25 +31,10 @@ fn commands_take_exactly_their_arguments() {
         let command = Command::Grow(disk.map(str::to_owned));
         assert_eq!((options.command, options.dry_run), (command, dry_run));
     }
-    for bad in [
-        "get",
-        "get a b",
-        "report",
-        "report x",
-        "status x",
-        "grow vda vdb",
-        "mount-worker 9999999999 1",
-        "mount-worker 9",
-        "grow-worker live",
-        "grow-worker --dry-run",
-        "status --dry-run",
-        "--dry-run",
-        "nope",
-        "--nope",
-        "--root",
-        "--debug=1",
-        "--flavour x",
-    ] {
+    let all = "get; get a b; report; report x; status x; grow vda vdb; mount-worker 9999999999 1; \
+         mount-worker 9; grow-worker live; grow-worker --dry-run; status --dry-run; --dry-run; \
+         nope; --nope; --root; --debug=1; --flavour x";
+    for bad in all.split("; ") {
         assert!(parsed(bad).is_err(), "{bad}");
     }
     for bad in ["0", "+1000", "9s"] {
@@ -59,22 +44,9 @@ fn commands_take_exactly_their_arguments() {
 
 #[test]
 fn every_command_accepts_help() {
-    for command in [
-        "ready",
-        "started",
-        "get",
-        "get user.a",
-        "config",
-        "metadata",
-        "devices",
-        "events",
-        "status",
-        "report",
-        "report state",
-        "sftp-server",
-        "mount-worker",
-        "--check",
-    ] {
+    let all = "ready; started; get; get user.a; config; metadata; devices; events; status; report; \
+         report state; sftp-server; mount-worker; --check";
+    for command in all.split("; ") {
         assert_eq!(
             parsed(&format!("{command} --help")).unwrap().command,
             Command::Help,
@@ -187,14 +159,9 @@ fn only_the_agent_starts_workers_and_a_host_cannot_choose_files() {
     let may = |line: &str, by: Option<&str>| {
         parsed(line).unwrap().check_starter(by.map(OsStr::new)).is_ok()
     };
-    for worker in [
-        "sftp-server",
-        "mount-worker 9 1",
-        "after-resume clock",
-        "grow-worker",
-        "nics 2",
-        "ready-when init",
-    ] {
+    let all =
+        "sftp-server; mount-worker 9 1; after-resume clock; grow-worker; nics 2; ready-when init";
+    for worker in all.split("; ") {
         assert!(may(worker, Some(BY_AGENT)), "{worker}");
         for by in [None, Some(BY_HOST), Some(""), Some("agent ")] {
             assert!(!may(worker, by), "{worker} {by:?}");
@@ -204,25 +171,12 @@ fn only_the_agent_starts_workers_and_a_host_cannot_choose_files() {
         assert!(may(command, None) && may(command, Some(BY_AGENT)), "{command}");
         assert!(!may(command, Some(BY_HOST)), "{command}");
     }
-    for command in [
-        "freeze --for 9s",
-        "thaw",
-        "trim",
-        "status --json",
-        "ready",
-        "get a",
-        "--check",
-        "connect [::1]:22 --timeout 5",
-    ] {
+    let all = "freeze --for 9s; thaw; trim; status --json; ready; get a; --check; \
+         connect [::1]:22 --timeout 5";
+    for command in all.split("; ") {
         assert!(may(command, None) && may(command, Some(BY_HOST)), "{command}");
-        for paths in [
-            "--root /srv",
-            "--config-dir /x",
-            "-s /x",
-            "--remember /x",
-            "--port /x",
-            "--vsock-unix /x",
-        ] {
+        let all = "--root /srv; --config-dir /x; -s /x; --remember /x; --port /x; --vsock-unix /x";
+        for paths in all.split("; ") {
             let line = format!("{paths} {command}");
             assert!(may(&line, None) && !may(&line, Some(BY_HOST)), "{line}");
         }

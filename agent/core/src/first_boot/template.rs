@@ -183,23 +183,12 @@ mod tests {
 
     #[test]
     fn an_invalid_entry_affects_no_other() {
-        let bad = [
-            "../etc/x: {template: a}",
-            "etc/x: {template: a}",
-            "/etc/../x: {template: a}",
-            "/: {template: a}",
-            "/x: {template: a/b}",
-            "/x: {template: }",
-            "/x: {}",
-            "/x: [template]",
-            "/x: a",
-            "/x: {template: a, uid: root}",
-            "/x: {template: a, gid: -1}",
-            "/x: {template: a, mode: rw}",
-            "/x: {template: a, mode: 0888}",
-            "/x: {template: a, create_only: maybe}",
-            "/x: {template: [a]}",
-        ];
+        let bad = "../etc/x: {template: a}; etc/x: {template: a}; /etc/../x: {template: a}; \
+             /: {template: a}; /x: {template: a/b}; /x: {template: }; /x: {}; /x: [template]; \
+             /x: a; /x: {template: a, uid: root}; /x: {template: a, gid: -1}; \
+             /x: {template: a, mode: rw}; /x: {template: a, mode: 0888}; \
+             /x: {template: a, create_only: maybe}; /x: {template: [a]}"
+            .split("; ");
         for entry in bad {
             let (all, end) = read(&format!("templates:\n  {entry}\n  /good: {{template: g}}\n"));
             assert_eq!(end, Ok(()), "{entry}");

@@ -33,9 +33,7 @@ fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, Violation> {
                         seen.push(format!("{text} {:?}", core::mem::take(&mut message)));
                     }
                 }
-                Incoming::Pong | Incoming::Ping(_) | Incoming::Close(_) => {
-                    seen.push(format!("{incoming:?}"));
-                }
+                _ => seen.push(format!("{incoming:?}")),
             }
             rest = &mut rest[used..];
         }

@@ -55,11 +55,7 @@ impl<'r> Scene<'r> {
                 Next::Obtain(quota) if self.refused == Some(quota) => Event::Refused(quota),
                 Next::Obtain(quota) => Event::Granted(quota),
                 Next::Store { .. } => Event::Stored,
-                Next::Answer(_)
-                | Next::Listen
-                | Next::Wait
-                | Next::Call { .. }
-                | Next::Stream(_) => return self.steps.last().unwrap(),
+                _ => return self.steps.last().unwrap(),
             };
         }
     }
@@ -95,10 +91,8 @@ fn a_call_needs_two_permits() {
     let done = |results| steps("GET /1.0/devices", "", None, results);
     assert_eq!(done(vec![reply(200, DONE)]), ["Queued", "Call", "GET /1.0/devices", "200 {}"]);
     let failed = Event::Failed("it is down".into());
-    assert_eq!(
-        done(vec![failed]).last().unwrap(),
-        "500 Failed connecting to devLXD over vsock: it is down"
-    );
+    let down = "500 Failed connecting to devLXD over vsock: it is down";
+    assert_eq!(done(vec![failed]).last().unwrap(), down);
     let wait = "GET /1.0/operations/x/wait?timeout=3";
     let long = ["Queued".into(), "LongPoll".into(), format!("wait for {wait}")];
     assert_eq!(steps(wait, "", None, vec![]), long);
@@ -131,10 +125,8 @@ fn a_started_is_stored_before_the_call_and_a_ready_after_it() {
     let run = |body, result| steps("PATCH /1.0", body, None, vec![result]).split_off(2);
     let [ready, started] = [call(READY), call(STARTED)];
     assert_eq!(run(READY, reply(200, DONE)), [&*ready, "store accepted Ready", "200"]);
-    assert_eq!(
-        run(STARTED, reply(200, DONE)),
-        ["store Started", &started, "store accepted Started", "200"]
-    );
+    let accepted = ["store Started", &started, "store accepted Started", "200"];
+    assert_eq!(run(STARTED, reply(200, DONE)), accepted);
     assert_eq!(run(READY, reply(403, "no")), [&*ready, "403 no"]);
     let failed = run(STARTED, Event::Failed("it is down".into()));
     assert_eq!(failed[..2], ["store Started", &*started]);

@@ -299,7 +299,7 @@ fn a_response_shows_where_its_body_ends() {
         ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Head, Framing::None, true),
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Method::Get, Framing::None, true),
         (
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 A\r\nTransfer-Encoding: chunked\r\n\r\n",
             Method::Get,
             Framing::Chunked,
             true,

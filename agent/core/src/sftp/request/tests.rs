@@ -2,6 +2,7 @@ use super::*;
 use crate::sftp::MODES;
 
 /// A field as a client writes it.
+#[derive(Clone, Copy)]
 enum Field<'a> {
     Int(u32),
     Long(u64),
@@ -44,56 +45,51 @@ fn with_attrs<'a>(fields: impl IntoIterator<Item = Field<'a>>) -> Vec<Field<'a>>
 /// A complete frame for each request.
 fn each() -> Vec<(Vec<u8>, Request<'static>)> {
     let (path, from, to): (&[u8], &[u8], &[u8]) = (b"/a\xff", b"x", b"y");
-    let one = |kind| frame(kind, &[Text(path)]);
-    let two = |kind| frame(kind, &[Text(from), Text(to)]);
-    let mut all = vec![
+    let (handle, attrs) = (H, A);
+    let fields = |head: &[Field<'static>]| with_attrs(head.iter().copied());
+    let all: [(u8, Vec<Field<'static>>, Request<'static>); 18] = [
         (
-            frame(3, &with_attrs([Text(path), Int(0x1a)])),
-            Request::Open { path, flags: OpenFlags(0x1a), attrs: A },
+            3,
+            fields(&[Text(path), Int(0x1a)]),
+            Request::Open { path, flags: OpenFlags(0x1a), attrs },
         ),
-        (frame(4, &[HANDLE]), Request::Close { handle: H }),
+        (4, vec![HANDLE], Request::Close { handle }),
         (
-            frame(5, &[HANDLE, Long(1 << 33), Int(9)]),
-            Request::Read { handle: H, offset: 1 << 33, length: 9 },
+            5,
+            vec![HANDLE, Long(1 << 33), Int(9)],
+            Request::Read { handle, offset: 1 << 33, length: 9 },
         ),
-        (
-            frame(6, &[HANDLE, Long(5), Text(b"data")]),
-            Request::Write { handle: H, offset: 5, data: b"data" },
-        ),
-        (one(7), Request::Lstat { path }),
-        (frame(8, &[HANDLE]), Request::Fstat { handle: H }),
-        (frame(9, &with_attrs([Text(path)])), Request::Setstat { path, attrs: A }),
-        (frame(10, &with_attrs([HANDLE])), Request::Fsetstat { handle: H, attrs: A }),
-        (one(11), Request::Opendir { path }),
-        (frame(12, &[HANDLE]), Request::Readdir { handle: H }),
-        (one(13), Request::Remove { path }),
-        (frame(14, &with_attrs([Text(path)])), Request::Mkdir { path, attrs: A }),
-        (one(15), Request::Rmdir { path }),
-        (one(16), Request::Realpath { path }),
-        (one(17), Request::Stat { path }),
-        (two(18), Request::Rename { from, to }),
-        (one(19), Request::Readlink { path }),
-        (two(20), Request::Symlink { target: from, link: to }),
+        (6, vec![HANDLE, Long(5), Text(b"x")], Request::Write { handle, offset: 5, data: b"x" }),
+        (7, vec![Text(path)], Request::Lstat { path }),
+        (8, vec![HANDLE], Request::Fstat { handle }),
+        (9, fields(&[Text(path)]), Request::Setstat { path, attrs }),
+        (10, fields(&[HANDLE]), Request::Fsetstat { handle, attrs }),
+        (11, vec![Text(path)], Request::Opendir { path }),
+        (12, vec![HANDLE], Request::Readdir { handle }),
+        (13, vec![Text(path)], Request::Remove { path }),
+        (14, fields(&[Text(path)]), Request::Mkdir { path, attrs }),
+        (15, vec![Text(path)], Request::Rmdir { path }),
+        (16, vec![Text(path)], Request::Realpath { path }),
+        (17, vec![Text(path)], Request::Stat { path }),
+        (18, vec![Text(from), Text(to)], Request::Rename { from, to }),
+        (19, vec![Text(path)], Request::Readlink { path }),
+        (20, vec![Text(from), Text(to)], Request::Symlink { target: from, link: to }),
     ];
-    let extended = |name: &'static str, fields: Vec<Field<'static>>| {
-        let name = Text(name.as_bytes());
-        frame(200, &[name].into_iter().chain(fields).collect::<Vec<_>>())
-    };
-    let names = || vec![Text(from), Text(to)];
-    all.extend([
-        (extended("posix-rename@openssh.com", names()), Request::PosixRename { from, to }),
-        (extended("hardlink@openssh.com", names()), Request::Hardlink { from, to }),
-        (extended("statvfs@openssh.com", vec![Text(path)]), Request::Statvfs { path }),
-        (extended("fstatvfs@openssh.com", vec![HANDLE]), Request::Fstatvfs { handle: H }),
-        (extended("fsync@openssh.com", vec![HANDLE]), Request::Fsync { handle: H }),
-        (
-            extended("lsetstat@openssh.com", with_attrs([Text(path)])),
-            Request::Lsetstat { path, attrs: A },
-        ),
-        (extended("limits@openssh.com", Vec::new()), Request::Limits),
-        (extended("vendor-id", names()), Request::Unknown),
-    ]);
-    all
+    let extended: [(&str, Vec<Field<'static>>, Request<'static>); 8] = [
+        ("posix-rename@openssh.com", vec![Text(from), Text(to)], Request::PosixRename { from, to }),
+        ("hardlink@openssh.com", vec![Text(from), Text(to)], Request::Hardlink { from, to }),
+        ("statvfs@openssh.com", vec![Text(path)], Request::Statvfs { path }),
+        ("fstatvfs@openssh.com", vec![HANDLE], Request::Fstatvfs { handle }),
+        ("fsync@openssh.com", vec![HANDLE], Request::Fsync { handle }),
+        ("lsetstat@openssh.com", fields(&[Text(path)]), Request::Lsetstat { path, attrs }),
+        ("limits@openssh.com", vec![], Request::Limits),
+        ("vendor-id", vec![Text(from), Text(to)], Request::Unknown),
+    ];
+    let all = all.into_iter().map(|(kind, fields, request)| (frame(kind, &fields), request));
+    let extended = extended.into_iter().map(|(name, fields, request)| {
+        (frame(200, &[&[Text(name.as_bytes())], &*fields].concat()), request)
+    });
+    all.chain(extended).collect()
 }
 
 #[test]
@@ -131,7 +127,7 @@ fn rejects_handles_of_another_length() {
 #[test]
 fn reads_attributes_by_their_flags() {
     let of = |fields: &[Field<'_>]| match Packet::parse(
-        &frame(10, &[HANDLE].into_iter().chain(fields.iter().map(again)).collect::<Vec<_>>()),
+        &frame(10, &[&[HANDLE], fields].concat()),
         MODES,
     ) {
         Ok(Packet::Request { request: Request::Fsetstat { attrs, .. }, .. }) => Some(attrs),
@@ -149,14 +145,6 @@ fn reads_attributes_by_their_flags() {
     let pairs = [extended, Int(1), Int(2), Text(b"a"), Text(b"b"), Text(b"c"), Text(b"")];
     assert_eq!(of(&pairs), Some(Attrs { permissions: Some(1), ..none }));
     assert_eq!(of(&[Int(0x8000_0000), Int(u32::MAX), Text(b"a"), Text(b"b")]), None);
-}
-
-fn again<'a>(field: &Field<'a>) -> Field<'a> {
-    match field {
-        Int(value) => Int(*value),
-        Long(value) => Long(*value),
-        Text(text) => Text(text),
-    }
 }
 
 #[test]

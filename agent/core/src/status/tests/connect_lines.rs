@@ -129,13 +129,8 @@ fn a_false_address_does_not_replace_a_verified_one() {
     run_with(&mut status, 600, 2600, Some(false));
     assert_eq!((status.state(), status.address()), (State::Started, Some(HOST.address)));
     let seen = run_with(&mut status, 2601, 4000, Some(true));
-    let own = seen.iter().find_map(|(_, action)| match action {
-        Action::Verify { host, .. } => Some(*host),
-        Action::Write { .. } | Action::Refused(_) | Action::HostAddress(_) | Action::Changed(_) => {
-            None
-        }
-    });
-    assert_eq!((own, status.state()), (Some(HOST), State::Connected));
+    let own = |(_, action): &_| matches!(action, Action::Verify { host: HOST, .. });
+    assert!(seen.iter().any(own) && status.state() == State::Connected);
 }
 
 #[test]
@@ -199,30 +194,4 @@ fn the_latest_line_counts() {
     status.received(at(1000), [line(two), line(three)].concat().as_bytes());
     let expected = Action::Verify { host: three, attempt: 2 };
     assert_eq!(actions(&mut status, 1000), [expected]);
-}
-
-#[test]
-fn limits_the_calls_that_a_hostile_writer_causes() {
-    // Whether the calls hang, fail or succeed.
-    for (answer, most) in [(None, 11), (Some(false), 110), (Some(true), 110)] {
-        let (mut status, mut calls) = (announced(), 0);
-        for now in 0..10_000 {
-            let (cid, fingerprint) = (u32::try_from(now + 2).unwrap(), [0xab; 32]);
-            let hosts =
-                (1..20).map(|port| Host { address: HostAddress { cid, port }, fingerprint });
-            let words: String = hosts.map(line).collect();
-            status.received(at(now), words.as_bytes());
-            status.received(at(now), &[b'x'; 300]);
-            status.received(at(now), b"\n");
-            for action in actions(&mut status, now) {
-                if let Action::Verify { attempt, .. } = action {
-                    calls += 1;
-                    if let Some(ok) = answer {
-                        assert!(status.verified(at(now), attempt, ok));
-                    }
-                }
-            }
-        }
-        assert!((10..=most).contains(&calls), "{answer:?}: {calls}");
-    }
 }

@@ -89,7 +89,7 @@ fn step(host: &mut Simulated, status: &mut Status, now: u64) -> u64 {
             Action::Verify { host: target, attempt } => {
                 status.verified(at(now), attempt, host.up() && target == host.host);
             }
-            Action::Refused(_) | Action::Changed(_) | Action::HostAddress(_) => {}
+            _ => {}
         }
     }
     if host.up() && host.next_read() <= now {

@@ -20,63 +20,34 @@ fn machine(state: State) -> Status {
 }
 
 /// An input, and the state that it leads to from STARTED, CONNECT, CONNECTED, STOPPED.
-type Row = (&'static str, fn(&mut Status), [State; 4]);
+type Row<'r> = (&'static str, &'r dyn Fn(&mut Status), [State; 4]);
 
 #[test]
 fn every_input_leads_to_the_expected_state() {
     use State::{Connect, Connected, Started, Stopped};
-    let rows: [Row; 16] = [
-        ("nothing", |_| {}, [Started, Connect, Connected, Stopped]),
-        (
-            "noise",
-            |it| it.received(at(10_000), &[0, 255, 10]),
-            [Started, Connect, Connected, Stopped],
-        ),
-        (
-            "echo",
-            |it| it.received(at(10_000), b"STARTED\nCONNECTED\nSTOPPED\n"),
-            [Started, Connect, Connected, Stopped],
-        ),
-        (
-            "half a line",
-            |it| it.received(at(10_000), b"CONNECT 3:77"),
-            [Started, Connect, Connected, Stopped],
-        ),
-        (
-            "a line",
-            |it| it.received(at(10_000), b"CONNECT 3:77\n"),
-            [Connect, Connect, Connect, Stopped],
-        ),
-        (
-            "the known line",
-            |it| it.received(at(10_000), b"CONNECT 2:4000\n"),
-            [Connect, Connect, Connected, Stopped],
-        ),
-        ("agent.conf", |it| it.know(at(10_000), OTHER), [Started, Connect, Connected, Stopped]),
-        (
-            "a PUT",
-            |it| assert!(it.put_started(at(10_000), OTHER) > 0),
-            [Connect, Connect, Connect, Stopped],
-        ),
-        (
-            "a false number",
-            |it| assert!(!it.verified(at(10_000), 99, true)),
-            [Started, Connect, Connected, Stopped],
-        ),
-        ("a call worked", |it| _ = it.call_ok(at(10_000)), [Started, Connect, Connected, Stopped]),
-        (
-            "a call was refused",
-            |it| _ = it.call_refused(at(10_000)),
-            [Started, Connect, Connected, Stopped],
-        ),
-        ("a call failed", |it| it.host_lost(at(10_000)), [Started, Connect, Started, Stopped]),
-        ("port", |it| it.port_appeared(at(10_000)), [Started, Connect, Connected, Stopped]),
-        ("write", |it| it.write_failed(at(10_000)), [Started, Connect, Connected, Stopped]),
-        ("stop", |it| it.stop(at(10_000)), [Stopped; 4]),
-        ("a PUT that proves true", put_and_verify, [Connected, Connected, Connected, Stopped]),
+    const SAME: [State; 4] = [Started, Connect, Connected, Stopped];
+    let now = at(10_000);
+    let told = |it: &mut Status, bytes: &[u8]| it.received(at(10_000), bytes);
+    let rows: [Row<'_>; 16] = [
+        ("nothing", &|_| {}, SAME),
+        ("noise", &|it| told(it, &[0, 255, 10]), SAME),
+        ("echo", &|it| told(it, b"STARTED\nCONNECTED\nSTOPPED\n"), SAME),
+        ("half a line", &|it| told(it, b"CONNECT 3:77"), SAME),
+        ("a line", &|it| told(it, b"CONNECT 3:77\n"), [Connect, Connect, Connect, Stopped]),
+        ("the known", &|it| told(it, b"CONNECT 2:4000\n"), [Connect, Connect, Connected, Stopped]),
+        ("agent.conf", &|it| it.know(now, OTHER), SAME),
+        ("a PUT", &|it| _ = it.put_started(now, OTHER), [Connect, Connect, Connect, Stopped]),
+        ("a false number", &|it| assert!(!it.verified(now, 99, true)), SAME),
+        ("a call worked", &|it| _ = it.call_ok(now), SAME),
+        ("a call was refused", &|it| _ = it.call_refused(now), SAME),
+        ("a call failed", &|it| it.host_lost(now), [Started, Connect, Started, Stopped]),
+        ("port", &|it| it.port_appeared(now), SAME),
+        ("write", &|it| it.write_failed(now), SAME),
+        ("stop", &|it| it.stop(now), [Stopped; 4]),
+        ("a PUT that proves true", &put_and_verify, [Connected, Connected, Connected, Stopped]),
     ];
     for (name, input, expected) in rows {
-        for (from, to) in [Started, Connect, Connected, Stopped].into_iter().zip(expected) {
+        for (from, to) in SAME.into_iter().zip(expected) {
             let mut status = machine(from);
             input(&mut status);
             actions(&mut status, 10_000);

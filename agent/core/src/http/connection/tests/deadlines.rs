@@ -28,11 +28,8 @@ fn drip(connection: &mut Connection, mut now: u64, bytes: &[u8]) -> (String, u64
                 put(connection, now, &[*bytes.next().unwrap()]);
             }
             Event::Request | Event::Body(_) => {}
-            other @ (Event::Continue
-            | Event::EndOfBody
-            | Event::Refuse { .. }
-            | Event::TimedOut
-            | Event::Closed) => break (format!("{other:?}"), now),
+            Event::Refuse { status, text } => break (format!("{status} {text}"), now),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -48,10 +45,7 @@ fn the_first_head_is_timed_from_the_connection() {
 
 #[test]
 fn a_later_head_is_timed_from_its_first_byte() {
-    let mut connection = connection();
-    put(&mut connection, 0, GET);
-    assert_eq!(connection.poll(at(0)), Event::Request);
-    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    let mut connection = asked(GET);
     connection.done(at(0), true);
     assert_eq!(connection.poll(at(20_000)), Event::NeedData);
     let (end, when) = drip(&mut connection, 20_000, GET);
@@ -61,10 +55,7 @@ fn a_later_head_is_timed_from_its_first_byte() {
 
 #[test]
 fn a_pipelined_head_is_timed_from_the_previous_answer() {
-    let mut connection = connection();
-    put(&mut connection, 0, &[GET, b"GET"].concat());
-    assert_eq!(connection.poll(at(0)), Event::Request);
-    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    let mut connection = asked(&[GET, b"GET"].concat());
     connection.done(at(60_000), true);
     assert_eq!(connection.deadline(), Some(at(63_000)));
     assert_eq!(connection.poll(at(62_999)), Event::NeedData);
@@ -84,10 +75,7 @@ fn a_slow_body_has_one_deadline() {
 
 #[test]
 fn answers_have_no_deadline() {
-    let mut connection = connection();
-    put(&mut connection, 0, GET);
-    assert_eq!(connection.poll(at(0)), Event::Request);
-    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    let mut connection = asked(GET);
     assert_eq!(connection.deadline(), None);
     assert_eq!(connection.poll(at(3_600_000)), Event::EndOfBody);
 }
@@ -112,10 +100,7 @@ fn a_silent_client_is_closed_without_an_answer() {
 
 #[test]
 fn an_empty_line_starts_no_request() {
-    let mut connection = connection();
-    put(&mut connection, 0, &[GET, b"\r\n"].concat());
-    assert_eq!(connection.poll(at(0)), Event::Request);
-    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    let mut connection = asked(&[GET, b"\r\n"].concat());
     connection.done(at(0), true);
     assert_eq!(connection.poll(at(2999)), Event::NeedData);
     assert_eq!(connection.poll(at(3000)), Event::TimedOut);
@@ -123,10 +108,7 @@ fn an_empty_line_starts_no_request() {
 
 #[test]
 fn idle_time_limits_the_pause_between_requests() {
-    let mut connection = connection();
-    put(&mut connection, 0, GET);
-    assert_eq!(connection.poll(at(0)), Event::Request);
-    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    let mut connection = asked(GET);
     connection.done(at(1000), true);
     assert_eq!(connection.deadline(), Some(at(31_000)));
     assert_eq!(connection.poll(at(30_999)), Event::NeedData);
