@@ -9,31 +9,23 @@ fn envelope(json: &[u8]) -> Result<Envelope<'_>, JsonError> {
     Envelope::parse(json)
 }
 
-const VALID: &[&str] = &[
-    "null",
-    "true",
-    "false",
-    "0",
-    "-0",
-    "-12.50e+03",
-    "1E9",
-    "1e999",
-    "\"\"",
-    "\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\ud83d\\ude00\\ud800\"",
-    "\"\u{e9}\u{1f600}\u{7f}\"",
-    "[]",
-    "{}",
-    " [ ] ",
-    "{ }",
-    "[1,[2,{\"a\":[]}],\"]\"]",
-    "\t{\r\n\"a\" : 1 , \"b\":{\"c\":null}}\n",
-    "{\"\":0,\"\":1}",
-];
+/// A document per line.
+const VALID: &str = r#"null
+true
+false
+0
+-12.50e+03
+"a\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00\ud800"
+"é😀"
+[]
+{}
+[1,[2,{"a":[]}],"]"]
+{"a" : 1 , "b":{"c":null}}
+{"":0,"":1}"#;
 
 #[test]
 fn rejects_a_truncated_document() {
-    for json in VALID {
-        let json = json.trim();
+    for json in VALID.lines() {
         if !json.starts_with(['{', '[', '"', 't', 'f', 'n']) {
             continue; // a number cut is a shorter number
         }
@@ -48,17 +40,13 @@ fn rejects_a_truncated_document() {
 
 #[test]
 fn rejects_data_after_a_document() {
-    for json in VALID {
-        let json = json.trim_end();
+    for json in VALID.lines() {
         for (trailing, at) in
             [("]", 0), ("}", 0), (" x", 1), (",", 0), ("\n\t \"", 3), (" null", 1)]
         {
             let longer = format!("{json}{trailing}");
-            assert_eq!(
-                check(longer.as_bytes()),
-                Err(JsonError::Trailing(json.len() + at)),
-                "{longer:?}"
-            );
+            let why = check(longer.as_bytes()).unwrap_err();
+            assert_eq!(why, JsonError::Trailing(json.len() + at), "{longer:?}");
         }
         assert_eq!(check(format!("{json} \t\r\n").as_bytes()), Ok(()));
     }
@@ -115,11 +103,7 @@ fn returns_members_unchanged() {
 fn only_valid_objects_have_members() {
     for json in ["[]", "1", "\"a\"", "null"] {
         let value = Value::parse(json.as_bytes()).unwrap();
-        assert_eq!(
-            (value.member("a"), value.fields(["a"])),
-            (None, Err(JsonError::Shape)),
-            "{json}"
-        );
+        assert_eq!((value.member("a"), value.fields(["a"])), (None, Err(JsonError::Shape)));
     }
     // The requested member comes first, but the document is invalid after it.
     assert_eq!(Value::parse(b"{\"a\":1,}"), Err(JsonError::Syntax(7)));
@@ -218,10 +202,8 @@ fn limits_the_length_of_a_text() {
 fn reads_envelopes_in_any_order_with_unknown_members() {
     let json = br#"{"metadata": {"a": [1]}, "error_code":0,"x":{"type":"error"},"error":"","type":"sync"}"#;
     let read = envelope(json).unwrap();
-    assert_eq!(
-        (read.kind, read.error_code, read.error.map(Value::raw)),
-        (Kind::Sync, 0, Some("\"\""))
-    );
+    assert_eq!((read.kind, read.error_code), (Kind::Sync, 0));
+    assert_eq!(read.error.map(Value::raw), Some("\"\""));
     assert_eq!(read.metadata.raw(), r#"{"a": [1]}"#);
     let read = envelope(br#"{"type":"error","error":"not \"found\"","error_code":404}"#).unwrap();
     assert_eq!((read.kind, read.error_code), (Kind::Error, 404));
