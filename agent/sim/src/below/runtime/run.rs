@@ -1,9 +1,10 @@
 //! Runs the agent's tasks among all others of the scenario.
 
-use std::cell::RefCell;
 use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
+
+use smol::channel::{Receiver, bounded};
+use smol::stream::{Stream, StreamExt};
 
 use crate::below::here::here;
 use crate::machine::{Process, TaskId, Zone};
@@ -20,44 +21,20 @@ impl Executor {
     }
 
     pub(crate) fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> Task<T> {
-        let end = Rc::<RefCell<End<T>>>::default();
-        let ending = Ending(end.clone());
+        let (end, receiver) = bounded(1);
         let id = here().sim.spawn(self.process, async move {
             let output = task.await;
-            ending.0.borrow_mut().output = Some(output);
+            let _dropped = end.try_send(output);
         });
-        Task { id: Some(id), end }
-    }
-}
-
-/// Result of a task.
-struct End<T> {
-    output: Option<T>,
-    is_over: bool,
-    waiting: Option<Waker>,
-}
-
-impl<T> Default for End<T> {
-    fn default() -> Self {
-        Self { output: None, is_over: false, waiting: None }
-    }
-}
-
-/// Dropped with its task.
-struct Ending<T>(Rc<RefCell<End<T>>>);
-
-impl<T> Drop for Ending<T> {
-    fn drop(&mut self) {
-        let mut end = self.0.borrow_mut();
-        end.is_over = true;
-        end.waiting.take().into_iter().for_each(Waker::wake);
+        Task { id: Some(id), end: Box::pin(receiver) }
     }
 }
 
 /// A task. Dropping it cancels it: what it holds is released when it would next run.
 pub(crate) struct Task<T> {
     id: Option<TaskId>,
-    end: Rc<RefCell<End<T>>>,
+    /// Returns its output, and ends when it is dropped.
+    end: Pin<Box<Receiver<T>>>,
 }
 
 impl<T> Task<T> {
@@ -70,28 +47,18 @@ impl<T> Task<T> {
         if let Some(id) = self.id.take() {
             here().sim.cancel(id);
         }
-        std::future::poll_fn(|context| {
-            let mut end = self.end.borrow_mut();
-            if end.is_over {
-                return Poll::Ready(());
-            }
-            end.waiting = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        while self.end.next().await.is_some() {}
     }
 }
 
 impl<T> Future for Task<T> {
     type Output = T;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut end = self.end.borrow_mut();
-        if let Some(output) = end.output.take() {
-            return Poll::Ready(output);
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        match self.end.as_mut().poll_next(context) {
+            Poll::Ready(Some(output)) => Poll::Ready(output),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
-        end.waiting = Some(context.waker().clone());
-        Poll::Pending
     }
 }
 

@@ -1,30 +1,23 @@
 //! Pipes and socket pairs inside the guest, which never fail.
 
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::{Broken, End, Net, PIPE, Stream, Way};
+use super::{Broken, End, Net, PIPE, Stream};
 
 impl Net {
     /// Returns two connected streams.
     pub(crate) fn pair(self: &Rc<Self>) -> (Stream, Stream) {
-        let (there, back) = (Rc::<RefCell<Way>>::default(), Rc::<RefCell<Way>>::default());
-        let latency = self.sim.dice.between(1, 50);
-        let side = |receiving: &Rc<_>, sending: &Rc<_>| Stream {
-            net: self.clone(),
-            latency,
-            is_inside: true,
-            has_stumbled: Rc::new(Cell::new(true)),
-            receiving: Rc::clone(receiving),
-            sending: Rc::clone(sending),
-        };
-        let (one, other) = (side(&there, &back), side(&back, &there));
+        let (one, other) = self.sides(self.sim.dice.between(1, 50), true, true);
         one.limit(PIPE);
         other.limit(PIPE);
         (one, other)
     }
+}
+
+fn at_once<T>(poll: Poll<T>) -> Option<T> {
+    if let Poll::Ready(done) = poll { Some(done) } else { None }
 }
 
 impl Stream {
@@ -33,18 +26,12 @@ impl Stream {
         if self.is_empty(None) {
             return None;
         }
-        match self.poll_read(&Context::from_waker(Waker::noop()), out) {
-            Poll::Ready(read) => Some(read),
-            Poll::Pending => None,
-        }
+        at_once(self.poll_read(&Context::from_waker(Waker::noop()), out))
     }
 
     /// Writes what fits; returns `None` if nothing does.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> Option<Result<usize, Broken>> {
-        match self.poll_write(&Context::from_waker(Waker::noop()), bytes) {
-            Poll::Ready(written) => Some(written),
-            Poll::Pending => None,
-        }
+        at_once(self.poll_write(&Context::from_waker(Waker::noop()), bytes))
     }
 
     /// Waits until a read finds bytes or the end.

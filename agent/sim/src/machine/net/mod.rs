@@ -152,8 +152,20 @@ impl Net {
         if queue.waiting.borrow().len() >= BACKLOG {
             return Err(NoWay::Other);
         }
+        let (one, other) = self.sides(latency, is_inside, false);
+        queue.waiting.borrow_mut().push_back(other);
+        queue.signal.raise();
+        Ok(one)
+    }
+
+    fn sides(
+        self: &Rc<Self>,
+        latency: Micros,
+        is_inside: bool,
+        has_stumbled: bool,
+    ) -> (Stream, Stream) {
         let (there, back) = (Rc::<RefCell<Way>>::default(), Rc::<RefCell<Way>>::default());
-        let has_stumbled = Rc::new(Cell::new(false));
+        let has_stumbled = Rc::new(Cell::new(has_stumbled));
         let side = |receiving: &Rc<_>, sending: &Rc<_>| Stream {
             net: self.clone(),
             latency,
@@ -162,9 +174,7 @@ impl Net {
             receiving: Rc::clone(receiving),
             sending: Rc::clone(sending),
         };
-        queue.waiting.borrow_mut().push_back(side(&there, &back));
-        queue.signal.raise();
-        Ok(side(&back, &there))
+        (side(&back, &there), side(&there, &back))
     }
 }
 
