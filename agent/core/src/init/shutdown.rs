@@ -124,47 +124,45 @@ mod tests {
     }
 
     #[test]
-    fn does_not_kill_programs_that_end_on_sigterm() {
-        let acts = story(Goal::Off, Some(10_300), 10_500);
-        let expected = [(0, Act::Ask), (500, Act::Unmount), (1500, Act::Leave(Goal::Off))];
-        assert_eq!(acts, expected);
-    }
-
-    #[test]
-    fn kills_processes_that_ignore_sigterm() {
-        let acts = story(Goal::Reboot, Some(10_300), 15_100);
-        let end = |at| {
-            [(0, Act::Ask), (5000, Act::Kill), (at, Act::Unmount), (at, Act::Leave(Goal::Reboot))]
-        };
-        assert_eq!(acts, end(5100));
-        assert_eq!(story(Goal::Reboot, Some(10_300), u64::MAX), end(7000));
-    }
-
-    #[test]
-    fn waits_for_the_host_to_read_the_port_of_a_killed_agent() {
-        let acts = story(Goal::Off, Some(15_100), 15_100);
-        assert_eq!(acts[2..], [(5100, Act::Unmount), (6300, Act::Leave(Goal::Off))]);
-    }
-
-    #[test]
-    fn does_not_wait_without_an_agent() {
-        let acts = story(Goal::Off, None, 0);
-        assert_eq!(acts, [(0, Act::Ask), (0, Act::Unmount), (0, Act::Leave(Goal::Off))]);
-    }
-
-    fn pauses(ran: &[u64]) -> Vec<u128> {
-        let mut restarts = Restarts::default();
-        ran.iter().map(|ran| restarts.pause(Duration::from_secs(*ran)).as_millis()).collect()
+    fn kills_what_ignores_sigterm_and_waits_until_the_host_has_read_the_port() {
+        use Act::{Ask, Kill, Leave, Unmount};
+        let (off, reboot) = (Leave(Goal::Off), Leave(Goal::Reboot));
+        for (goal, agent, last, expected) in [
+            (Goal::Off, Some(10_300), 10_500, &[(0, Ask), (500, Unmount), (1500, off)][..]),
+            (Goal::Off, None, 0, &[(0, Ask), (0, Unmount), (0, off)]),
+            (
+                Goal::Reboot,
+                Some(10_300),
+                15_100,
+                &[(0, Ask), (5000, Kill), (5100, Unmount), (5100, reboot)],
+            ),
+            (
+                Goal::Reboot,
+                Some(10_300),
+                u64::MAX,
+                &[(0, Ask), (5000, Kill), (7000, Unmount), (7000, reboot)],
+            ),
+            // SIGKILL has ended the agent.
+            (
+                Goal::Off,
+                Some(15_100),
+                15_100,
+                &[(0, Ask), (5000, Kill), (5100, Unmount), (6300, off)],
+            ),
+        ] {
+            assert_eq!(story(goal, agent, last), expected, "{agent:?} {last}");
+        }
     }
 
     #[test]
     fn doubles_the_delay_for_an_unstable_program() {
+        let pauses = |ran: &[u64]| {
+            let mut restarts = Restarts::default();
+            let ran = ran.iter().map(|ran| Duration::from_secs(*ran));
+            ran.map(|ran| restarts.pause(ran).as_millis()).collect::<Vec<_>>()
+        };
         let expected = [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000];
         assert_eq!(pauses(&[0; 11]), expected);
-    }
-
-    #[test]
-    fn a_stable_program_restarts_at_once() {
         assert_eq!(pauses(&[0, 0, 59, 60, 0, 3600]), [100, 200, 400, 100, 200, 100]);
     }
 }

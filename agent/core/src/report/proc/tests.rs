@@ -33,9 +33,7 @@ fn recognises_mounts_that_may_hang() {
     ] {
         assert!(!may_hang(line), "{line}");
     }
-    for kind in
-        ["9p", "nfs4", "cifs", "virtiofs", "fuse.sshfs", "ceph", "zfs", "overlay", "autofs", "new"]
-    {
+    for kind in "9p nfs4 cifs virtiofs fuse.sshfs ceph zfs overlay autofs new".split(' ') {
         assert!(may_hang(&["x /mnt ", kind, " rw 0 0"].concat()), "{kind}");
     }
 }
@@ -85,15 +83,11 @@ fn reads_memory_in_bytes_and_missing_lines_as_none() {
     assert_eq!((memory.get("SwapFree"), memory.swap()), (u64::MAX, 0));
 }
 
-fn text(bytes: impl Iterator<Item = u8>) -> Vec<u8> {
-    bytes.collect()
-}
-
 #[test]
 fn unescapes_only_the_kernels_escapes() {
-    assert_eq!(text(unescape(b"/a\\040b\\011\\012\\134\\043")), b"/a b\t\n\\#");
+    assert!(unescape(b"/a\\040b\\011\\012\\134\\043").eq(*b"/a b\t\n\\#"));
     for same in [&b"\\"[..], b"\\0", b"\\04", b"\\048", b"\\400", b"\\x40"] {
-        assert_eq!(text(unescape(same)), same);
+        assert!(unescape(same).eq(same.iter().copied()), "{}", same.escape_ascii());
     }
 }
 
@@ -103,23 +97,14 @@ fn selects_mounts_by_type_and_path() {
         let line = format!("dev {point} {kind} rw 0 0");
         Mount::parse(line.as_bytes()).unwrap().counts(flavour, point.as_bytes())
     };
-    for (kind, point) in [
-        ("ext4", "/"),
-        ("tmpfs", "/device"),
-        ("xfs", "/var/lib/docker"),
-        ("fuse.sshfs", "/home/x/dev"),
-    ] {
-        assert!(counts(Flavour::Lxd, kind, point), "{kind} {point}");
-    }
-    for (kind, point) in [
-        ("tmpfs", "/dev"),
-        ("tmpfs", "/sys/fs/cgroup"),
-        ("ext4", "/proc/x"),
-        ("ext4", "/var/lib/docker/volumes"),
-        ("overlay", "/"),
-        ("squashfs", "/snap/x"),
-    ] {
-        assert!(!counts(Flavour::Incus, kind, point), "{kind} {point}");
+    let counted = "ext4 /; tmpfs /device; xfs /var/lib/docker; fuse.sshfs /home/x/dev";
+    let skipped = "tmpfs /dev; tmpfs /sys/fs/cgroup; ext4 /proc/x; ext4 /var/lib/docker/volumes; \
+                   overlay /; squashfs /snap/x";
+    for (all, expected) in [(counted, true), (skipped, false)] {
+        for (kind, point) in all.split("; ").filter_map(|one| one.split_once(' ')) {
+            let found = [Flavour::Lxd, Flavour::Incus].map(|flavour| counts(flavour, kind, point));
+            assert_eq!(found, [expected; 2], "{kind} {point}");
+        }
     }
     assert!(counts(Flavour::Incus, "fuse.lxcfs", "/var/lib/lxcfs"));
     assert!(!counts(Flavour::LxdOld, "fuse.lxcfs", "/var/lib/lxcfs"));
@@ -151,10 +136,7 @@ fn reads_mounts_without_device_and_rejects_partial_lines() {
 
 #[test]
 fn uses_the_servers_file_system_names() {
-    assert_eq!(
-        (kind(0xef53), kind(0x9123_683e), kind(0x6573_5546)),
-        (Some("ext4"), Some("btrfs"), None)
-    );
+    assert_eq!([0xef53, 0x9123_683e, 0x6573_5546].map(kind), [Some("ext4"), Some("btrfs"), None]);
 }
 
 #[test]
