@@ -145,6 +145,7 @@ mod tests {
     use mote_core::hostapi::policy::loopholes;
 
     use super::*;
+    use crate::runtime::{put, scratch};
 
     fn options(root: &Path, denied: &str) -> Options {
         let args = ["mote-agent", "--deny", denied, "--root", root.to_str().unwrap()];
@@ -153,14 +154,13 @@ mod tests {
 
     #[test]
     fn files_and_options_add_up_and_a_broken_file_denies_everything() {
-        let root = crate::runtime::scratch("policy");
+        let root = scratch("policy");
         let [ours, incus] = FILES.map(|file| root.join(file));
         std::fs::create_dir_all(root.join("etc")).unwrap();
         let found = || read(&options(&root, "exec"));
         let of = || found().policy.features;
         assert_eq!(of(), Features::without("exec").unwrap());
-        std::fs::write(&incus, "features:\n  exec: true\n  state: true\n  templates: false\n")
-            .unwrap();
+        std::fs::write(&incus, "features: {exec: true, state: true, templates: false}").unwrap();
         let left = Features::only("state,network,first-boot,resources,clock").unwrap();
         assert_eq!(of(), left);
         std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();
@@ -173,11 +173,8 @@ mod tests {
         assert_eq!(judged.grade, Grade::Good);
         std::fs::write(&ours, "features: {files: true}").unwrap();
         let judged = found();
-        assert!(
-            judged.grade == Grade::Loophole && judged.text.contains(" through files ("),
-            "{}",
-            judged.text
-        );
+        assert_eq!(judged.grade, Grade::Loophole);
+        assert!(judged.text.contains(" through files ("), "{}", judged.text);
         std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();
         std::fs::write(&incus, "features: 1").unwrap();
         assert_eq!(of(), Features::NONE);
@@ -196,11 +193,11 @@ mod tests {
 
     #[test]
     fn ignores_a_policy_in_a_credential_of_the_host() {
-        let root = crate::runtime::scratch("policy-credential");
+        let root = scratch("policy-credential");
         let value = "features: {exec: false}\nready-when: [command /bin/x]\n";
         let name = "\x0b\x05\0\0\x01io.systemd.credential:mote-agent.yml=";
         let table = [name, value, "\0\0"].concat();
-        crate::runtime::put(&root, "sys/firmware/dmi/tables/DMI", table);
+        put(&root, "sys/firmware/dmi/tables/DMI", table);
         for denied in ["", "exec"] {
             let judged = read(&options(&root, denied));
             assert_eq!(judged.policy, Features::without(denied).unwrap().into());
@@ -210,9 +207,9 @@ mod tests {
 
     #[test]
     fn only_commands_of_ready_when_need_unlimited_exec() {
-        let root = crate::runtime::scratch("ready-command");
+        let root = scratch("ready-command");
         let of = |denied: &str, file: &str| {
-            crate::runtime::put(&root, "etc/mote-agent.yml", file);
+            put(&root, "etc/mote-agent.yml", file);
             let judged = read(&options(&root, denied));
             (judged.policy.ready_when().count(), judged.grade, judged.text)
         };
@@ -233,7 +230,7 @@ mod tests {
     #[test]
     fn only_a_missing_file_allows_everything() {
         use std::os::unix::fs::symlink;
-        let root = crate::runtime::scratch("policy-absent");
+        let root = scratch("policy-absent");
         let etc = root.join("etc");
         let of = || read(&options(&root, "")).policy.features;
         assert_eq!(of(), Features::ALL);

@@ -154,7 +154,6 @@ fn told_to_end(signals: &impl AsFd) -> io::Result<bool> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     /// A root on a disk with cloud-init and a `reboot` that runs `command`.
     fn root(name: &str, command: &str) -> std::path::PathBuf {
@@ -169,9 +168,8 @@ mod tests {
             fs::create_dir_all(root.join(directory)).unwrap();
         }
         fs::write(root.join(SEED), "instance-id: a").unwrap();
-        let program = root.join("sbin/reboot");
-        fs::write(&program, format!("#!/bin/sh\n{command}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = format!("#!/bin/sh\n{command}\n");
+        crate::runtime::put_mode(&root, "sbin/reboot", program, 0o755);
         root
     }
 

@@ -140,6 +140,12 @@ mod tests {
 
     use super::*;
 
+    /// Runs the test of this name again in its own network namespace; true inside.
+    #[track_caller]
+    fn in_private_network(test: &str) -> bool {
+        in_private(Private::Network, &format!("first_boot::nics::tests::{test}"))
+    }
+
     fn ip(args: &str) -> String {
         let out = Command::new("ip").args(args.split_whitespace()).output().unwrap();
         assert!(out.status.success(), "ip {args}: {}", String::from_utf8_lossy(&out.stderr));
@@ -176,10 +182,7 @@ mod tests {
 
     #[test]
     fn the_kernel_renames_swaps_and_reverts() {
-        if !in_private(
-            Private::Network,
-            "first_boot::nics::tests::the_kernel_renames_swaps_and_reverts",
-        ) {
+        if !in_private_network("the_kernel_renames_swaps_and_reverts") {
             return;
         }
         ip(&format!("link add enp5s0 address {A} type veth peer name enp6s0 address {B}"));
@@ -213,10 +216,7 @@ mod tests {
 
     #[test]
     fn renames_only_the_hot_plugged_nics() {
-        if !in_private(
-            Private::Network,
-            "first_boot::nics::tests::renames_only_the_hot_plugged_nics",
-        ) {
+        if !in_private_network("renames_only_the_hot_plugged_nics") {
             return;
         }
         ip(&format!("link add enp5s0 address {A} type ifb"));
@@ -232,19 +232,14 @@ mod tests {
 
     #[test]
     fn ignores_a_bridge_with_the_same_address() {
-        if !in_private(
-            Private::Network,
-            "first_boot::nics::tests::ignores_a_bridge_with_the_same_address",
-        ) {
+        if !in_private_network("ignores_a_bridge_with_the_same_address") {
             return;
         }
         ip(&format!("link add enp5s0 address {A} type ifb"));
         ip(&format!("link add br0 address {A} type bridge"));
         apply_all(&[file(A, "eth0", 1400)]);
         let links = ip("-o link");
-        assert!(
-            links.contains("eth0") && links.contains("br0: <BROADCAST,MULTICAST> mtu 1500"),
-            "{links}"
-        );
+        assert!(links.contains("eth0"), "{links}");
+        assert!(links.contains("br0: <BROADCAST,MULTICAST> mtu 1500"), "{links}");
     }
 }

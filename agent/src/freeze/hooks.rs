@@ -119,17 +119,9 @@ fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::runtime::{Scratch, scratch};
-
-    fn put(root: &Path, path: &str, text: &str, mode: u32) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
-    }
+    use crate::runtime::{Scratch, chmod, put_mode, scratch};
 
     /// Creates three hooks that record their calls; the second one exits with this code.
     fn hooks(name: &str, code: u8) -> Scratch {
@@ -137,11 +129,11 @@ mod tests {
         let noted = root.join("noted");
         let text =
             |code| format!("#!/bin/sh\necho ${{0##*/}} $1 >>{}\nexit {code}\n", noted.display());
-        put(&root, "etc/mote/freeze.d/b", &text(0), 0o755);
-        put(&root, "etc/mote/freeze.d/a", &text(0), 0o755);
-        put(&root, "etc/qemu/fsfreeze-hook.d/c", &text(code), 0o755);
-        put(&root, "etc/qemu/fsfreeze-hook.d/d.dpkg-dist", &text(0), 0o755);
-        put(&root, "etc/qemu/fsfreeze-hook.d/e", &text(0), 0o644);
+        put_mode(&root, "etc/mote/freeze.d/b", text(0), 0o755);
+        put_mode(&root, "etc/mote/freeze.d/a", text(0), 0o755);
+        put_mode(&root, "etc/qemu/fsfreeze-hook.d/c", text(code), 0o755);
+        put_mode(&root, "etc/qemu/fsfreeze-hook.d/d.dpkg-dist", text(0), 0o755);
+        put_mode(&root, "etc/qemu/fsfreeze-hook.d/e", text(0), 0o644);
         fs::create_dir_all(root.join("etc/qemu/fsfreeze-hook.d/f")).unwrap();
         std::os::unix::fs::symlink("qemu", root.join("etc/qemu-ga")).unwrap();
         root
@@ -175,9 +167,7 @@ mod tests {
             list(&root).iter().map(name).collect::<Vec<_>>()
         };
         assert_eq!(names(), ["a", "b", "c"]);
-        let mode = |path: &str, mode| {
-            fs::set_permissions(root.join(path), PermissionsExt::from_mode(mode)).unwrap();
-        };
+        let mode = |path: &str, mode| chmod(&root.join(path), mode);
         let directory = "etc/mote/freeze.d";
         for bits in [0o777, 0o775, 0o757] {
             mode("etc/mote/freeze.d/a", bits);
@@ -196,12 +186,10 @@ mod tests {
     #[test]
     fn a_failed_hook_thaws_itself_and_all_before() {
         let root = hooks("failing-hook", 3);
-        put(&root, "etc/qemu/fsfreeze-hook.d/z", "#!/bin/sh\nexit 0\n", 0o755);
+        put_mode(&root, "etc/qemu/fsfreeze-hook.d/z", "#!/bin/sh\nexit 0\n", 0o755);
         let why = freeze_within(&root, LIMIT).unwrap_err().to_string();
-        assert!(
-            why.contains("/c freeze: exit code 3; ") && why.ends_with("/c thaw: exit code 3"),
-            "{why}"
-        );
+        assert!(why.contains("/c freeze: exit code 3; "), "{why}");
+        assert!(why.ends_with("/c thaw: exit code 3"), "{why}");
         let noted = fs::read_to_string(root.join("noted")).unwrap();
         assert_eq!(noted, "a freeze\nb freeze\nc freeze\nc thaw\nb thaw\na thaw\n");
     }
@@ -222,7 +210,7 @@ mod tests {
             ("echo there\n", "not a program, nor a script with #! in its first line"),
             ("#!/nowhere/sh\n", "No such file or directory (os error 2)"),
         ] {
-            put(&root, "etc/mote/freeze.d/a", text, 0o755);
+            put_mode(&root, "etc/mote/freeze.d/a", text, 0o755);
             let why = freeze_within(&root, LIMIT).unwrap_err().to_string();
             assert!(why.contains(&format!("/a freeze: {wanted}")), "{why}");
         }
@@ -231,8 +219,8 @@ mod tests {
     #[test]
     fn kills_a_hanging_hook() {
         let root = scratch("hangs");
-        put(&root, "etc/mote/freeze.d/a", "#!/bin/sh\n[ $1 = thaw ] || sleep 60\n", 0o755);
-        put(&root, "etc/mote/freeze.d/b", "#!/bin/sh\nsleep 60\n", 0o755);
+        put_mode(&root, "etc/mote/freeze.d/a", "#!/bin/sh\n[ $1 = thaw ] || sleep 60\n", 0o755);
+        put_mode(&root, "etc/mote/freeze.d/b", "#!/bin/sh\nsleep 60\n", 0o755);
         let begun = std::time::Instant::now();
         let why = freeze_within(&root, Duration::from_millis(300)).unwrap_err().to_string();
         assert!(why.ends_with("/a freeze: timed out"), "{why}");
@@ -251,7 +239,7 @@ mod tests {
         for (text, mode, is_run) in
             [("#!/bin/sh\n", 0o755, true), ("#!/bin/sh\n", 0o644, false), (theirs, 0o755, false)]
         {
-            put(&root, "etc/qemu/fsfreeze-hook", text, mode);
+            put_mode(&root, "etc/qemu/fsfreeze-hook", text, mode);
             let mut wanted = all.to_vec();
             if is_run {
                 wanted.insert(2, "etc/qemu/fsfreeze-hook");
@@ -260,7 +248,7 @@ mod tests {
         }
         // Without a directory.
         fs::remove_dir_all(root.join("etc/qemu/fsfreeze-hook.d")).unwrap();
-        put(&root, "etc/qemu/fsfreeze-hook", "#!/bin/sh\n", 0o755);
+        put_mode(&root, "etc/qemu/fsfreeze-hook", "#!/bin/sh\n", 0o755);
         assert_eq!(names().last().unwrap(), "etc/qemu/fsfreeze-hook");
     }
 }

@@ -110,26 +110,30 @@ fn another(root: &Path) -> LockError {
 mod tests {
     use super::*;
     use crate::handover::running::{Running, running};
-    use crate::runtime::run_dir;
+    use crate::runtime::{chmod, put, run_dir, scratch};
 
     fn another_process(sees: &dyn Fn() -> bool) {
         assert!(crate::sys::run_in_fork(Duration::from_secs(30), sees));
     }
 
+    fn taken(root: &Path) -> Result<Lock, LockError> {
+        acquire(root, None, &mut || ())
+    }
+
     fn refusal(root: &Path) -> Option<String> {
-        acquire(root, None, &mut || ()).err().map(|why| why.to_string())
+        taken(root).err().map(|why| why.to_string())
     }
 
     #[test]
     fn forgets_files_of_an_earlier_boot() {
-        let root = crate::runtime::scratch("forget");
+        let root = scratch("forget");
         let random = root.join("proc/sys/kernel/random");
         std::fs::create_dir_all(&random).unwrap();
         let freeze = root.join(run_dir::FREEZE);
         // Boot id, and whether the files survive the next agent's start.
         for (boot, known) in [("a\n", false), ("a\n", true), ("b\n", false), ("b\n", true)] {
             std::fs::write(random.join("boot_id"), boot).unwrap();
-            drop(acquire(&root, None, &mut || ()).unwrap());
+            drop(taken(&root).unwrap());
             for path in run_dir::OF_A_BOOT {
                 assert_eq!(root.join(path).exists(), known, "{boot} {path}");
                 std::fs::write(root.join(path), "Ready").unwrap();
@@ -141,22 +145,21 @@ mod tests {
 
     #[test]
     fn ignores_files_that_others_could_write() {
-        let root = crate::runtime::scratch("believed");
-        drop(acquire(&root, None, &mut || ()).unwrap());
+        let root = scratch("believed");
+        drop(taken(&root).unwrap());
         let hanging = root.join(run_dir::HANGING);
         for (mode, is_kept) in [(0o600, true), (0o660, false)] {
             std::fs::write(&hanging, "1 /a\n").unwrap();
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(&hanging, mode).unwrap();
-            drop(acquire(&root, None, &mut || ()).unwrap());
+            chmod(&hanging, mode);
+            drop(taken(&root).unwrap());
             assert_eq!(hanging.exists(), is_kept);
         }
     }
 
     #[test]
     fn renews_a_lock_whose_file_is_gone() {
-        let root = crate::runtime::scratch("gone");
-        let mut lock = acquire(&root, None, &mut || ()).unwrap();
+        let root = scratch("gone");
+        let mut lock = taken(&root).unwrap();
         assert_eq!(lock.keep(&root), Kept::Same);
         let hide = |name: &str| std::fs::rename(root.join("run"), root.join(name)).unwrap();
         hide("first");
@@ -166,7 +169,7 @@ mod tests {
         another_process(&|| matches!(running(&root), Running::Yes));
         hide("second");
         let lock = std::cell::RefCell::new(lock);
-        let other = acquire(&root, None, &mut || ()).unwrap();
+        let other = taken(&root).unwrap();
         let lost =
             Kept::Lost(LockError::Another(format!("{ANOTHER}: process {}", std::process::id())));
         another_process(&|| lock.borrow_mut().keep(&root) == lost);
@@ -177,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_single_failed_check_does_not_end_the_lock() {
-        let root = crate::runtime::scratch("once");
-        let mut lock = acquire(&root, None, &mut || ()).unwrap();
+        let root = scratch("once");
+        let mut lock = taken(&root).unwrap();
         lock.0.lose();
         assert_eq!(lock.keep(&root), Kept::Renewed);
         another_process(&|| matches!(running(&root), Running::Yes));
@@ -186,20 +189,18 @@ mod tests {
 
     #[test]
     fn rejects_a_directory_of_another_user() {
-        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        use std::os::unix::fs::{chown, symlink};
 
-        let root = crate::runtime::scratch("theirs");
+        let root = scratch("theirs");
         let path = root.join("run/mote");
         std::fs::create_dir_all(&path).unwrap();
         let refused = || {
-            let why = refusal(&root);
-            assert!(why.is_some_and(|why| {
-                why.ends_with("users other than root can change it; remove it")
-            }));
+            let why = refusal(&root).unwrap();
+            assert!(why.ends_with("users other than root can change it; remove it"), "{why}");
         };
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
+        chmod(&path, 0o777);
         refused();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        chmod(&path, 0o755);
         if rustix::process::geteuid().is_root() {
             chown(&path, Some(65_534), None).unwrap();
             refused();
@@ -208,17 +209,17 @@ mod tests {
         symlink(root.join("elsewhere"), &path).unwrap();
         refused();
         std::fs::remove_file(&path).unwrap();
-        assert!(acquire(&root, None, &mut || ()).is_ok());
+        assert!(taken(&root).is_ok());
     }
 
     #[test]
     fn reports_the_lock_holder_only_if_it_is_root() {
-        let root = crate::runtime::scratch("holder");
-        let _lock = acquire(&root, None, &mut || ()).unwrap();
+        let root = scratch("holder");
+        let _lock = taken(&root).unwrap();
         let ours = std::process::id();
         let holds = |uids: &str| {
             let status = format!("Name:\tx\nUid:\t{uids}\n");
-            crate::runtime::put(&root, &format!("proc/{ours}/status"), status);
+            put(&root, &format!("proc/{ours}/status"), status);
             let is_found = || incumbent::holder(&root).is_some();
             crate::sys::run_in_fork(Duration::from_secs(30), &is_found)
         };
@@ -228,9 +229,9 @@ mod tests {
 
     #[test]
     fn rejects_a_second_agent_until_the_first_ends() {
-        let root = crate::runtime::scratch("lock");
+        let root = scratch("lock");
         assert!(matches!(running(&root), Running::No));
-        let first = acquire(&root, None, &mut || ()).unwrap();
+        let first = taken(&root).unwrap();
         let another = format!("{ANOTHER}: process {}", std::process::id());
         another_process(&|| {
             matches!(running(&root), Running::Yes) && refusal(&root).as_ref() == Some(&another)

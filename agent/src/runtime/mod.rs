@@ -27,7 +27,7 @@ pub(crate) use run::Task;
 #[cfg(test)]
 pub(crate) use run::block_on;
 #[cfg(test)]
-pub(crate) use scratch::{Scratch, put, scratch};
+pub(crate) use scratch::{Scratch, chmod, put, put_mode, scratch};
 pub(crate) use small_files::{
     MAX_DOCUMENT, is_there, make_directory, read_bounded, read_if_there, read_text, read_to_end,
     text_of, write_lasting, write_small,

@@ -40,3 +40,14 @@ pub(crate) fn put(root: &Path, path: &str, content: impl AsRef<[u8]>) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
 }
+
+/// Writes a file with these permissions.
+pub(crate) fn put_mode(root: &Path, path: &str, content: impl AsRef<[u8]>, mode: u32) {
+    put(root, path, content);
+    chmod(&root.join(path), mode);
+}
+
+pub(crate) fn chmod(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).unwrap();
+}

@@ -29,40 +29,28 @@ pub(super) fn tell(directory: &Path, kind: &str) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{create_dir_all, read_to_string, set_permissions, write};
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs::{create_dir_all, read_to_string};
 
     use super::*;
-    use crate::runtime::scratch;
+    use crate::runtime::{chmod, put_mode, scratch};
 
     #[test]
     fn runs_only_roots_hooks_in_name_order() {
         let root = scratch("restored");
-        let put = |path: &str, mode| {
-            let path = root.join("hooks").join(path);
-            create_dir_all(path.parent().unwrap()).unwrap();
-            let noted = root.join("noted");
-            write(&path, format!("#!/bin/sh\necho ${{0##*/}} $1 >>{}\nexit 1\n", noted.display()))
-                .unwrap();
-            set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
-        };
-        let hooks = root.join("hooks");
-        for (name, mode) in [
-            ("20-b", 0o755),
-            ("10-a", 0o700),
-            ("c", 0o644),
-            ("d", 0o777),
-            ("10-a~", 0o755),
-            ("b.bak", 0o755),
-        ] {
-            put(name, mode);
+        let (hooks, noted) = (root.join("hooks"), root.join("noted"));
+        let text = format!("#!/bin/sh\necho ${{0##*/}} $1 >>{}\nexit 1\n", noted.display());
+        for name in ["20-b", "10-a", "10-a~", "b.bak"] {
+            put_mode(&hooks, name, &text, 0o755);
+        }
+        for (name, mode) in [("10-a", 0o700), ("c", 0o644), ("d", 0o777)] {
+            put_mode(&hooks, name, &text, mode);
         }
         create_dir_all(hooks.join("e")).unwrap();
-        set_permissions(&hooks, PermissionsExt::from_mode(0o755)).unwrap();
+        chmod(&hooks, 0o755);
         tell(&hooks, "restored");
-        let noted = || read_to_string(root.join("noted")).unwrap();
+        let noted = || read_to_string(&noted).unwrap();
         assert_eq!(noted(), "10-a restored\n20-b restored\n");
-        set_permissions(&hooks, PermissionsExt::from_mode(0o777)).unwrap();
+        chmod(&hooks, 0o777);
         tell(&hooks, "paused");
         assert!(!noted().contains("paused"));
     }
