@@ -1,6 +1,6 @@
-//! `mote-calls SOCKET TARGET CLIENTS CALLS`: makes that many `GET TARGET` calls by that many
-//! parallel clients, each on a new connection. Prints one line of `name=value`: times of calls in
-//! microseconds, the total time in seconds. The benchmark's client in the test image.
+//! `mote-calls SOCKET TARGET CALLS`: makes that many `GET TARGET` calls one after another, each on a
+//! new connection, all of which must be answered. Prints the median of their times, microseconds.
+//! The benchmark's client in the test image.
 //!
 //! `mote-calls --answer SOCKET` answers each connection immediately with a constant: the upper
 //! bound for any agent.
@@ -8,44 +8,29 @@
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Limit for one read. A client that waits longer has failed.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-struct Job {
-    socket: String,
-    request: String,
-    clients: usize,
-    calls: usize,
-}
-
-#[derive(Default)]
-struct Seen {
-    /// Durations of the calls that were answered with 200.
-    times: Vec<Duration>,
-    bytes: usize,
-    failed: usize,
-    why: String,
-}
-
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [option, socket] = args.as_slice()
-        && option == "--answer"
-    {
-        return answer(socket).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
-    }
-    let [socket, target, clients, calls] = args.as_slice() else { return ExitCode::from(2) };
-    let (Ok(clients), Ok(calls)) = (clients.parse(), calls.parse()) else {
-        return ExitCode::from(2);
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["--answer", socket] => answer(socket),
+        [socket, target, calls] => match calls.parse() {
+            Ok(calls) => run(socket, target, calls),
+            Err(_) => return ExitCode::from(2),
+        },
+        _ => return ExitCode::from(2),
     };
-    let request = format!("GET {target} HTTP/1.1\r\nHost: devlxd\r\nConnection: close\r\n\r\n");
-    let (seen, took) = run(&Job { socket: socket.clone(), request, clients, calls });
-    show(seen, took);
-    ExitCode::SUCCESS
+    done.map_or_else(
+        |error| {
+            eprintln!("mote-calls: {error}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
 }
 
 /// devlxd's answer to `GET /`.
@@ -62,105 +47,46 @@ fn answer(path: &str) -> Result<()> {
     }
 }
 
-fn run(job: &Job) -> (Seen, Duration) {
-    let (next, start) = (AtomicUsize::new(0), Barrier::new(job.clients + 1));
-    let all = Mutex::new(Seen::default());
-    let begun = std::thread::scope(|scope| {
-        for _ in 0..job.clients {
-            scope.spawn(|| {
-                start.wait();
-                let seen = client(job, &next);
-                all.lock().unwrap_or_else(PoisonError::into_inner).add(seen);
-            });
-        }
+fn run(socket: &str, target: &str, calls: usize) -> Result<()> {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: devlxd\r\nConnection: close\r\n\r\n");
+    let mut times = Vec::new();
+    for _ in 0..calls {
         let begun = Instant::now();
-        start.wait();
-        begun
-    });
-    (all.into_inner().unwrap_or_else(PoisonError::into_inner), begun.elapsed())
-}
-
-fn client(job: &Job, next: &AtomicUsize) -> Seen {
-    let mut seen = Seen::default();
-    while next.fetch_add(1, Ordering::Relaxed) < job.calls {
-        let begun = Instant::now();
-        match call(job) {
-            Ok(bytes) => {
-                seen.times.push(begun.elapsed());
-                seen.bytes += bytes;
-            }
-            Err(error) => {
-                seen.failed += 1;
-                seen.why = error.to_string();
-            }
-        }
+        call(socket, request.as_bytes())?;
+        times.push(begun.elapsed());
     }
-    seen
+    times.sort_unstable();
+    let median = times.get(calls.div_ceil(2).saturating_sub(1)).copied().unwrap_or_default();
+    println!("{}", median.as_micros());
+    Ok(())
 }
 
-impl Seen {
-    fn add(&mut self, mut other: Self) {
-        self.times.append(&mut other.times);
-        self.bytes += other.bytes;
-        self.failed += other.failed;
-        if !other.why.is_empty() {
-            self.why = other.why;
-        }
-    }
-}
-
-/// Makes one call. Returns the length of the body, which ends at its length or when the agent hangs
-/// up.
-fn call(job: &Job) -> Result<usize> {
-    let mut socket = UnixStream::connect(&job.socket)?;
+/// Makes one call. The body ends at its length or when the agent hangs up.
+fn call(socket: &str, request: &[u8]) -> Result<()> {
+    let mut socket = UnixStream::connect(socket)?;
     socket.set_read_timeout(Some(TIMEOUT))?;
-    socket.write_all(job.request.as_bytes())?;
+    socket.write_all(request)?;
     let mut buffer = vec![0; 64 * 1024];
-    let mut head = Vec::new();
-    let body_at = loop {
+    let mut all = Vec::new();
+    let mut body = None;
+    loop {
         let count = socket.read(&mut buffer)?;
-        if count == 0 {
-            return Err(Error::new(ErrorKind::UnexpectedEof, "no whole head"));
-        }
-        head.extend_from_slice(&buffer[..count]);
-        if let Some(at) = head.windows(4).position(|four| four == b"\r\n\r\n") {
-            break at + 4;
-        }
-    };
-    let mut have = head.len() - body_at;
-    let head = String::from_utf8_lossy(&head[..body_at]).to_ascii_lowercase();
-    if !head.starts_with("http/1.1 200 ") {
-        return Err(Error::other(head.lines().next().unwrap_or_default().to_owned()));
-    }
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-    let length = length.and_then(|length| length.trim().parse::<usize>().ok());
-    while length.is_none_or(|length| have < length) {
-        match socket.read(&mut buffer)? {
-            0 if length.is_some() => {
-                return Err(Error::new(ErrorKind::UnexpectedEof, "no whole body"));
+        all.extend_from_slice(&buffer[..count]);
+        if body.is_none()
+            && let Some(at) = all.windows(4).position(|four| four == b"\r\n\r\n")
+        {
+            let head = String::from_utf8_lossy(&all[..at]).to_ascii_lowercase();
+            if !head.starts_with("http/1.1 200 ") {
+                return Err(Error::other(head.lines().next().unwrap_or_default().to_owned()));
             }
-            0 => break,
-            count => have += count,
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+            body = Some((at + 4, length.and_then(|length| length.trim().parse::<usize>().ok())));
+        }
+        match body {
+            Some((at, Some(length))) if all.len() >= at + length => return Ok(()),
+            Some((_, None)) if count == 0 => return Ok(()),
+            _ if count == 0 => return Err(ErrorKind::UnexpectedEof.into()),
+            _ => {}
         }
     }
-    Ok(have)
-}
-
-fn show(mut seen: Seen, took: Duration) {
-    seen.times.sort_unstable();
-    // The smallest time that this percentage of the calls did not exceed.
-    let quantile = |percent: usize| {
-        let at = (seen.times.len() * percent).div_ceil(100).saturating_sub(1);
-        seen.times.get(at).map_or(0, Duration::as_micros)
-    };
-    println!(
-        "answered={} failed={} bytes={} seconds={:.6} p50={} p99={} why={}",
-        seen.times.len(),
-        seen.failed,
-        seen.bytes,
-        took.as_secs_f64(),
-        quantile(50),
-        quantile(99),
-        seen.why.replace(' ', "_")
-    );
 }
