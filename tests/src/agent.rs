@@ -1,7 +1,7 @@
 //! The agent binary without a VM: unix sockets instead of vsock, a directory instead of `/`.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -68,6 +68,18 @@ impl Pair {
         let stream = UnixStream::connect(self.socket()).expect("the devlxd socket");
         stream.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
         stream
+    }
+
+    /// Sends `GET` and returns the answer's head, and a reader of the rest.
+    pub fn get(&self, target: &str) -> (String, BufReader<UnixStream>) {
+        let mut stream = self.connect();
+        let sent = stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        sent.expect("a request");
+        let (mut reader, mut head) = (BufReader::new(stream), String::new());
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(reader.read_line(&mut head).expect("a line"), 0, "an end after {head:?}");
+        }
+        (head, reader)
     }
 
     pub fn ask(&self, method: &str, target: &str) -> (u16, String) {

@@ -27,10 +27,12 @@ pub mod terminal;
 pub mod vm;
 pub mod world;
 
+use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 pub use agent::Pair;
 pub use column::Column;
@@ -101,6 +103,16 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.success(), "{} to {}", from.display(), to.display());
 }
 
+/// Writes a file that can be executed.
+pub fn program(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+    put(&path, text);
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
+}
+
+pub fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+}
+
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -139,6 +151,11 @@ impl Process {
 
     pub fn bounded(command: &mut Command) -> Self {
         Self(bounded(command).unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    /// Waits for its end. Returns the exit code.
+    pub fn ends(&mut self, limit: Duration) -> Option<i32> {
+        wait("its end", limit, || self.0.try_wait().expect("a child")).0.code()
     }
 
     pub fn kill(&mut self) {

@@ -57,6 +57,12 @@ pub fn page_faults(pid: u32) -> u64 {
     faults.unwrap_or_else(|| panic!("no page faults in {text}"))
 }
 
+/// Returns the children of a local process's first thread.
+pub fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    list.unwrap_or_default().split_whitespace().filter_map(|one| one.parse().ok()).collect()
+}
+
 /// Lists local processes with their command lines, whose words end with NUL.
 pub fn processes() -> impl Iterator<Item = (u32, String)> {
     let all = std::fs::read_dir("/proc").expect("processes").flatten();

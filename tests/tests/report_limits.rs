@@ -109,7 +109,7 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     let path = scratch.0.join(file);
     let text = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    mote_tests::fifo(&path);
     let mut command = Command::new(agent());
     command.args(["report", what, "--flavour", "lxd", "--root"]).arg(&scratch.0);
     let mut child = mote_tests::bounded(command.stdout(Stdio::piped())).unwrap();

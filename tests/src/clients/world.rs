@@ -1,7 +1,7 @@
 //! An agent with the sockets and environment by which clients reach it.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use mote_client::agent::client::AGENT_PORT;
 
 use super::{Client, Place, Subject, bridge};
-use crate::{BOOT, Guest, Host, NAME, Pair, Spec, agent, patient, put, tool, world};
+use crate::{BOOT, Guest, Host, NAME, Pair, Spec, agent, patient, program, tool, world};
 
 pub const CONFIG: &[&str] = &[
     "user.foo=bar",
@@ -156,8 +156,7 @@ impl World {
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect();
             let script = self.scratch.join(name);
-            put(&script, format!("#!/bin/sh\nexec {} {last}\n", words.join(" ")));
-            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a script");
+            program(script, format!("#!/bin/sh\nexec {} {last}\n", words.join(" ")));
         }
     }
 

@@ -112,6 +112,12 @@ impl Client {
         if answer.status == 200 { Ok(answer.metadata()) } else { Err(answer.short()) }
     }
 
+    /// Tells the agent the host's address, as a new host does.
+    pub fn announce(&self) {
+        let told = self.host_info().expect("the host's address").to_string();
+        assert_eq!(self.ask("PUT", "/1.0", &told).map(|answer| answer.status), Ok(200));
+    }
+
     /// The host's connection information in the share: `agent.conf`.
     pub fn host_info(&self) -> Result<Value, String> {
         let text =

@@ -65,8 +65,7 @@ fn waits_for_the_hosts_files_and_reports_it_everywhere() {
 fn without_waiting_reports_missing_files_immediately() {
     let boot = Boot::new("lxd");
     let mut agent = started_early(&boot, &["--no-wait"]);
-    let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().unwrap());
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(agent.ends(LIMIT), Some(1));
     assert!(boot.log().contains("server.crt: copy them there; "), "{}", boot.log());
 }
 

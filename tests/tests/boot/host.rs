@@ -75,7 +75,7 @@ fn a_killed_agent_remembers_its_host() {
     boot.host.start();
     let client = boot.client();
     let told = client.host_info().unwrap();
-    assert_eq!(client.ask("PUT", "/1.0", &told.to_string()).unwrap().status, 200);
+    client.announce();
     agent.kill();
     fs::remove_file(boot.host.share.join("agent.conf")).unwrap();
     let before = boot.log().len();

@@ -99,9 +99,7 @@ fn liar(boot: &Boot) -> String {
 fn holds(process: &Process, lock: &Path) {
     let pid = process.0.id();
     let look = || {
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
-        let mut all = children.split_whitespace().map(str::to_owned).chain([pid.to_string()]);
+        let mut all = mote_tests::proc::children(pid).into_iter().chain([pid]);
         all.find(|pid| {
             let locked = fs::read_to_string("/proc/locks").unwrap_or_default();
             let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -114,9 +114,7 @@ fn sysvinits_keeper_restarts_the_agent() {
     for place in ["/usr/sbin", "/var/log"] {
         mount(&["-t", "tmpfs", "none"], Path::new(place));
     }
-    let program = Path::new("/usr/sbin/mote-agent");
-    fs::write(program, "#!/bin/sh\necho \"by ${MOTE_STARTED_BY-root}\"\n").unwrap();
-    fs::set_permissions(program, PermissionsExt::from_mode(0o755)).unwrap();
+    mote_tests::program("/usr/sbin/mote-agent", "#!/bin/sh\necho \"by ${MOTE_STARTED_BY-root}\"\n");
     let keeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/services/respawn");
     // As by apt-get, if the policy lists it and the package's scripts restart the service.
     let mut keeper = Command::new(keeper);
@@ -273,6 +271,5 @@ fn a_sandboxed_agent_allows_nothing_more_until_restarted() {
     let (mut wire, _accepted) = forwarded(&boot.client());
     kill(Signal::HUP, agent.0.id());
     wire.rest().expect("the connection's end");
-    let ended = wait("its end", SOON, || agent.0.try_wait().ok().flatten()).0;
-    assert_eq!(ended.code(), Some(1), "{}", boot.log());
+    assert_eq!(agent.ends(SOON), Some(1), "{}", boot.log());
 }

@@ -63,8 +63,7 @@ fn survives_closed_descriptors_and_a_missing_dev_null() {
     // A command of the agent with the same descriptors, and then with its own.
     for script in ["exec \"$@\" 0<&- 1>&- 2>&-", "exec \"$@\""] {
         let mut ready = start(script, &["ready"]);
-        let (code, _) = wait("an answer", LIMIT, || ready.0.try_wait().unwrap());
-        assert_eq!(code.code(), Some(0), "{script}");
+        assert_eq!(ready.ends(LIMIT), Some(0), "{script}");
     }
     assert_eq!(terminate(&mut agent), Some(0));
 }
@@ -107,7 +106,7 @@ fn reports_a_missing_proc_everywhere() {
 fn reports_an_endless_port_at_little_cost() {
     let boot = Boot::new("lxd");
     let path = boot.scratch.0.join("port");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    mote_tests::fifo(&path);
     let fifo = File::options().read(true).write(true).open(&path).unwrap();
     let _flood = Process::start(Command::new("cat").arg("/dev/zero").stdout(fifo));
     for port in [path.to_str().unwrap(), "/dev/zero", "/dev/urandom"] {

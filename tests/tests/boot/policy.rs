@@ -86,7 +86,7 @@ fn does_not_report_a_denied_state_through_the_port() {
     // With a `/proc`, so that there is a state to report, and without vsock.
     report::root(&boot.root(""), [(1, true)].into_iter());
     let port = boot.scratch.0.join("port");
-    assert!(Command::new("mkfifo").arg(&port).status().unwrap().success());
+    mote_tests::fifo(&port);
     let told = |policy: &[&str]| {
         let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
         let mut end = File::options();

@@ -2,14 +2,14 @@
 //! agent if an initramfs started the first.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mote_tests::{
-    NAME, Outage, Private, Process, Terminal, agent, by_root, copy_program, in_private, kill, put,
-    wait,
+    NAME, Outage, Private, Process, Terminal, agent, by_root, copy_program, in_private, kill,
+    program, wait,
 };
 use rustix::process::Signal;
 
@@ -20,7 +20,7 @@ const LIMITS: &[&str] =
     &["exec", NAME, "--", "sh", "-c", "ulimit -Sn; cat /proc/self/oom_score_adj; umask"];
 
 /// Returns the line of `status` about the program.
-fn program(boot: &Boot) -> String {
+fn shown_program(boot: &Boot) -> String {
     let (_, text) = boot.says(&["status"]);
     let line = text.lines().find(|line| line.starts_with("program: "));
     line.unwrap_or_else(|| panic!("{text}")).to_owned()
@@ -28,10 +28,6 @@ fn program(boot: &Boot) -> String {
 
 fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").count()
-}
-
-fn outage(boot: &Boot) -> Outage {
-    Outage::watch(boot.client())
 }
 
 /// Returns the agent as a file of the test's, which can be replaced.
@@ -56,10 +52,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     assert!(boot.log().starts_with("mote: info: mote-agent "), "{}", boot.log());
     // After 15 s without a call of the host the agent sends STOPPED.
     let host = boot.client();
-    assert_eq!(
-        host.ask("PUT", "/1.0", &host.host_info().unwrap().to_string()).unwrap().status,
-        200
-    );
+    host.announce();
     host.forget();
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
     let limits = boot.host.run(LIMITS);
@@ -75,13 +68,12 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
         boot.scratch.0.display(),
         mote_tests::agent().display()
     );
-    put(&newer, text);
-    fs::set_permissions(&newer, PermissionsExt::from_mode(0o755)).unwrap();
+    program(&newer, text);
     fs::rename(&newer, boot.scratch.0.join("mote-agent")).unwrap();
     wait("its status", LIMIT, || {
-        program(&boot).contains("replaced; SIGHUP starts the newer one").then_some(())
+        shown_program(&boot).contains("replaced; SIGHUP starts the newer one").then_some(())
     });
-    let outage = outage(&boot);
+    let outage = Outage::watch(boot.client());
     let begun = Instant::now();
     kill(Signal::HUP, agent.0.id());
     connected(&boot, 2);
@@ -92,7 +84,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     assert!(boot.scratch.0.join("ran").exists(), "the newer program");
     boot.serves();
     assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
-    assert_eq!(program(&boot), "program: -");
+    assert_eq!(shown_program(&boot), "program: -");
     assert_eq!(boot.host.run(LIMITS), limits);
     wait("its descriptors to be closed", LIMIT, || (files() == before).then_some(()));
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
@@ -169,7 +161,7 @@ fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
     let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
     wait("the command", LIMIT, || said.exists().then_some(()));
 
-    let outage = outage(&boot);
+    let outage = Outage::watch(boot.client());
     let second = boot.start(&["--port", &path]);
     connected(&boot, 2);
     let outage = outage.longest();
@@ -179,16 +171,14 @@ fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
     assert!(first.0.try_wait().unwrap().is_none(), "it has a command");
     assert_eq!(boot.host.exec(&["echo", "second"]).as_deref(), Ok("second\n"));
     assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
-    let (status, _) = wait("the first's end", LIMIT, || first.0.try_wait().unwrap());
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(first.ends(LIMIT), Some(0));
     assert_eq!(fs::read_to_string(&said).unwrap(), "whole\n");
     drop(running);
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
 
     // The second agent behaves like any other.
     let mut third = boot.start(&["--port", &path]);
-    let (status, _) = wait("the third's end", LIMIT, || third.0.try_wait().unwrap());
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(third.ends(LIMIT), Some(1));
     boot.logged(&format!("another mote-agent is running: process {}", second.0.id()));
     boot.serves();
 }
@@ -207,8 +197,7 @@ fn an_agent_of_an_initramfs_hands_over_though_run_was_mounted_over() {
     mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
     let mut second = boot.start(&[]);
     connected(&boot, 2);
-    let (status, _) = wait("the first's end", LIMIT, || first.0.try_wait().unwrap());
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(first.ends(LIMIT), Some(0));
     assert!(boot.log().contains("taking over from the initramfs' agent"), "{}", boot.log());
     assert_eq!(boot.host.exec(&["echo", "second"]).as_deref(), Ok("second\n"));
     assert_eq!(terminate(&mut second), Some(0));

@@ -162,8 +162,7 @@ fn wipes_a_commands_environment_from_memory() {
 /// Checks that an action which the sandbox forbids ends the agent, as its service expects, and that
 /// the next one serves.
 fn leaves_it_to_the_next(boot: &Boot, mut agent: Process, options: &[&str], why: &str) {
-    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
-    assert_eq!(ended.code(), Some(1), "{}", boot.log());
+    assert_eq!(agent.ends(LIMIT), Some(1), "{}", boot.log());
     assert!(boot.log().contains(why), "{}", boot.log());
     let _next = boot.start(options);
     connected(boot, 2);

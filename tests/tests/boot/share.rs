@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mote_tests::{Process, wait};
+use mote_tests::proc::children;
+use mote_tests::wait;
 use serde_json::json;
 
 use crate::world::{Boot, LIMIT, fifo};
@@ -49,7 +49,7 @@ fn kills_a_mount_that_hangs() {
     // The worker reads this before it mounts, and hangs on it in this test.
     fs::create_dir_all(boot.root("proc/self")).unwrap();
     let table = boot.root("proc/self/mountinfo");
-    assert!(Command::new("mkfifo").arg(&table).status().unwrap().success());
+    fifo(&table);
     let begun = Instant::now();
     let agent = boot.start(&[]);
     boot.logged("mount: timed out");
@@ -62,7 +62,7 @@ fn kills_a_mount_that_hangs() {
     assert!(took > Duration::from_secs(2), "{took:?}");
     assert!(why.starts_with("500 ") && why.contains("\"lxd_disk1\": not mounted yet; "), "{why}");
     // The worker still hangs. Others are served meanwhile, and no process remains at the end.
-    let workers = || children(&agent);
+    let workers = || children(agent.0.id());
     assert_eq!(workers().len(), 1);
     assert_eq!(boot.ask(&["config"]).0, Some(0));
     wait("no worker", LIMIT, || workers().is_empty().then_some(()));
@@ -92,18 +92,8 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     // Others are served meanwhile.
     assert_eq!(boot.ask(&["config"]).0, Some(0));
     // A killed agent leaves no worker, which would mount after its successor.
-    let (worker, _) = wait("a worker", LIMIT, || children(&agent).pop());
+    let (worker, _) = wait("a worker", LIMIT, || children(agent.0.id()).pop());
     agent.kill();
     let line = || fs::read(format!("/proc/{worker}/cmdline")).unwrap_or_default();
     wait("the worker's end", LIMIT, || line().is_empty().then_some(()));
-}
-
-fn children(process: &Process) -> Vec<String> {
-    let pid = process.0.id();
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a living agent");
-    let text: String = tasks
-        .flatten()
-        .map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default())
-        .collect();
-    text.split_whitespace().map(str::to_owned).collect()
 }

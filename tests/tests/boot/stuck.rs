@@ -147,8 +147,7 @@ fn the_client_reports_whether_an_agent_runs() {
 /// Returns both ends of a full pipe. Its reader does not block.
 fn full_pipe(path: &Path) -> (File, File) {
     const NONBLOCK: i32 = 0o4000;
-    let made = Command::new("mkfifo").arg(path).status().expect("mkfifo");
-    assert!(made.success());
+    mote_tests::fifo(path);
     let open = |options: &mut fs::OpenOptions| options.open(path).expect("a pipe");
     let reader = open(File::options().read(true).custom_flags(NONBLOCK));
     let mut fill = open(File::options().write(true).custom_flags(NONBLOCK));
@@ -162,11 +161,6 @@ fn read_some(reader: &mut File) -> String {
     let _cut = reader.read_to_end(&mut text);
     std::thread::sleep(Duration::from_millis(20));
     String::from_utf8_lossy(&text).into_owned()
-}
-
-fn children(process: u32) -> Vec<u32> {
-    let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
-    list.unwrap_or_default().split_whitespace().filter_map(|one| one.parse().ok()).collect()
 }
 
 #[test]
@@ -189,7 +183,7 @@ fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
     let _exec = boot.host.launch(&["exec", NAME, "--cwd", &cwd, "--", "true"]);
     // chdir(2) calls the server, which has read the request: no signal can end the child.
     wait("chdir(2)", LIMIT, || dead.read.try_iter().find(|one| *one == ACCESS));
-    let children = children(agent.0.id());
+    let children = mote_tests::proc::children(agent.0.id());
     let [child] = children[..] else { panic!("{children:?}") };
     let open = fs::read_dir(format!("/proc/{child}/fd")).unwrap();
     let mut open: Vec<PathBuf> = open.flatten().map(|one| one.file_name().into()).collect();

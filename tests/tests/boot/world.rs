@@ -9,6 +9,8 @@ use std::time::Duration;
 use mote_tests::{Client, Host, Private, Process, Scratch, agent, in_private, kill, put, wait};
 use rustix::process::Signal;
 
+pub(crate) use mote_tests::fifo;
+
 /// Limit for each wait, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
@@ -92,15 +94,10 @@ pub(crate) fn connected(boot: &Boot, times: usize) {
 
 pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
     kill(Signal::TERM, agent.0.id());
-    let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten());
-    status.code()
+    agent.ends(LIMIT)
 }
 
 pub(crate) const NOBODY: u32 = 65_534;
-
-pub(crate) fn fifo(path: &Path) {
-    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
-}
 
 /// Gives the root everything that an agent needs.
 pub(crate) fn whole(boot: &Boot) {

@@ -45,8 +45,7 @@ impl World {
         symlink(path, links.join("com.canonical.lxd")).unwrap();
         port.until("STARTED");
         let client = pair.client();
-        let told = client.host_info().unwrap().to_string();
-        assert_eq!(client.ask("PUT", "/1.0", &told).unwrap().status, 200);
+        client.announce();
         port.until("CONNECTED");
         Self { pair, client, _port: port }
     }
@@ -131,12 +130,9 @@ pub(crate) fn idle(pair: &Pair) -> UnixStream {
 }
 
 pub(crate) fn guest_listener(pair: &Pair) -> UnixStream {
-    let mut stream = pair.connect();
-    stream.write_all(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut answer = [0; 512];
-    let count = stream.read(&mut answer).unwrap();
-    assert!(answer[..count].starts_with(b"HTTP/1.1 200"));
-    stream
+    let (head, reader) = pair.get("/1.0/events");
+    assert!(head.starts_with("HTTP/1.1 200"));
+    reader.into_inner()
 }
 
 fn host_listener(client: &Client) -> Wire {

@@ -2,13 +2,12 @@
 //! docs/how-to/initramfs.md, as written there.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use mote_tests::proc::PID;
-use mote_tests::{Scratch, Spec, agent, put, tool, wait};
+use mote_tests::{Scratch, Spec, agent, program, put, tool, wait};
 
 use crate::{BOOT, World, append};
 
@@ -48,11 +47,6 @@ fn init() -> String {
     text.split_once("```").expect("its end").0.to_owned()
 }
 
-fn program(path: std::path::PathBuf, text: &str) {
-    put(&path, text);
-    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
-}
-
 /// Boots it without the root's disk.
 fn boot(has_agent: bool) -> World {
     let scratch = Scratch::new();
@@ -67,7 +61,7 @@ fn boot(has_agent: bool) -> World {
         put(top.join("etc/hostname"), name);
         fs::create_dir_all(top.join("sbin")).expect("a directory");
     }
-    program(tree.join("init"), &init());
+    program(tree.join("init"), init());
     program(root.join("sbin/init"), NEXT);
     fs::copy(agent(), tree.join("sbin/mote-agent")).expect("the agent");
     if has_agent {

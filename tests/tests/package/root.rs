@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -73,8 +72,7 @@ impl Root {
         let path = self.0.0.join(path);
         // It may be a link that leads out of the root.
         let _old = fs::remove_file(&path);
-        fs::write(&path, text).expect("a program");
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a mode");
+        mote_tests::program(path, text);
     }
 
     /// Lists each path except dpkg's and runit's own state, with type, mode and link target.

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mote_tests::{Scratch, put};
+use mote_tests::{Scratch, program, put};
 
 use crate::root;
 
@@ -54,11 +54,8 @@ fn the_initramfs_agent_has_its_options_and_a_private_log() {
     let scratch = Scratch::new();
     let options = "--allow=\n--deny=exec,files\n";
     let (agent, told) = (scratch.0.join("mote-agent"), scratch.0.join("told"));
-    put(
-        &agent,
-        format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >{0}.new; mv {0}.new {0}\n", told.display()),
-    );
-    std::fs::set_permissions(&agent, PermissionsExt::from_mode(0o755)).expect("a mode");
+    let text = "#!/bin/sh\nprintf '%s\\n' \"$@\" >TOLD.new; mv TOLD.new TOLD\n";
+    program(&agent, text.replace("TOLD", &told.display().to_string()));
     put(scratch.0.join("options"), options);
     let log = scratch.0.join("log");
     let start = [

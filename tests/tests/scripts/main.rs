@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use mote_tests::{Scratch, agent, put};
+use mote_tests::{Scratch, agent, program, put};
 
 const TOOLS: &str =
     "bash cat cut date dirname env grep head mktemp paste rm sed sleep sort tr true";
@@ -30,9 +30,7 @@ impl Machine {
             symlink(Path::new("/usr/bin").join(tool), bin.join(tool)).expect("a link");
         }
         for (name, script) in programs {
-            let path = bin.join(name);
-            put(&path, script);
-            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a mode");
+            program(bin.join(name), script);
         }
         Self(scratch)
     }

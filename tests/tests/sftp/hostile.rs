@@ -3,25 +3,21 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::process::Command;
 use std::time::Duration;
 
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
-use mote_tests::wait;
 
 use super::{FAILURE, session};
 
 fn end(mut session: Session) -> Option<i32> {
-    let limit = Duration::from_secs(5);
-    let (status, _) = wait("the server's end", limit, || session.server.0.try_wait().unwrap());
-    status.code()
+    session.server.ends(Duration::from_secs(5))
 }
 
 #[test]
 fn does_not_open_irregular_files() {
     let (scratch, mut session) = session();
     let fifo = scratch.0.join("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    mote_tests::fifo(&fifo);
     let _socket = std::os::unix::net::UnixListener::bind(scratch.0.join("sock")).unwrap();
     // The server's own input and output are among them; they must stay open.
     let own = ["/proc/self/fd/0", "/proc/thread-self/fd/1", "/dev/stdin"].map(str::as_bytes);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use mote_tests::proc::page_faults;
+use mote_tests::proc::{children, page_faults};
 use mote_tests::{NAME, Pair, Process, kill, tool, wait};
 use rustix::process::Signal;
 
@@ -26,9 +26,7 @@ fn by_host(pair: &Pair) -> String {
 }
 
 fn servers(pair: &Pair) -> Vec<u32> {
-    let agent = pair.agent.0.id();
-    let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).unwrap();
-    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    children(pair.agent.0.id())
 }
 
 fn session(pair: &Pair) -> Process {

@@ -26,8 +26,7 @@ fn give_values(victim: &mut Victim) {
     std::fs::write(&path, instance.to_string()).unwrap();
     host.start();
     // The host's address may have changed.
-    let told = victim.host.host_info().unwrap().to_string();
-    assert_eq!(victim.host.ask("PUT", "/1.0", &told).unwrap().status, 200);
+    victim.host.announce();
     let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
     mote_tests::wait("the host", LIMIT, || (asked() == "bar").then_some(()));
     Victim::forget_peak(&victim.pair);

@@ -53,8 +53,7 @@ fn notifies_the_service_manager_of_ready_watchdog_and_stopping() {
         last = hear();
     }
     assert_eq!(last, "STOPPING=1");
-    let end = wait("the end", Duration::from_secs(5), || pair.agent.0.try_wait().unwrap()).0;
-    assert_eq!(end.code(), Some(0), "{}", pair.log());
+    assert_eq!(pair.agent.ends(Duration::from_secs(5)), Some(0), "{}", pair.log());
     assert!(pair.log().ends_with("STOPPED\n"), "{}", pair.log());
     assert!(!pair.socket().exists(), "a name that nobody listens at");
 }
@@ -78,11 +77,7 @@ fn remembers_ready_after_a_kill_and_restart() {
 fn closed_listeners_free_their_quota() {
     const LISTENERS: usize = 64;
     let pair = lxd();
-    let listen = || {
-        let mut stream = pair.connect();
-        stream.write_all(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        answered(stream)
-    };
+    let listen = || pair.get("/1.0/events");
     for _ in 0..3 {
         let all = || {
             let all: Vec<_> = (0..LISTENERS).map(|_| listen()).collect();

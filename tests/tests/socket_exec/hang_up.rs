@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use mote_tests::conform::exec::{Running, script, terminal};
 use mote_tests::conform::ws::Ws;
+use mote_tests::proc::children;
 use mote_tests::{Pair, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{children, start};
+use super::start;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Stops the agent. Returns its exit code and the time.
 fn ends(pair: &mut Pair) -> (Option<i32>, Duration) {
     let begun = Instant::now();
-    let (status, _) = wait("the agent's end", LIMIT, || pair.agent.0.try_wait().unwrap());
-    (status.code(), begun.elapsed())
+    (pair.agent.ends(LIMIT), begun.elapsed())
 }
 
 /// Reads events until the operation ends, as the Go client does.
@@ -65,7 +65,7 @@ fn a_stalled_host_delays_the_end_by_seconds_only() {
         let _events = Ws::open(&agent, "/1.0/events").unwrap();
         let request = script(if flood { "exec yes" } else { "exec sleep 300" });
         let _running = Running::start(&agent, &request).unwrap();
-        let started = || children(&pair).contains(' ').then_some(());
+        let started = || (!children(pair.agent.0.id()).is_empty()).then_some(());
         wait("the command", LIMIT, started);
         std::thread::sleep(Duration::from_secs(1));
         kill(Signal::TERM, pair.agent.0.id());

@@ -12,7 +12,7 @@ use std::io::{BufReader, Read, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-use mote_tests::{Noise, Pair, Private, Process, private, skipped, wait};
+use mote_tests::{Noise, Pair, Private, Process, private, skipped};
 
 fn start() -> Pair {
     tried(Pair::start("lxd", &[]))
@@ -21,15 +21,8 @@ fn start() -> Pair {
 fn tried(pair: Pair) -> Pair {
     let mut command =
         Process::start(pair.host.exec_with(&["-T", "-n"], &["true"]).stderr(Stdio::null()));
-    let limit = Duration::from_secs(10);
-    assert!(wait("its end", limit, || command.0.try_wait().unwrap()).0.success());
+    assert_eq!(command.ends(Duration::from_secs(10)), Some(0));
     pair
-}
-
-/// Returns the children of the agent.
-fn children(pair: &Pair) -> String {
-    let id = pair.agent.0.id();
-    std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap()
 }
 
 #[test]
@@ -45,7 +38,7 @@ fn pipes_a_gibibyte_to_a_port_and_back() {
     let mut input = join.stdin.take().unwrap();
     let mut echo = listener.accept().unwrap().0;
     let echo = std::thread::spawn(move || std::io::copy(&mut echo.try_clone()?, &mut echo));
-    let child = children(&pair).trim().parse().unwrap();
+    let [child] = mote_tests::proc::children(pair.agent.0.id())[..] else { panic!() };
     let writer = std::thread::spawn(move || {
         let (mut noise, mut piece) = (Noise::default(), vec![0; PIECE]);
         for _ in 0..PIECES {

@@ -29,7 +29,7 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
     boot.host.start();
     let client = boot.client();
     let told = client.host_info().unwrap().to_string();
-    assert_eq!(client.ask("PUT", "/1.0", &told).unwrap().status, 200);
+    client.announce();
     assert_eq!(fs::read_to_string(kept.join("agent.conf")).unwrap(), told);
     assert_eq!(terminate(&mut agent), Some(0));
 

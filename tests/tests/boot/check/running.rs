@@ -112,7 +112,7 @@ fn check_reports_a_refused_host() {
     wait("its view", LIMIT, || (status(&boot).1["last_error"].is_null()).then_some(()));
     intrude(&boot);
     assert_blocked(&boot, WHY);
-    assert_eq!(boot.client().ask("PUT", "/1.0", &told).unwrap().status, 200);
+    boot.client().announce();
     wait("no error", LIMIT, || status(&boot).1["last_error"].is_null().then_some(()));
     let (code, view) = status(&boot);
     assert_eq!((code, &view["blocked"]), (Some(0), &Value::Bool(false)), "{view}");
@@ -161,8 +161,7 @@ fn check_reports_a_doubtful_port_if_calls_are_missing() {
     let _agent = Process::start(bare(&boot).args(args).stdin(Stdio::null()).stderr(log));
     boot.logged(&format!("warn: {WHY}"));
     assert_blocked(&boot, WHY);
-    let told = boot.client().host_info().unwrap().to_string();
-    assert_eq!(boot.client().ask("PUT", "/1.0", &told).unwrap().status, 200);
+    boot.client().announce();
     wait("no error", LIMIT, || status(&boot).1["last_error"].is_null().then_some(()));
     let (code, text) = check(bare(&boot), &args);
     assert!(code == Some(0) && text.contains(&format!("note     port: {WHY}\n")), "{text}");

@@ -2,11 +2,10 @@
 //! so nothing of the machine that runs the test is frozen.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use mote_tests::{agent, is_root, kill, skipped, wait};
+use mote_tests::{agent, is_root, kill, program, skipped, wait};
 use rustix::process::Signal;
 
 use super::fuse::Fuse;
@@ -26,12 +25,8 @@ fn guest(mounts: &[(&str, &Path)]) -> Boot {
 /// Has the hook record its calls and run `then`.
 fn hook(boot: &Boot, then: &str) {
     let noted = boot.root("noted");
-    boot.put(
-        "etc/mote/freeze.d/hook",
-        &format!("#!/bin/sh\necho $1 >>{}\n{then}\n", noted.display()),
-    );
-    let mode = PermissionsExt::from_mode(0o755);
-    fs::set_permissions(boot.root("etc/mote/freeze.d/hook"), mode).expect("it works");
+    let text = format!("#!/bin/sh\necho $1 >>{}\n{then}\n", noted.display());
+    program(boot.root("etc/mote/freeze.d/hook"), text);
 }
 
 fn says(boot: &Boot, args: &[&str]) -> (Option<i32>, String) {
