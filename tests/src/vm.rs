@@ -104,8 +104,7 @@ impl Vm {
     /// Starts the VM without waiting for the guest.
     pub fn boot(directory: &Path, spec: &Spec, share: &Path) -> Self {
         let mut helpers = vec![start_vsock(directory)];
-        let config = config_share(directory, spec, share, &mut helpers);
-        let devices = devices(directory, spec, &mut helpers);
+        let devices = devices(directory, spec, share, &mut helpers);
         let path = |name: &str| directory.join(name).display().to_string();
         let console = format!("file,id=console,path={}", path("console"));
         let status = if spec.socket {
@@ -125,7 +124,6 @@ impl Vm {
             .args(["-qmp", &format!("unix:{},server=on,wait=off", path("qmp"))])
             .args(["-chardev", &status])
             .args(["-chardev", &format!("socket,id=vs,path={}", path("vhost"))])
-            .args(config)
             .args(now.iter().flat_map(|device| ["-device", device]))
             .args(devices)
             .args(&spec.extra)
@@ -218,51 +216,23 @@ impl Drop for Vm {
     }
 }
 
-fn start_vsock(directory: &Path) -> Process {
-    let program = tool("MOTE_VSOCK", "target/vhost-device-vsock");
-    let vhost = directory.join("vhost");
-    // Sockets of an earlier VM.
-    for old in [&vhost, &vsock(directory)] {
-        let _none = std::fs::remove_file(old);
-    }
-    let config =
-        format!("guest-cid=3,uds-path={},socket={}", vsock(directory).display(), vhost.display());
-    let log = File::create(directory.join("vhost.log")).expect("a log");
-    let process = Process::start(
-        Command::new(program).args(["--vm", &config]).stdin(Stdio::null()).stderr(log),
-    );
-    wait("vhost-device-vsock", Duration::from_secs(10), || vhost.exists().then_some(()));
+/// Starts a program that serves QEMU at this socket.
+fn serve(socket: &Path, command: &mut Command) -> Process {
+    // Of an earlier VM.
+    let _none = std::fs::remove_file(socket);
+    let log = File::create(socket.with_extension("log")).expect("a log");
+    let output = log.try_clone().expect("a log");
+    let process = Process::start(command.stdin(Stdio::null()).stdout(output).stderr(log));
+    wait("its socket", Duration::from_secs(10), || socket.exists().then_some(()));
     process
 }
 
-/// Returns QEMU's arguments for the config share, and starts its helpers.
-fn config_share(
-    directory: &Path,
-    spec: &Spec,
-    share: &Path,
-    helpers: &mut Vec<Process>,
-) -> Vec<String> {
-    match spec.share {
-        Share::Iso => {
-            let iso = directory.join("config.iso");
-            let made = Command::new("genisoimage")
-                // Ignores temporary files that a daemon is about to rename.
-                .args(["-quiet", "-R", "-J", "-V", "incus-agent", "-m", "*.new", "-o"])
-                .arg(&iso)
-                .arg(share)
-                .status()
-                .expect("genisoimage");
-            assert!(made.success(), "genisoimage failed");
-            let drive = format!("file={},if=none,id=config,format=raw,readonly=on", iso.display());
-            ["-drive", &drive].map(String::from).into()
-        }
-        Share::Virtiofs => {
-            let socket = start_virtiofs(directory, "config", share, helpers);
-            let chardev = format!("socket,id=fs,path={}", socket.display());
-            let device = "vhost-user-fs-pci,chardev=fs,tag=config";
-            ["-chardev", &chardev, "-device", device].map(String::from).into()
-        }
-    }
+fn start_vsock(directory: &Path) -> Process {
+    let (vhost, vsock) = (directory.join("vhost"), vsock(directory));
+    let _none = std::fs::remove_file(&vsock);
+    let config = format!("guest-cid=3,uds-path={},socket={}", vsock.display(), vhost.display());
+    let program = tool("MOTE_VSOCK", "target/vhost-device-vsock");
+    serve(&vhost, Command::new(program).args(["--vm", &config]))
 }
 
 /// Returns the devices whose backends exist from the start: those present at boot, and those for
@@ -291,18 +261,39 @@ fn backed(spec: &Spec) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     (now.into_iter().flat_map(|(_, devices)| devices).collect(), late)
 }
 
-/// Returns QEMU's arguments for further shares and a NIC.
-fn devices(directory: &Path, spec: &Spec, helpers: &mut Vec<Process>) -> Vec<String> {
+/// Returns QEMU's arguments for the config share, further shares and a NIC.
+fn devices(
+    directory: &Path,
+    spec: &Spec,
+    config: &Path,
+    helpers: &mut Vec<Process>,
+) -> Vec<String> {
     let mut args = Vec::new();
-    for (tag, source) in &spec.shares {
+    let mut shares: Vec<_> = spec.shares.iter().map(|(tag, source)| (*tag, &**source)).collect();
+    match spec.share {
+        Share::Virtiofs => shares.push(("config", config)),
+        Share::Iso => {
+            let iso = directory.join("config.iso");
+            let image = mote_vm::iso::image(config, "incus-agent").expect("the config share");
+            std::fs::write(&iso, image).expect("a disk");
+            let drive = format!("file={},if=none,id=config,format=raw,readonly=on", iso.display());
+            args.extend(["-drive", &drive].map(String::from));
+        }
+    }
+    let mut add = |words: [&str; 4]| args.extend(words.map(String::from));
+    for (tag, source) in shares {
         let socket = start_virtiofs(directory, tag, source, helpers);
         let chardev = format!("socket,id={tag},path={}", socket.display());
-        let device = format!("vhost-user-fs-pci,chardev={tag},tag={tag}");
-        args.extend(["-chardev", &chardev, "-device", &device].map(String::from));
+        add([
+            "-chardev",
+            &chardev,
+            "-device",
+            &format!("vhost-user-fs-pci,chardev={tag},tag={tag}"),
+        ]);
     }
     if let Some(address) = spec.nic {
         let device = format!("virtio-net-pci,netdev=nic,mac={address},romfile=");
-        args.extend(["-netdev", "hubport,id=nic,hubid=0", "-device", &device].map(String::from));
+        add(["-netdev", "hubport,id=nic,hubid=0", "-device", &device]);
     }
     args
 }
@@ -315,17 +306,10 @@ fn start_virtiofs(
     helpers: &mut Vec<Process>,
 ) -> PathBuf {
     let socket = directory.join(format!("fs-{tag}"));
-    let log = File::create(directory.join(format!("fs-{tag}.log"))).expect("a log");
-    let daemon = tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd");
-    helpers.push(Process::start(
-        Command::new(daemon)
-            .arg(format!("--socket-path={}", socket.display()))
-            .args(["-o", &format!("source={}", source.display()), "-o", "sandbox=chroot"])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log),
-    ));
-    wait("virtiofsd", Duration::from_secs(10), || socket.exists().then_some(()));
+    let mut daemon = Command::new(tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd"));
+    daemon.arg(format!("--socket-path={}", socket.display()));
+    daemon.args(["-o", &format!("source={}", source.display()), "-o", "sandbox=chroot"]);
+    helpers.push(serve(&socket, &mut daemon));
     socket
 }
 
