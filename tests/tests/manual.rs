@@ -71,20 +71,28 @@ fn items(help: &str, from: &str) -> BTreeSet<String> {
     begins.map(|line| line.split_once("  ").map_or(line, |(item, _)| item).to_owned()).collect()
 }
 
-/// Returns the options in the help, without their dashes.
-fn options(help: &str) -> BTreeSet<String> {
-    let items = items(help, "Options:\n");
+/// Returns the options among these items, without their first dash.
+fn options_of(items: &BTreeSet<String>) -> BTreeSet<String> {
     let words = items.iter().flat_map(|item| item.split([' ', ',']));
     words.filter_map(|word| word.strip_prefix('-')).map(str::to_owned).collect()
 }
 
-/// Returns the options in the manual page: the words after `Fl` in its items.
-fn page_options() -> BTreeSet<String> {
-    let (_, section) = PAGE.split_once(".Sh OPTIONS\n").expect("the section");
-    let (section, _) = section.split_once("\n.Ss ").expect("its end");
-    let items = section.lines().filter_map(|line| line.strip_prefix(".It "));
-    let names = items.flat_map(|item| item.split("Fl ").skip(1).map(word).collect::<Vec<_>>());
-    names.collect()
+fn options(help: &str) -> BTreeSet<String> {
+    options_of(&items(help, "Options:\n"))
+}
+
+/// Returns the items between two headings of a manual page: the lines after `.TP`, without fonts.
+fn page_items(page: &str, from: &str, to: &str) -> BTreeSet<String> {
+    let (_, section) = page.split_once(&format!("\n.SH {from}")).expect("the section");
+    let (section, _) = section.split_once(to).expect("its end");
+    let tags = section.split("\n.TP\n").skip(1).filter_map(|item| item.lines().next());
+    let plain = |tag: &str| {
+        let tag = tag.strip_prefix(".B ").unwrap_or(tag);
+        ["\\fB", "\\fI", "\\fR", "\\"]
+            .iter()
+            .fold(tag.to_owned(), |tag, font| tag.replace(font, ""))
+    };
+    tags.map(plain).collect()
 }
 
 fn features(help: &str) -> Vec<String> {
@@ -104,7 +112,7 @@ fn the_page_has_exactly_the_options_of_the_help() {
     let help = help();
     let has = options(&help);
     assert!(has.len() > 15, "{has:?}");
-    assert_eq!(has, page_options());
+    assert_eq!(has, options_of(&page_items(PAGE, "OPTIONS", "\n.SS ")));
     let (_, intervals) = help.split_once("period in this state (").expect("the intervals");
     let (intervals, _) = intervals.split_once(')').expect("their end");
     let states = ["CONNECT", "STARTED", "CONNECTED"].into_iter();
@@ -118,10 +126,8 @@ fn the_page_has_exactly_the_commands_of_the_help() {
     let help = help();
     let commands: BTreeSet<_> = items(&help, "Commands:\n").iter().map(|item| word(item)).collect();
     assert!(commands.len() > 8, "{commands:?}");
-    let (_, section) = PAGE.split_once(".Sh DESCRIPTION\n").expect("the section");
-    let (section, _) = section.split_once(".Sh OPTIONS\n").expect("its end");
-    let items = section.lines().filter_map(|line| line.strip_prefix(".It Cm "));
-    assert_eq!(commands, items.map(word).collect());
+    let page = page_items(PAGE, "DESCRIPTION", "\n.SH ");
+    assert_eq!(commands, page.iter().map(|item| word(item)).collect());
 }
 
 #[test]
@@ -132,19 +138,17 @@ fn the_page_has_the_features_and_exit_codes_of_the_help() {
     let features = features(&help);
     assert_eq!(features.len(), 12, "{features:?}");
     for feature in &features {
-        assert!(PAGE.contains(&format!(".Cm {feature} ")), "{feature}");
+        assert!(PAGE.contains(&format!("\\fB{feature}\\fR")), "{feature}");
     }
-    let (_, section) = POLICY.split_once(".Sh FEATURES\n").expect("the section");
-    let (section, _) = section.split_once(".Sh LIMITS\n").expect("its end");
-    let items = section.lines().filter_map(|line| line.strip_prefix(".It Cm "));
-    let items: BTreeSet<_> = items.flat_map(|item| item.split(" , Cm ")).collect();
-    assert_eq!(features.iter().map(String::as_str).collect::<BTreeSet<_>>(), items);
+    let items = page_items(POLICY, "FEATURES", "\n.SH ");
+    let items = items.iter().flat_map(|item| item.split(", ")).map(str::to_owned);
+    assert_eq!(features.into_iter().collect::<BTreeSet<_>>(), items.collect());
 }
 
 #[test]
 fn the_policy_pages_example_is_valid() {
-    let (_, example) = POLICY.split_once(".Bd -literal -offset indent\n").expect("an example");
-    let (example, _) = example.split_once(".Ed").expect("its end");
+    let (_, example) = POLICY.split_once("\n.RS\n").expect("an example");
+    let (example, _) = example.split_once(".RE").expect("its end");
     let scratch = Scratch::new();
     put(scratch.0.join("etc/mote-agent.yml"), example);
     let output = Command::new(agent()).arg("--check").arg("--root").arg(&scratch.0).output();

@@ -209,7 +209,7 @@ fn program_and_package_have_the_same_version() {
     let field = run(Command::new("dpkg-deb").arg("-f").arg(newer()).arg("Version"));
     assert_eq!(field.trim(), NEWER);
     for (file, line) in [
-        ("man/man8/mote-agent.8.gz", format!(".Os mote {NEWER}\n")),
+        ("man/man8/mote-agent.8.gz", format!("\"mote {NEWER}\"\n")),
         ("doc/mote-agent/changelog.gz", format!("mote-agent ({NEWER}) ")),
     ] {
         let text = run(Command::new("zcat").arg(scratch.0.join("usr/share").join(file)));
