@@ -81,18 +81,16 @@ fn options(help: &str) -> BTreeSet<String> {
     options_of(&items(help, "Options:\n"))
 }
 
-/// Returns the items between two headings of a manual page: the lines after `.TP`, without fonts.
+/// Returns the items between two headings of a manual page, without fonts and quotes.
 fn page_items(page: &str, from: &str, to: &str) -> BTreeSet<String> {
-    let (_, section) = page.split_once(&format!("\n.SH {from}")).expect("the section");
+    let (_, section) = page.split_once(&format!("\n.SH {from}\n")).expect("the section");
     let (section, _) = section.split_once(to).expect("its end");
-    let tags = section.split("\n.TP\n").skip(1).filter_map(|item| item.lines().next());
-    let plain = |tag: &str| {
-        let tag = tag.strip_prefix(".B ").unwrap_or(tag);
-        ["\\fB", "\\fI", "\\fR", "\\"]
-            .iter()
-            .fold(tag.to_owned(), |tag, font| tag.replace(font, ""))
+    let items = section.lines().filter_map(|line| line.strip_prefix(".IP "));
+    let plain = |item: &str| {
+        let marks = ["\\fB", "\\fI", "\\fR", "\\", "\""];
+        marks.iter().fold(item.to_owned(), |item, mark| item.replace(mark, ""))
     };
-    tags.map(plain).collect()
+    items.map(plain).collect()
 }
 
 fn features(help: &str) -> Vec<String> {
