@@ -160,7 +160,7 @@ fn each_script_builds_with_the_lock_file() {
 
 #[test]
 fn waits_for_another_package_manager_at_each_lock() {
-    let busy = "case \"$*\" in *assume-no*) exit ;; *update*) lock=lists/lock ;; *) lock=dpkg ;; esac\n\
+    let busy = "case \"$*\" in *update*) lock=lists/lock ;; *) lock=dpkg ;; esac\n\
         if [ ! -e \"$HOME/${lock//\\//-}\" ]; then\n\
             >\"$HOME/${lock//\\//-}\"\n\
             echo \"E: Could not get lock /var/lib/apt/$lock. It is held by process 4711 (unattended-upgr)\" >&2\n\
@@ -179,13 +179,13 @@ fn waits_for_another_package_manager_at_each_lock() {
 
 #[test]
 fn shows_apts_output_only_if_it_fails() {
-    let fails = "case \"$*\" in *' -y '*) echo 'dlstatus:1:50:half of it'; echo 'E: No space left'; exit 100 ;; esac\n\
+    let fails = "case \"$*\" in *' -y '*) echo 'E: No space left'; exit 100 ;; esac\n\
         echo 'debconf: delaying package configuration, since apt-utils is not installed'\n";
     let machine = Machine::new(&[ROOT, ("apt-get", &format!("{APT}{fails}"))]);
     let (code, text) = machine.sh(SET_UP);
     assert_eq!(code, Some(100), "{text}");
     assert!(text.contains("E: No space left"), "{text}");
-    assert!(!text.contains("delaying") && !text.contains("half of it"), "{text}");
+    assert!(!text.contains("delaying"), "{text}");
 }
 
 #[test]
