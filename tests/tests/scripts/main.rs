@@ -13,7 +13,7 @@ use mote_tests::{Scratch, agent, program, put};
 const TOOLS: &str =
     "bash cat cut date dirname env grep head mktemp paste rm sed sleep sort tr true";
 /// An apt-get that records its arguments and reacts as the test needs.
-const APT: &str = "#!/bin/bash\necho \"apt-get $*\" >>\"$HOME/asked\"\n[ \"$1\" != indextargets ] || echo http://mirror.example/debian\n";
+const APT: &str = "#!/bin/bash\necho \"apt-get $*\" >>\"$HOME/asked\"\n[ \"$1\" != indextargets ] || echo http://mirror.example/debian Debian\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
