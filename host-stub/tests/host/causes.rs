@@ -129,7 +129,7 @@ fn keeps_vm_and_ready_after_stopped() {
     qemu.say("STOPPED\n");
     let text = cause(&host, "stopped");
     assert!(
-        text.contains("the VM runs on") && text.contains("a program reported Ready before"),
+        text.contains("the VM still runs") && text.contains("a program had reported Ready"),
         "{text}"
     );
     let list = { host.command(&["list"]) }.output().unwrap();

@@ -143,7 +143,7 @@ fn a_lost_guest_is_129_and_an_absent_one_is_an_error() {
     assert_eq!(output.status.code(), Some(1));
     let error = errors(&output);
     let words =
-        "mote-host: VM agent isn't currently running: the agent has stopped, and the VM runs on";
+        "mote-host: VM agent isn't currently running: the agent has stopped, but the VM still runs";
     assert!(error.starts_with(words), "{error}");
 }
 

@@ -160,9 +160,9 @@ fn gives_up_an_endless_listing() {
     let dots: fn(usize) -> Vec<String> = |_| vec![".".to_owned(); 4000];
     let long: fn(usize) -> Vec<String> = |nth| vec![format!("{nth}{}", "x".repeat(100_000))];
     for (what, told) in [
-        (many, "longer than 64 MiB"),
-        (dots, "longer than 64 MiB"),
-        (long, "longer than 64 MiB"),
+        (many, "exceed 64 MiB"),
+        (dots, "exceed 64 MiB"),
+        (long, "exceed 64 MiB"),
         (nothing, "an empty list"),
     ] {
         let host = guest(move |asked| match asked.kind {
@@ -188,7 +188,7 @@ fn gives_up_an_endless_listing() {
 fn gives_up_an_endlessly_deep_tree() {
     // Each directory has one. The limit covers all directories on the path.
     let wide: Vec<String> = (0..3000).map(|number| format!("d{number}")).collect();
-    for (names, told) in [(vec!["d".to_owned()], "deeper than 256"), (wide, "longer than 64 MiB")] {
+    for (names, told) in [(vec!["d".to_owned()], "deeper than 256"), (wide, "exceed 64 MiB")] {
         let host = guest(move |asked| match (asked.kind, asked.nth) {
             (READDIR, nth) if nth % 2 == 0 => Said::Names(names.clone()),
             _ => of_tree(asked, |_| Said::Directory, &[]),
