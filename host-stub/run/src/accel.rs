@@ -24,18 +24,10 @@ pub enum Accel {
     Tcg,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Used {
-    Kvm,
-    Tcg,
-}
-
-impl Used {
+impl Accel {
+    /// Returns QEMU's name of a chosen one.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Kvm => "kvm",
-            Self::Tcg => "tcg",
-        }
+        if self == Self::Kvm { "kvm" } else { "tcg" }
     }
 }
 
@@ -45,13 +37,11 @@ const KVM: &str = "/dev/kvm";
 const TOLD: u8 = 0x10;
 const CODE: i32 = (TOLD as i32) << 1 | 1;
 
-/// Chooses the accelerator. Also returns the reason if KVM was wanted and is not used.
-pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (Used, String) {
-    let because = |why: &str| (Used::Tcg, why.to_owned());
-    match asked {
-        Accel::Kvm => return (Used::Kvm, String::new()),
-        Accel::Tcg => return (Used::Tcg, String::new()),
-        Accel::Auto => {}
+/// Chooses KVM or TCG. Also returns the reason if KVM was wanted and is not used.
+pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (Accel, String) {
+    let because = |why: &str| (Accel::Tcg, why.to_owned());
+    if asked != Accel::Auto {
+        return (asked, String::new());
     }
     if arch != std::env::consts::ARCH {
         return because("the VM's architecture differs from this machine's");
@@ -65,7 +55,7 @@ pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (
         return because(&format!("{KVM}: {why}"));
     }
     match runs(qemu, scratch) {
-        Ok(None) => (Used::Kvm, String::new()),
+        Ok(None) => (Accel::Kvm, String::new()),
         Ok(Some(why)) => because(&why),
         Err(error) => because(&format!("{KVM} could not be probed: {error:#}")),
     }
@@ -108,9 +98,9 @@ mod tests {
     fn does_not_probe_a_requested_accelerator() {
         let choose =
             |asked, arch| choose(asked, Path::new("/nowhere"), arch, Path::new("/nowhere")).0;
-        assert_eq!(choose(Accel::Kvm, "x86_64"), Used::Kvm);
-        assert_eq!(choose(Accel::Tcg, "x86_64"), Used::Tcg);
-        assert_eq!(choose(Accel::Auto, "sparc"), Used::Tcg);
+        assert_eq!(choose(Accel::Kvm, "x86_64"), Accel::Kvm);
+        assert_eq!(choose(Accel::Tcg, "x86_64"), Accel::Tcg);
+        assert_eq!(choose(Accel::Auto, "sparc"), Accel::Tcg);
     }
 
     #[test]

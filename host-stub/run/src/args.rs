@@ -1,6 +1,7 @@
 //! Arguments of `run` and `boot`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum, ValueHint};
@@ -161,10 +162,10 @@ pub struct RunArgs {
     pub vm: VmArgs,
     /// End the command this many seconds after its start, with exit code 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub timeout: Option<f64>,
+    pub timeout: Option<Duration>,
     /// Wait this many seconds for the agent [default: 60 with KVM, else 180]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub boot_timeout: Option<f64>,
+    pub boot_timeout: Option<Duration>,
     /// Give the command a terminal
     #[arg(short = 't', long)]
     pub terminal: bool,
@@ -216,8 +217,9 @@ pub struct RunArgs {
     pub command: Vec<String>,
 }
 
-fn seconds(text: &str) -> Result<f64> {
+fn seconds(text: &str) -> Result<Duration> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e9);
+    let seconds = seconds.map(Duration::from_secs_f64);
     seconds.with_context(|| format!("{text} is not a number of seconds"))
 }
 
@@ -283,7 +285,7 @@ mod tests {
     fn reads_the_command_after_the_options() {
         let args = parse("--kernel k --initrd i --timeout 5 -- sh -c true --kernel x").unwrap();
         assert_eq!(args.command, ["sh", "-c", "true", "--kernel", "x"]);
-        assert_eq!((args.vm.kernel.len(), args.timeout), (1, Some(5.0)));
+        assert_eq!((args.vm.kernel.len(), args.timeout), (1, Some(Duration::from_secs(5))));
         assert_eq!(parse("--disk d ls -t").unwrap().command, ["ls", "-t"]);
         assert!(parse("--kernel k --dry-run").unwrap().command.is_empty());
         for line in [

@@ -11,12 +11,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::guest::{Job, Step};
+use super::machine::Plan;
 use super::outcome::{Outcome, Phases};
 use super::running_vm::RunningVm;
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client::Agent;
-use mote_client::common::printable::quoted;
-use mote_client::common::printable::{complain, to_stderr};
+use mote_client::common::printable::{complain, quoted, to_stderr};
 use mote_client::net::stream::Limit;
 use mote_stub::daemon::diagnosis::diagnose;
 use mote_vm::console::Console;
@@ -48,22 +48,15 @@ const NOTHING_BOOTED: &str = "nothing was booted: the guest has read nothing of 
 /// Limit for a guest to power off.
 const OFF: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) boot: Duration,
-    pub(crate) command: Option<Duration>,
-}
-
 pub(crate) struct Course<'a> {
     pub(crate) vm: RunningVm,
     pub(crate) console: Console,
     pub(crate) news: Receiver<News>,
-    pub(crate) limits: Limits,
+    pub(crate) boot: Duration,
+    pub(crate) timeout: Option<Duration>,
     /// Whether the console's file is kept.
     pub(crate) kept: bool,
-    pub(crate) why_tcg: String,
-    /// Where the guest's writes to its disk are stored.
-    pub(crate) written_to: PathBuf,
+    pub(crate) plan: &'a Plan,
     /// The directory for other commands, if the VM stays.
     pub(crate) keep: Option<PathBuf>,
     pub(crate) about: &'a mut Value,
@@ -143,20 +136,20 @@ impl Course<'_> {
                 return self.lost(stage, why, phases);
             }
             let spent = |since: Option<Instant>| since.unwrap_or(begun).elapsed();
-            match (stage, self.limits.command) {
+            match (stage, self.timeout) {
                 (Stage::Boot, _) if self.is_reachable() => {
                     phases.connected = Some(Instant::now());
                     stage = Stage::Before;
                     if let Some(job) = job.take() {
-                        let job = Job { until: begun + self.limits.boot, ..job };
+                        let job = Job { until: begun + self.boot, ..job };
                         begin(job, tell.clone());
                     }
                 }
                 (Stage::Boot, _) if self.is_stuck() => {
                     return Outcome::NotRun(self.stopped("its agent did not report"));
                 }
-                (Stage::Boot, _) if begun.elapsed() > self.limits.boot => {
-                    let limit = self.limits.boot.as_secs_f64();
+                (Stage::Boot, _) if begun.elapsed() > self.boot => {
+                    let limit = self.boot.as_secs_f64();
                     let why = self.why_silent(None);
                     let why = self.stopped(&why);
                     return Outcome::NotRun(format!("no agent after {limit} s: {why}"));
@@ -292,7 +285,7 @@ impl Course<'_> {
         if self.vm.look(|live| live.vm.has_no_space()) == Some(true) {
             return format!(
                 "{} is full, where the guest's writes to its disk are stored, and QEMU has stopped the VM",
-                self.written_to.display()
+                self.plan.written_to().display()
             );
         }
         let is_unread = self.vm.look(|live| live.vm.share_read == Some(0)) == Some(true);
@@ -364,8 +357,8 @@ impl Course<'_> {
         if self.kept {
             to_stderr(format_args!("the whole console: {}\n", self.console.path().display()));
         }
-        if !self.why_tcg.is_empty() {
-            let why = &self.why_tcg;
+        let why = &self.plan.why_tcg;
+        if !why.is_empty() {
             to_stderr(format_args!("the VM was emulated (TCG), which is slow: {why}\n"));
         }
     }

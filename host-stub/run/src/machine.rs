@@ -9,7 +9,7 @@ use super::args::{Arch, MachineKind, Network, VmArgs};
 use super::check;
 use super::child::{self, Helper};
 use super::share::{self, Access, Share, Virtiofs};
-use crate::accel::{self, Used};
+use crate::accel::{self, Accel};
 use mote_client::common::printable::complain;
 use mote_client::common::random::{number, uuid};
 use mote_client::common::whole_file::write_whole;
@@ -40,7 +40,7 @@ const VSOCK_DEVICE: &str = "/dev/vhost-vsock";
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) instance: Instance,
-    pub(crate) used: Used,
+    pub(crate) used: Accel,
     /// Why KVM is not used.
     pub(crate) why_tcg: String,
     pub(crate) qemu: PathBuf,
@@ -199,14 +199,14 @@ impl Plan {
                 .into();
         let is_micro = hardware.machine == MachineKind::Microvm;
         let machine = match self.arch {
-            Arch::X86 if is_micro && self.used == Used::Tcg => MICRO_TCG,
+            Arch::X86 if is_micro && self.used == Accel::Tcg => MICRO_TCG,
             Arch::X86 if is_micro => "microvm",
             // As the servers use. With pc, Linux asks ACPI for each device's interrupts, which
             // takes 0.2 s per device under emulation.
             Arch::X86 => "q35",
             Arch::Aarch64 | Arch::Riscv64 => "virt",
         };
-        let cpus = hardware.cpus.unwrap_or(if self.used == Used::Kvm { 2 } else { 1 });
+        let cpus = hardware.cpus.unwrap_or(if self.used == Accel::Kvm { 2 } else { 1 });
         let console = console.display().to_string().replace(',', ",,");
         for (option, value) in [
             ("-machine", format!("{machine},accel={}", self.used.name())),
@@ -289,7 +289,7 @@ impl Plan {
         if talk == Talk::Quiet {
             line += " quiet";
         }
-        if self.used == Used::Tcg {
+        if self.used == Accel::Tcg {
             // Under emulation on a busy machine ticks are late, and Linux would consider its timer
             // broken.
             line += " no_timer_check";

@@ -10,17 +10,16 @@ use serde_json::{Value, json};
 
 use super::args::RunArgs;
 use super::check;
-use super::course::{Course, Limits, News, watch_signals};
+use super::course::{Course, News, watch_signals};
 use super::guest::{Job, pushed};
 use super::machine::{Plan, Talk};
 use super::outcome::{Case, Outcome, Phases, result, write_junit};
 use super::running_vm::{RunningVm, Scratch};
-use crate::accel::Used;
+use crate::accel::Accel;
 use mote_client::agent::client::Agent;
-use mote_client::common::printable::complain;
-use mote_client::common::printable::quoted;
+use mote_client::common::printable::{complain, quoted};
 use mote_client::exec::output::Tails;
-use mote_client::exec::request::{Exec, Input, Signals, Terminal};
+use mote_client::exec::request::{Exec, Terminal};
 use mote_client::exec::terminal::Kept;
 use mote_client::files::local_directory::report;
 use mote_vm::console::{Console, Echo, Keeps};
@@ -87,7 +86,7 @@ fn staged(
     }
     *about = json!({"accel": plan.used.name(), "why_tcg": plan.why_tcg,
         "kernel": args.vm.kernel.first(), "disk": args.vm.disk});
-    if plan.used == Used::Tcg && (args.verbose || stderr().is_terminal()) {
+    if plan.used == Accel::Tcg && (args.verbose || stderr().is_terminal()) {
         let why = if plan.why_tcg.is_empty() { "asked for" } else { &plan.why_tcg };
         complain(&format!("the VM is emulated (TCG), which is slow: {why}"));
     }
@@ -105,17 +104,16 @@ fn staged(
     let log = report(&args.log.clone().unwrap_or_else(|| root.join("log")))?;
     let vm = RunningVm::start(root, &plan, &path, talk, log)?;
     phases.booted = Some(Instant::now());
-    let usual = if plan.used == Used::Kvm { BOOT } else { BOOT_WITH_TCG };
-    let boot = args.boot_timeout.map_or(usual, Duration::from_secs_f64);
+    let usual = if plan.used == Accel::Kvm { BOOT } else { BOOT_WITH_TCG };
     let (sender, news) = signals;
     let mut course = Course {
         vm,
         console,
         news,
-        limits: Limits { boot, command: args.timeout.map(Duration::from_secs_f64) },
+        boot: args.boot_timeout.unwrap_or(usual),
+        timeout: args.timeout,
         kept: args.console.is_some(),
-        why_tcg: plan.why_tcg.clone(),
-        written_to: plan.written_to(),
+        plan: &plan,
         keep: args.keep.then(|| root.to_owned()),
         about,
         pulls: args.pull.len(),
@@ -141,32 +139,26 @@ fn job(
 ) -> Job {
     // The terminal is not read unless -t is given.
     let is_unread = stdin().is_terminal() && !args.terminal;
+    let sync = Exec {
+        name: NAME.to_owned(),
+        command: vec!["sync".into()],
+        terminal: Terminal::NO,
+        no_stdin: true,
+        keeps_signals: true,
+        ..Exec::default()
+    };
     let exec = Exec {
-        instance: NAME.to_owned(),
         command: args.command.clone(),
-        environment: args.env.iter().cloned().collect(),
+        env: args.env.clone(),
         user: args.user.map(|(user, _)| user),
         group: args.user.map(|(_, group)| group),
         cwd: args.cwd.clone(),
-        terminal: if args.terminal { Terminal::Yes } else { Terminal::No },
-        input: if is_unread { Input::Nothing } else { Input::Stdin },
-        signals: Signals::Ours,
-        ..Exec::default()
+        terminal: if args.terminal { Terminal::YES } else { Terminal::NO },
+        no_stdin: is_unread,
+        ..sync.clone()
     };
-    let shell = Exec {
-        command: vec!["sh".into()],
-        input: Input::Stdin,
-        terminal: Terminal::Yes,
-        ..exec.clone()
-    };
-    let sync = Exec {
-        instance: NAME.to_owned(),
-        command: vec!["sync".into()],
-        terminal: Terminal::No,
-        input: Input::Nothing,
-        signals: Signals::Ours,
-        ..Exec::default()
-    };
+    let (command, terminal) = (vec!["sh".into()], Terminal::YES);
+    let shell = Exec { command, no_stdin: false, terminal, ..exec.clone() };
     let has_shell = args.shell_on_failure && stdin().is_terminal();
     Job {
         agent: Agent::of(root, &plan.instance),

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use mote_client::common::printable::pair;
 use mote_client::daemon::print_events;
-use mote_client::exec::request::{ExecArgs, ShellArgs};
+use mote_client::exec::request::{Exec, ShellArgs};
 use mote_client::exec::run as exec;
 use mote_client::files::args::FileCommand;
 use mote_client::files::commands;
@@ -166,7 +166,7 @@ enum Command {
         body: String,
     },
     /// Run a command in the guest; the exit code is the command's, 129 if the guest is lost
-    Exec(ExecArgs),
+    Exec(Exec),
     /// Start a login shell in the guest, as lxc shell does
     Shell(ShellArgs),
     /// Transfer files, and use other functions of SFTP
@@ -296,7 +296,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         be_patient();
     }
     match command {
-        Command::Exec(args) => return exec::run(root, &args.into()),
+        Command::Exec(args) => return exec::run(root, &args),
         Command::Shell(args) => return exec::run(root, &args.into()),
         Command::Wait(args) => return wait::run(root, &args),
         Command::Boot(args) => return change::boot(root, &args),

@@ -13,59 +13,60 @@ use crate::common::printable::pair;
 use crate::instance::Instance;
 
 /// A command for a guest.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct Exec {
-    pub instance: String,
+    /// The instance
+    pub name: String,
+    /// Command to run, with its arguments
+    #[arg(required = true, trailing_var_arg = true)]
     pub command: Vec<String>,
-    pub environment: BTreeMap<String, String>,
+    /// Run it as this user id
+    #[arg(long, value_name = "ID")]
     pub user: Option<u32>,
+    /// Run it as this group id
+    #[arg(long, value_name = "ID")]
     pub group: Option<u32>,
+    /// Run it in this directory
+    #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
+    /// Leave the defaults (environment, directory) to the agent
+    #[arg(long)]
+    pub bare: bool,
+    #[command(flatten)]
     pub terminal: Terminal,
-    pub input: Input,
-    pub defaults: Defaults,
-    /// What a signal ends.
-    pub signals: Signals,
+    /// No input
+    #[arg(short = 'n', long)]
+    pub no_stdin: bool,
+    /// Set a variable of the command's environment
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
+    pub env: Vec<(String, String)>,
+    /// Make a fault: skip=S, bad-secret=S (S: control, 0, 1, 2), no-barrier,
+    /// drop-control=MILLISECONDS, stall=SECONDS (output is not read)
+    #[arg(long = "fault", value_name = "KIND", value_parser = Fault::parse)]
     pub faults: Vec<Fault>,
+    /// Whether signals that end a process are not passed on to the command.
+    #[arg(skip)]
+    pub keeps_signals: bool,
+    #[arg(skip)]
     pub tails: Tails,
 }
 
-/// What a signal to this process ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Signals {
-    /// The command: signals are passed on.
-    #[default]
-    Command,
-    Ours,
+/// The choice of a terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+pub struct Terminal {
+    /// With a terminal (default: if stdin and stdout are terminals)
+    #[arg(short = 't', long, overrides_with = "force_noninteractive")]
+    force_interactive: bool,
+    /// Without a terminal
+    #[arg(short = 'T', long)]
+    force_noninteractive: bool,
 }
 
-/// Whether the command gets a terminal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Terminal {
-    /// If stdin and stdout are terminals.
-    #[default]
-    Auto,
-    Yes,
-    /// It gets pipes.
-    No,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Input {
-    /// An empty stream.
-    Nothing,
-    #[default]
-    Stdin,
-}
-
-/// Whether the host adds defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Defaults {
-    /// It does, as real hosts do.
-    #[default]
-    Host,
-    /// Only the given values are sent, so that the agent's own defaults apply.
-    Agent,
+impl Terminal {
+    pub const YES: Self = Self { force_interactive: true, force_noninteractive: false };
+    pub const NO: Self = Self { force_interactive: false, force_noninteractive: true };
 }
 
 /// A fault that the host makes in an exec.
@@ -84,110 +85,28 @@ pub enum Fault {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
-pub struct ExecArgs {
-    /// The instance
-    name: String,
-    /// Command to run, with its arguments
-    #[arg(required = true, trailing_var_arg = true)]
-    command: Vec<String>,
-    /// Run it as this user id
-    #[arg(long, value_name = "ID")]
-    user: Option<u32>,
-    /// Run it as this group id
-    #[arg(long, value_name = "ID")]
-    group: Option<u32>,
-    /// Run it in this directory
-    #[arg(long, value_name = "DIR")]
-    cwd: Option<String>,
-    /// Leave the defaults (environment, directory) to the agent
-    #[arg(long)]
-    bare: bool,
-    #[command(flatten)]
-    terminal: TerminalArgs,
-    /// No input
-    #[arg(short = 'n', long)]
-    no_stdin: bool,
-    /// Set a variable of the command's environment
-    #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
-    env: Vec<(String, String)>,
-    /// Make a fault: skip=S, bad-secret=S (S: control, 0, 1, 2), no-barrier,
-    /// drop-control=MILLISECONDS, stall=SECONDS (output is not read)
-    #[arg(long = "fault", value_name = "KIND", value_parser = Fault::parse)]
-    faults: Vec<Fault>,
-}
-
-#[derive(Debug, Args)]
 pub struct ShellArgs {
     /// The instance
     name: String,
     #[command(flatten)]
-    terminal: TerminalArgs,
+    terminal: Terminal,
     /// Set a variable of the shell's environment
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
 }
 
-/// The choice of a terminal.
-#[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
-struct TerminalArgs {
-    /// With a terminal (default: if stdin and stdout are terminals)
-    #[arg(short = 't', long, overrides_with = "force_noninteractive")]
-    force_interactive: bool,
-    /// Without a terminal
-    #[arg(short = 'T', long)]
-    force_noninteractive: bool,
-}
-
-impl From<TerminalArgs> for Terminal {
-    fn from(args: TerminalArgs) -> Self {
-        match (args.force_interactive, args.force_noninteractive) {
-            (true, _) => Self::Yes,
-            (false, true) => Self::No,
-            (false, false) => Self::Auto,
-        }
-    }
-}
-
-impl From<ExecArgs> for Exec {
-    fn from(args: ExecArgs) -> Self {
-        Self {
-            instance: args.name,
-            command: args.command,
-            environment: args.env.into_iter().collect(),
-            user: args.user,
-            group: args.group,
-            cwd: args.cwd,
-            terminal: args.terminal.into(),
-            input: if args.no_stdin { Input::Nothing } else { Input::Stdin },
-            defaults: if args.bare { Defaults::Agent } else { Defaults::Host },
-            faults: args.faults,
-            ..Self::default()
-        }
-    }
-}
-
 impl From<ShellArgs> for Exec {
     /// Runs what `lxc shell` runs.
-    fn from(args: ShellArgs) -> Self {
-        Self {
-            instance: args.name,
-            command: ["su", "-l"].map(String::from).into(),
-            environment: args.env.into_iter().collect(),
-            terminal: args.terminal.into(),
-            ..Self::default()
-        }
+    fn from(ShellArgs { name, terminal, env }: ShellArgs) -> Self {
+        let command = ["su", "-l"].map(String::from).into();
+        Self { name, command, terminal, env, ..Self::default() }
     }
 }
 
 impl Exec {
     pub fn is_interactive(&self) -> bool {
-        match self.terminal {
-            Terminal::Yes => true,
-            Terminal::No => false,
-            Terminal::Auto => terminal::is_both(),
-        }
+        let Terminal { force_interactive, force_noninteractive } = self.terminal;
+        force_interactive || !force_noninteractive && terminal::is_both()
     }
 
     /// Returns whether the agent must support users, groups and directories (P§3.4).
@@ -203,9 +122,9 @@ impl Exec {
 
     /// Returns the body of `POST /1.0/exec`.
     pub fn body(&self, instance: &Instance, interactive: bool) -> Value {
-        let mut environment = self.environment.clone();
+        let mut environment = self.env.iter().cloned().collect();
         let mut cwd = self.cwd.clone().unwrap_or_default();
-        if self.defaults == Defaults::Host {
+        if !self.bare {
             fill(&mut environment, instance, self.user);
             if cwd.is_empty() {
                 cwd = environment.get("HOME").map_or("/", String::as_str).to_owned();
@@ -280,25 +199,25 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        args: ExecArgs,
+        exec: Exec,
     }
 
     fn parse(line: &str) -> Result<Exec> {
         let line = Line::try_parse_from(["exec"].into_iter().chain(line.split_whitespace()))?;
-        Ok(line.args.into())
+        Ok(line.exec)
     }
 
     #[test]
     fn reads_the_command_after_the_name_or_two_dashes() {
         let exec = parse("--user 5 vm1 --cwd /x -T -- ls --user 6").unwrap();
-        assert_eq!((exec.instance.as_str(), exec.user), ("vm1", Some(5)));
+        assert_eq!((exec.name.as_str(), exec.user), ("vm1", Some(5)));
         assert_eq!(exec.command, ["ls", "--user", "6"]);
         assert_eq!(parse("vm1 ls -t").unwrap().command, ["ls", "-t"]);
         assert_eq!(parse("vm1 -T ls -- -t").unwrap().command, ["ls", "--", "-t"]);
         assert_eq!(parse("vm1 -- -odd").unwrap().command, ["-odd"]);
-        assert_eq!(parse("vm1 -t -T ls").unwrap().terminal, Terminal::No);
-        assert_eq!(parse("vm1 -T -t ls").unwrap().terminal, Terminal::Yes);
-        assert_eq!(parse("vm1 -eA=b --env C=d=e ls").unwrap().environment["C"], "d=e");
+        assert_eq!(parse("vm1 -t -T ls").unwrap().terminal, Terminal::NO);
+        assert_eq!(parse("vm1 -T -t ls").unwrap().terminal, Terminal::YES);
+        assert_eq!(parse("vm1 -eA=b --env C=d=e ls").unwrap().env[1].1, "d=e");
         for line in ["vm1", "vm1 --", "vm1 --what -- ls", "-- ls", "vm1 --user x -- ls"] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -46,7 +46,7 @@ const RESET: &str = "the guest has lost its connections, as after a suspend";
 const INCOMPLETE: u8 = 1;
 
 pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
-    let agent = daemon::reach(root, &exec.instance)?;
+    let agent = daemon::reach(root, &exec.name)?;
     knows_users(&agent, exec, Limit::within(REQUEST))?;
     let events = listen(&agent, connecting())?;
     let asked = Asked::new(&agent, exec, Limit::within(REQUEST))?;

@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 
 use super::output::{AllOutput, Cut, Flow};
 use super::output::{Stream, Tails};
-use super::request::{self, Exec, Fault, Input};
+use super::request::{Exec, Fault};
 use super::run::Operation;
 use super::terminal::{self, write_all};
 use crate::agent::client::Agent;
@@ -98,7 +98,7 @@ impl Sockets {
         }
         let is_interactive = self.data.len() == 1;
         let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
-        watch_signals(control.clone(), is_interactive, exec.signals, &outputs.flow, pulse)?;
+        watch_signals(control.clone(), exec, &outputs.flow, pulse)?;
         for fault in &exec.faults {
             if let Fault::DropControl(after) = *fault {
                 let control = control.clone();
@@ -127,8 +127,8 @@ impl Sockets {
         }
         let input_line = input.as_ref().map(|(_, line)| line.again()).transpose()?;
         if let Some((outgoing, line)) = input {
-            let (source, faults) = (exec.input, exec.faults.clone());
-            spawn(move || send(outgoing, &line, source, is_interactive, &faults));
+            let exec = exec.clone();
+            spawn(move || send(outgoing, &line, &exec));
         }
         Ok(finish(outputs, input_line, control))
     }
@@ -186,17 +186,16 @@ fn steer(mut control: Outgoing, line: &Line, orders: &Receiver<Control>) {
 /// Passes on this process' signals, and new sizes if there is a terminal.
 fn watch_signals(
     control: Sender<Control>,
-    is_interactive: bool,
-    whose: request::Signals,
+    exec: &Exec,
     flow: &Arc<Flow>,
     guest: Option<Pulse>,
 ) -> Result<()> {
     const ENDS: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP];
     let mut signals = Signals::new([SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH])?;
-    if whose == request::Signals::Command {
+    if !exec.keeps_signals {
         ENDS.iter().try_for_each(|signal| signals.add_signal(*signal))?;
     }
-    let flow = flow.clone();
+    let (flow, is_interactive) = (flow.clone(), exec.is_interactive());
     let mut unread = Some(flow.clone()).filter(|_| !is_interactive);
     spawn(move || {
         for signal in signals.forever() {
@@ -285,34 +284,21 @@ impl Outputs {
 
 /// Sends stdin and a barrier. Pipes are then hung up immediately, as real clients do; a terminal's
 /// socket is still needed for output.
-fn send(
-    mut outgoing: Outgoing,
-    line: &Line,
-    source: Input,
-    is_interactive: bool,
-    faults: &[Fault],
-) {
+fn send(mut outgoing: Outgoing, line: &Line, exec: &Exec) {
     let mut piece = vec![0; PIECE];
-    loop {
-        let count = match source {
-            Input::Stdin => {
-                rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut piece)).unwrap_or(0)
-            }
-            Input::Nothing => 0,
-        };
-        match piece.get(..count) {
+    while !exec.no_stdin {
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut piece));
+        match piece.get(..read.unwrap_or(0)) {
             Some([]) | None => break,
-            Some(bytes) => {
-                if outgoing.bytes(bytes).is_err() {
-                    return;
-                }
-            }
+            Some(bytes) if outgoing.bytes(bytes).is_err() => return,
+            Some(_) => {}
         }
     }
-    if !faults.contains(&Fault::NoBarrier) && outgoing.barrier().is_err() {
+    let has_barrier = !exec.faults.contains(&Fault::NoBarrier);
+    if has_barrier && outgoing.barrier().is_err() {
         return;
     }
-    if !is_interactive || faults.contains(&Fault::NoBarrier) {
+    if !(exec.is_interactive() && has_barrier) {
         line.hang_up();
     }
 }
