@@ -11,7 +11,7 @@ use serde_json::Value;
 use mote_client::agent::client::{Agent, connecting};
 use mote_client::agent::websocket::Piece;
 use mote_client::common::limits;
-use mote_client::common::printable::{self, Shape, text};
+use mote_client::common::printable::{self, text};
 use mote_client::daemon::ask;
 use mote_client::daemon::{self, Known};
 use mote_client::exec::run::listen;
@@ -53,7 +53,7 @@ enum Action {
     Delete,
 }
 
-pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
+pub(crate) fn state(root: &Path, name: &str, json: bool) -> Result<()> {
     let (agent, known) = asked(root, name)?;
     let said = match &known {
         Known::State(state, _) => state.clone(),
@@ -65,17 +65,17 @@ pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let host = ask(root, "GET", &target, &Value::Null)?;
     let readable = state::readable(&agent.instance, &said)?;
     let status = text(host["status"].as_str().unwrap_or("-"));
-    print(shape, &said, &format!("status     {status}\n{readable}"))
+    print(json, &said, &format!("status     {status}\n{readable}"))
 }
 
-pub(crate) fn metrics(root: &Path, name: &str, shape: Shape) -> Result<()> {
+pub(crate) fn metrics(root: &Path, name: &str, json: bool) -> Result<()> {
     let (agent, known) = asked(root, name)?;
     let said = match &known {
         Known::Absent(_) | Known::State(..) => return Err(known.refused(&agent)),
         Known::Reachable => report(&agent, Greeting::AsItsServer, "/1.0/metrics")?,
     };
     let published = metrics::openmetrics(&agent.instance, &said)?;
-    print(shape, &said, &published)
+    print(json, &said, &published)
 }
 
 /// Whether the call begins with `GET /1.0`.
@@ -112,12 +112,11 @@ fn asked(root: &Path, name: &str) -> Result<(Agent, Known)> {
     Ok((agent, known))
 }
 
-fn print(shape: Shape, said: &Value, readable: &str) -> Result<()> {
-    match shape {
-        Shape::Json => writeln!(stdout(), "{}", printable::json(said))?,
-        Shape::Text => printable::print_exact(readable.as_bytes())?,
+fn print(json: bool, said: &Value, readable: &str) -> Result<()> {
+    if json {
+        return Ok(writeln!(stdout(), "{}", printable::json(said))?);
     }
-    Ok(())
+    Ok(printable::print_exact(readable.as_bytes())?)
 }
 
 pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {

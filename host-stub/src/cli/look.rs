@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::common::printable::{self, Shape, text};
+use mote_client::common::printable::{self, text};
 use mote_client::daemon::{self, Known, ask};
 use mote_client::net::stream::Limit;
 
@@ -140,22 +140,16 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
     shown
 }
 
-pub(crate) fn info(root: &Path, name: &str, shape: Shape) -> Result<()> {
+pub(crate) fn info(root: &Path, name: &str, json: bool) -> Result<()> {
     // Printed even if the agent does not answer.
     let (mut state, said) = asked(root, name)?;
     let said = said.map(|said| said.map_err(|error| error.root_cause().to_string()));
-    match shape {
-        Shape::Text => write!(stdout(), "{}", described(name, &state, said))?,
-        Shape::Json => {
-            state["name"] = json!(name);
-            state["program"] = match said {
-                Some(Ok(said)) => said["environment"].clone(),
-                Some(Err(_)) | None => Value::Null,
-            };
-            writeln!(stdout(), "{}", printable::json(&state))?;
-        }
+    if !json {
+        return Ok(write!(stdout(), "{}", described(name, &state, said))?);
     }
-    Ok(())
+    state["name"] = json!(name);
+    state["program"] = said.and_then(Result::ok).unwrap_or_default()["environment"].clone();
+    Ok(writeln!(stdout(), "{}", printable::json(&state))?)
 }
 
 /// Returns the rows of `info`.

@@ -304,7 +304,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Qemu(args) => init::qemu(root, &args),
         Command::Daemon(args) => daemon::run(root, &args),
         Command::List(args) => look::list(root, &args),
-        Command::Info(args) => look::info(root, &args.name, args.json.into()),
+        Command::Info(args) => look::info(root, &args.name, args.json),
         Command::Delete { name, force } => {
             change::delete(root, &name, if force { Whose::Any } else { Whose::Stopped })
         }
@@ -324,8 +324,8 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         }
         Command::File(command) => commands::run(root, command),
         Command::Sftp(args) => commands::pipe(root, &args.name),
-        Command::State(args) => agent::state(root, &args.name, args.json.into()),
-        Command::Metrics(args) => agent::metrics(root, &args.name, args.json.into()),
+        Command::State(args) => agent::state(root, &args.name, args.json),
+        Command::Metrics(args) => agent::metrics(root, &args.name, args.json),
         Command::Operations(args) => agent::operations(root, &args),
         Command::PortForward(args) => port_forward::run(root, &args),
         Command::Start { name } => change::start(root, &name),

@@ -98,7 +98,7 @@ pub struct PushArgs {
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     pub(super) mode: Option<u32>,
     #[command(flatten)]
-    pub(super) owner: OwnerArgs,
+    pub(super) owner: Owner,
 }
 
 #[derive(Debug, Args)]
@@ -126,24 +126,7 @@ pub struct MakeArgs {
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     pub(super) mode: Option<u32>,
     #[command(flatten)]
-    pub(super) owner: OwnerArgs,
-}
-
-/// The owner of what is pushed.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct OwnerArgs {
-    /// User id of the owner
-    #[arg(long)]
-    uid: Option<u32>,
-    /// Group id of the owner
-    #[arg(long)]
-    gid: Option<u32>,
-}
-
-impl From<OwnerArgs> for Owner {
-    fn from(args: OwnerArgs) -> Self {
-        Self { user: args.uid, group: args.gid }
-    }
+    pub(super) owner: Owner,
 }
 
 pub(super) fn octal(text: &str) -> Result<u32> {

@@ -11,10 +11,10 @@ use super::args::{FileCommand, MakeArgs, PullArgs, PushArgs, before, inside, oct
 use super::local_directory::{Missing, Target, place};
 use super::session::{self, Session, guest, local, start, unbuffered_stdout};
 use super::sftp::wire::Attrs;
-use super::tree::{self, Owner, Unlike};
+use super::tree::{self, Unlike};
 use crate::agent::client::connecting;
 use crate::common::limits::LISTING;
-use crate::common::printable::{self, Shape};
+use crate::common::printable;
 use crate::daemon;
 use crate::instance::store;
 
@@ -23,17 +23,14 @@ pub fn run(root: &Path, command: FileCommand) -> Result<()> {
         FileCommand::Push(args) => push(root, args),
         FileCommand::Pull(args) => pull(root, args),
         FileCommand::Ls { paths, json } => {
-            on_one(root, paths.paths, |session, path| list(session, path, json.into()))
+            on_one(root, paths.paths, |session, path| list(session, path, json))
         }
         FileCommand::Rm { paths, recursive, .. } => on_each(root, paths.paths, |session, path| {
             if recursive { tree::remove(session, path) } else { session.remove(path) }
         }),
         FileCommand::Mkdir(args) => make_directories(root, args),
         FileCommand::Stat(args) => on_each(root, args.paths, show),
-        FileCommand::Ln { paths, symbolic: true } => {
-            link(root, paths, |session, _, target, link| session.symlink(Path::new(target), link))
-        }
-        FileCommand::Ln { paths, symbolic: false } => link(root, paths, hard_link),
+        FileCommand::Ln { paths, symbolic } => link(root, paths, symbolic),
         FileCommand::Mv(args) => rename(root, args.paths),
         FileCommand::Chmod(args) => change_mode(root, args.paths),
         FileCommand::Df(args) => on_one(root, args.paths, free),
@@ -54,23 +51,20 @@ pub fn pipe(root: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn list(session: &mut Session, path: &Path, shape: Shape) -> Result<()> {
+fn list(session: &mut Session, path: &Path, json: bool) -> Result<()> {
     for entry in session.list(path, LISTING)?.entries {
         let at = path.join(&entry.name);
-        match shape {
-            Shape::Json => {
-                let mut shown = described(session, &at, &entry.attrs)?;
-                shown["name"] = json!(entry.name.to_string_lossy());
-                writeln!(stdout(), "{}", printable::json(&shown))?;
-            }
-            Shape::Text => {
-                let mut line = printable::text(&entry.long);
-                if entry.attrs.is_link() {
-                    line += &format!(" -> {}", printable::name(session.readlink(&at)?));
-                }
-                writeln!(stdout(), "{line}")?;
-            }
+        if json {
+            let mut shown = described(session, &at, &entry.attrs)?;
+            shown["name"] = json!(entry.name.to_string_lossy());
+            writeln!(stdout(), "{}", printable::json(&shown))?;
+            continue;
         }
+        let mut line = printable::text(&entry.long);
+        if entry.attrs.is_link() {
+            line += &format!(" -> {}", printable::name(session.readlink(&at)?));
+        }
+        writeln!(stdout(), "{line}")?;
     }
     Ok(())
 }
@@ -85,7 +79,7 @@ fn make_directories(root: &Path, args: MakeArgs) -> Result<()> {
         }
         let attrs = Attrs {
             mode: Some(mode.unwrap_or(0o755)),
-            owner: Owner::from(owner).over(Some((0, 0))),
+            owner: owner.over(Some((0, 0))),
             ..Attrs::default()
         };
         session.setstat(path, &attrs)
@@ -143,21 +137,16 @@ fn change_mode(root: &Path, mut words: Vec<String>) -> Result<()> {
     on_each(root, words, |session, path| session.setstat(path, &attrs))
 }
 
-/// Creates a link with `make`, which gets the instance's name, the target as given, and the path.
-fn link(
-    root: &Path,
-    paths: Vec<String>,
-    make: impl FnOnce(&mut Session, &str, &str, &Path) -> Result<()>,
-) -> Result<()> {
+fn link(root: &Path, paths: Vec<String>, symbolic: bool) -> Result<()> {
     let (name, targets, link) = before(root, paths)?;
     let [target] = targets.as_slice() else { bail!("a target and a path are needed") };
-    let link = path(&link);
-    make(&mut start(root, &name)?, &name, target, &link).with_context(|| guest(&link))
-}
-
-fn hard_link(session: &mut Session, name: &str, target: &str, link: &Path) -> Result<()> {
-    let target = target.strip_prefix(&format!("{name}/")).unwrap_or(target);
-    session.extended("hardlink@openssh.com", &path(target), link)
+    let (link, mut session) = (path(&link), start(root, &name)?);
+    let inside = path(target.strip_prefix(&format!("{name}/")).unwrap_or(target));
+    let made = match symbolic {
+        true => session.symlink(Path::new(target), &link),
+        false => session.extended("hardlink@openssh.com", &inside, &link),
+    };
+    made.with_context(|| guest(&link))
 }
 
 /// Prints attributes as JSON; those of a link are its own.
@@ -197,7 +186,7 @@ fn free(session: &mut Session, path: &Path) -> Result<()> {
 }
 
 fn push(root: &Path, args: PushArgs) -> Result<()> {
-    let owner = Owner::from(args.owner);
+    let (mode, owner) = (args.mode, args.owner);
     let (name, sources, target) = before(root, args.paths)?;
     let session = &mut start(root, &name)?;
     let into_directory = target.ends_with('/')
@@ -218,13 +207,15 @@ fn push(root: &Path, args: PushArgs) -> Result<()> {
             if into_directory {
                 bail!("stdin needs a file's name in the guest, not a directory's");
             }
-            let mode = args.mode.unwrap_or(0o644);
+            let mode = mode.unwrap_or(0o644);
             let unlike = &mut Unlike::default();
             tree::push_file(session, &mut stdin().lock(), ("-", 0), &to, (mode, owner), unlike)?;
         } else if args.recursive {
-            tree::push(session, &named(source)?, &to, args.mode, owner)?;
+            tree::push(session, &named(source)?, &to, mode, owner)?;
         } else {
-            tree::push_one(session, source, &to, args.mode, owner)?;
+            let file = std::fs::File::open(source).with_context(|| local(source))?;
+            let unlike = &mut Unlike::default();
+            tree::push_open(session, (file, source), &to, (mode, owner), unlike)?;
         }
     }
     Ok(())

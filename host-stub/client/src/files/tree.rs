@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
 
@@ -23,35 +24,26 @@ use crate::common::limits::{LEVELS, LISTING};
 use crate::common::printable::{self, complain};
 
 /// The owner of pushed files; root by default, as with real hosts.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Owner {
-    pub user: Option<u32>,
-    pub group: Option<u32>,
+    /// User id of the owner
+    #[arg(long)]
+    uid: Option<u32>,
+    /// Group id of the owner
+    #[arg(long)]
+    gid: Option<u32>,
 }
 
 impl Owner {
     /// Returns the owner to set, or `None` if nothing changes.
     pub fn over(self, now: Option<(u32, u32)>) -> Option<(u32, u32)> {
-        if self.user.is_none() && self.group.is_none() {
-            return None;
-        }
         let (user, group) = now.unwrap_or((0, 0));
-        Some((self.user.unwrap_or(user), self.group.unwrap_or(group)))
+        let is_set = self.uid.is_some() || self.gid.is_some();
+        is_set.then(|| (self.uid.unwrap_or(user), self.gid.unwrap_or(group)))
     }
 }
 
-pub fn push_one(
-    session: &mut Session,
-    source: &Path,
-    target: &Path,
-    mode: Option<u32>,
-    owner: Owner,
-) -> Result<()> {
-    let file = File::open(source).with_context(|| local(source))?;
-    push_open(session, (file, source), target, (mode, owner), &mut Unlike::default())
-}
-
-fn push_open(
+pub(super) fn push_open(
     session: &mut Session,
     (mut file, source): (File, &Path),
     target: &Path,

@@ -13,19 +13,24 @@ use crate::instance::{Flavour, Instance};
 /// Suffixes of `cpu_seconds_`.
 const MODES: [&str; 8] = ["iowait", "irq", "idle", "nice", "softirq", "steal", "system", "user"];
 
-const DISK: [&str; 4] =
-    ["disk_read_bytes", "disk_reads_completed", "disk_written_bytes", "disk_writes_completed"];
-const FILESYSTEM: [&str; 3] =
-    ["filesystem_avail_bytes", "filesystem_free_bytes", "filesystem_size_bytes"];
-const NETWORK: [&str; 8] = [
-    "network_receive_bytes",
-    "network_receive_drop",
-    "network_receive_errs",
-    "network_receive_packets",
-    "network_transmit_bytes",
-    "network_transmit_drop",
-    "network_transmit_errs",
-    "network_transmit_packets",
+type Names = &'static [&'static str];
+const DISK: Names = &["read_bytes", "reads_completed", "written_bytes", "writes_completed"];
+const FILESYSTEM: Names = &["avail_bytes", "free_bytes", "size_bytes"];
+const NETWORK: Names = &[
+    "receive_bytes",
+    "receive_drop",
+    "receive_errs",
+    "receive_packets",
+    "transmit_bytes",
+    "transmit_drop",
+    "transmit_errs",
+    "transmit_packets",
+];
+/// Sections of devices: their metrics, labels other than the device, and the names' suffix.
+const DEVICES: [(&str, Names, Names, &str); 3] = [
+    ("disk", DISK, &[], "_total"),
+    ("filesystem", FILESYSTEM, &["fstype", "mountpoint"], ""),
+    ("network", NETWORK, &[], "_total"),
 ];
 /// The agent's names, and those of the metrics.
 const MEMORY: [(&str, &str); 21] = [
@@ -68,17 +73,19 @@ pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
         }
     }
     text.single("cpu_effective_total", count(all, "cpus")?);
-    let labels = |device| vec![("device", device)];
-    let disks = rows(instance.flavour, all, "disk", "device")?;
-    text.rows(&DISK, "_total", &disks, |device, _| Ok(labels(device)))?;
-    let filesystems = rows(instance.flavour, all, "filesystem", "device")?;
-    text.rows(&FILESYSTEM, "", &filesystems, |device, row| {
-        let place =
-            [("fstype", string(row, "fstype")?), ("mountpoint", string(row, "mountpoint")?)];
-        Ok([labels(device), place.to_vec()].concat())
-    })?;
-    let networks = rows(instance.flavour, all, "network", "device")?;
-    text.rows(&NETWORK, "_total", &networks, |device, _| Ok(labels(device)))?;
+    for (section, names, more, suffix) in DEVICES {
+        let rows = rows(instance.flavour, all, section, "device")?;
+        for key in names {
+            let name = format!("{section}_{key}{suffix}");
+            text.head(&name);
+            for (device, row) in &rows {
+                let labels = more.iter().map(|label| Ok((*label, string(row, label)?)));
+                let labels = [Ok(("device", *device))].into_iter().chain(labels);
+                let labels = labels.collect::<Result<_>>()?;
+                text.line(&name, labels, count(row, &format!("{section}_{key}"))?);
+            }
+        }
+    }
     let none = Map::new();
     let memory = match &all.get("memory") {
         None | Some(Value::Null) => &none,
@@ -171,26 +178,8 @@ impl Text<'_> {
         self.line(name, Vec::new(), value);
     }
 
-    /// Writes a metric for each of the agent's names, to which `suffix` is added.
-    fn rows<'r>(
-        &mut self,
-        keys: &[&str],
-        suffix: &str,
-        rows: &[(&'r str, &'r Map<String, Value>)],
-        labels: impl Fn(&'r str, &'r Map<String, Value>) -> Result<Labels<'r>>,
-    ) -> Result<()> {
-        for key in keys {
-            let name = format!("{key}{suffix}");
-            self.head(&name);
-            for (device, row) in rows {
-                self.line(&name, labels(device, row)?, count(row, key)?);
-            }
-        }
-        Ok(())
-    }
-
     fn line(&mut self, name: &str, own: Labels<'_>, value: f64) {
-        let mut labels: Labels<'_> = own.into_iter().collect();
+        let mut labels: Labels<'_> = own;
         labels.extend([
             ("name", self.instance.name.as_str()),
             ("project", "default"),

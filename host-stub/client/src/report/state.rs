@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use chrono::DateTime;
+use indicatif::HumanBytes;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -116,9 +117,9 @@ fn known(number: Option<i64>) -> Option<u64> {
 
 fn used(usage: Option<i64>, total: Option<i64>, peak: Option<i64>) -> String {
     let Some(usage) = known(usage) else { return "none in use".to_owned() };
-    let of = known(total).map(|total| format!(" of {}", printable::size(total)));
-    let peak = known(peak).map(|peak| format!(", at most {}", printable::size(peak)));
-    format!("{}{}{}", printable::size(usage), of.unwrap_or_default(), peak.unwrap_or_default())
+    let of = known(total).map(|total| format!(" of {}", HumanBytes(total)));
+    let peak = known(peak).map(|peak| format!(", at most {}", HumanBytes(peak)));
+    format!("{}{}{}", HumanBytes(usage), of.unwrap_or_default(), peak.unwrap_or_default())
 }
 
 /// Refuses lists where objects are expected. serde accepts them, Go does not.
@@ -163,7 +164,7 @@ fn show(text: &mut String, name: &str, network: Network) -> Result<()> {
         let _never = writeln!(
             text,
             "             {what} {} in {} packets, {} errors, {} dropped",
-            printable::size(count(&format!("bytes_{what}"))),
+            HumanBytes(count(&format!("bytes_{what}"))),
             count(&format!("packets_{what}")),
             count(&format!("errors_{what}")),
             count(&format!("packets_dropped_{way}")),
@@ -213,7 +214,7 @@ mod tests {
                 "addresses": [{"family": "inet", "address": "127.0.0.1", "netmask": "8",
                     "scope": "local"}]}}});
         let shown = readable(&Instance::sample(Flavour::Lxd, &[]), &said).unwrap();
-        let expected = "processes  6\ncpu time   1.2 s\nmemory     34.0 MiB\nswap       none in use\n\
+        let expected = "processes  6\ncpu time   1.2 s\nmemory     34.09 MiB\nswap       none in use\n\
             os         os: Debian\\x1b[2J\nnetwork    lo: loopback, up, mtu 65536\n             \
             inet 127.0.0.1/8 local\n             received 2.00 KiB in 3 packets, 0 errors, 0 dropped\n             \
             sent 0 B in 0 packets, 0 errors, 0 dropped\n";
