@@ -61,7 +61,6 @@ pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (
     }
 }
 
-/// Returns the reason if no VM runs with KVM.
 fn runs(qemu: &Path, scratch: &Path) -> Result<Option<String>> {
     let firmware = scratch.join("probe");
     std::fs::File::create(&firmware)?.write_all(&self::firmware())?;

@@ -37,7 +37,6 @@ fn file(root: &Path, name: &str) -> PathBuf {
     store::directory(root, name).join("machine.json")
 }
 
-/// Returns whether `boot` created the instance.
 pub fn is_ours(root: &Path, name: &str) -> bool {
     file(root, name).exists()
 }

@@ -53,7 +53,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan for an instance of that name below `root`.
     pub(crate) fn new(root: &Path, name: &str, args: &VmArgs, scratch: &Path) -> Result<Self> {
         check::vm(args)?;
         let hardware = &args.hardware;
@@ -121,7 +120,6 @@ impl Plan {
         self.beside(&format!("fs{number}"))
     }
 
-    /// Returns the processes that must run before QEMU.
     pub(crate) fn helpers(&self) -> Vec<Helper> {
         let mut helpers = Vec::new();
         if let (Some(program), Vsock::Uds(uds)) = (&self.vsock, &self.instance.vsock) {

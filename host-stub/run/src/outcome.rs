@@ -96,7 +96,6 @@ impl Phases {
         self.begun.elapsed()
     }
 
-    /// Returns the durations of the phases that were reached.
     fn to_json(self) -> Value {
         let points = [Some(self.begun), self.booted, self.connected, self.started, self.ended];
         let names = ["prepare", "boot", "start", "command"];
@@ -111,7 +110,6 @@ impl Phases {
     }
 }
 
-/// Returns the content of `--result`. `about` describes the VM.
 pub(crate) fn result(outcome: &Outcome, phases: &Phases, about: &Value) -> Value {
     json!({"outcome": outcome.name(), "code": outcome.code(), "cause": outcome.cause(),
         "ms": phases.to_json(), "vm": about})

@@ -33,7 +33,6 @@ impl RetryPolicy {
         Self { begun, until: end.max(begun + SETTLES) }
     }
 
-    /// Returns calls for `duration` from now on.
     pub(crate) fn of(duration: Duration) -> Self {
         Self::until(Instant::now() + duration)
     }

@@ -169,7 +169,6 @@ impl RunningVm {
         self.vsock.as_mut()?.why_stopped()
     }
 
-    /// Returns QEMU's last error message.
     pub(crate) fn last_words(&self) -> String {
         let text = end_of_log(&self.qemu_log);
         let lines = text.lines().filter(|line| !line.trim().is_empty());

@@ -146,7 +146,6 @@ impl Share {
     }
 }
 
-/// Returns the virtiofs server if this user can run one.
 pub(crate) fn virtiofsd() -> Option<PathBuf> {
     let program = std::env::var_os("MOTE_HOST_VIRTIOFSD").map(PathBuf::from);
     let found = child::find(&program.unwrap_or_else(|| "virtiofsd".into()), &VIRTIOFSD)?;

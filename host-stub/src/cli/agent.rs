@@ -103,7 +103,6 @@ fn report(agent: &Agent, greeting: Greeting, target: &str) -> Result<Value> {
     Ok(said)
 }
 
-/// Returns the instance if its agent can be asked for a report.
 fn asked(root: &Path, name: &str) -> Result<(Agent, Known)> {
     let (agent, known) = daemon::known(root, name)?;
     if agent.instance.is_false("security.agent.metrics") {

@@ -43,7 +43,6 @@ pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Val
     Ok((known_with(root, name, failure)?, said))
 }
 
-/// Returns why an agent in this state is not connected.
 pub(crate) fn why(state: &Value) -> &str {
     state["why"]["text"].as_str().unwrap_or("-")
 }
@@ -152,7 +151,6 @@ pub(crate) fn info(root: &Path, name: &str, json: bool) -> Result<()> {
     Ok(writeln!(stdout(), "{}", printable::json(&state))?)
 }
 
-/// Returns the rows of `info`.
 fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> String {
     let word = |key: &str| match state[key].as_str() {
         None | Some("") => "-".to_owned(),
@@ -216,7 +214,6 @@ fn last_error(state: &Value) -> String {
     }
 }
 
-/// Returns an agent's description of itself.
 fn program(environment: &Value) -> String {
     let word = |key: &str| text(environment[key].as_str().unwrap_or("-"));
     // An agent must use the name of the server's own; mote adds its own name.

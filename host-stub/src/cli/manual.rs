@@ -84,7 +84,6 @@ completions bash >~/.local/share/bash-completion/completions/mote-host
 man man1    # writes all pages; man -l man1/mote-host-exec.1 shows one
 "#;
 
-/// Returns the examples of a command, each with its effect.
 fn examples(path: &str) -> Vec<(String, &'static str)> {
     let is_its = |rest: &str| rest.is_empty() || rest.starts_with(' ');
     let its = |line: &&str| !path.is_empty() && line.strip_prefix(path).is_some_and(is_its);
@@ -114,7 +113,6 @@ exec other    # the command's own; 128 and the number of the signal that ended i
 shell other    # as for exec
 ";
 
-/// Returns the exit codes of a command.
 fn codes(path: &str) -> Vec<(&'static str, &'static str)> {
     let all = CODES.lines().filter_map(|line| line.split_once("    # "));
     let own = |(code, what): (&'static str, &'static str)| {

@@ -147,7 +147,6 @@ impl Console {
         }
     }
 
-    /// Returns the line at which the boot has stopped, if it has.
     pub fn stuck(&mut self) -> Option<&Stuck> {
         let prompt = without_colours(&String::from_utf8_lossy(&self.line));
         self.stops(&prompt);
@@ -158,7 +157,6 @@ impl Console {
         self.tail().is_empty()
     }
 
-    /// Returns the agent's last message, if its log is on the console.
     pub fn agent(&self) -> Option<&str> {
         self.agent.as_deref()
     }

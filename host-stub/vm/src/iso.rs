@@ -1,6 +1,6 @@
 //! The image of a directory as a CD (ISO 9660), for the config share and cloud-init's seed. Names
 //! are exact, and modes are in Rock Ridge's `PX`. The owner is root and times are 0, so the same
-//! files give the same bytes.
+//! files give the same bytes. The tables of directories are missing, which Linux never reads.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,10 +10,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 const SECTOR: usize = 2048;
-/// Position of the descriptors. After them come the two tables of directories, one per byte order.
+/// Position of the two descriptors.
 const DESCRIPTORS: usize = 16;
-const TABLES: [usize; 2] = [18, 19];
-const FIRST: usize = 20;
+const FIRST: usize = 18;
 /// Deepest tree. A share has one level.
 const DEEPEST: usize = 8;
 
@@ -35,15 +34,8 @@ pub fn image(directory: &Path, label: &str) -> Result<Vec<u8>> {
     let mut next = FIRST;
     root.place(&mut next);
     let mut image = vec![0; next * SECTOR];
-    let table = |order| path_table(&root, order);
-    let length = table(Order::Little)?.len();
-    if length > SECTOR {
-        bail!("too many directories");
-    }
-    put(&mut image, DESCRIPTORS, &descriptor(&root, label, next, length)?);
+    put(&mut image, DESCRIPTORS, &descriptor(&root, label, next)?);
     put(&mut image, DESCRIPTORS + 1, b"\xffCD001\x01");
-    put(&mut image, TABLES[0], &table(Order::Little)?);
-    put(&mut image, TABLES[1], &table(Order::Big)?);
     root.write(&mut image, &root)?;
     Ok(image)
 }
@@ -172,49 +164,7 @@ fn both_u16(number: u16) -> [u8; 4] {
     [little[0], little[1], big[0], big[1]]
 }
 
-#[derive(Clone, Copy)]
-enum Order {
-    Little,
-    Big,
-}
-
-/// Returns all directories, parents first.
-fn path_table(root: &Node, order: Order) -> Result<Vec<u8>> {
-    let mut table = Vec::new();
-    let mut level = vec![(root, 1u16)];
-    let mut number = 0u16;
-    while !level.is_empty() {
-        let mut below = Vec::new();
-        for (node, parent) in level {
-            number += 1;
-            let name = if node.name.is_empty() { &[0][..] } else { &node.name };
-            table.extend([u8::try_from(name.len())?, 0]);
-            let at = u32::try_from(node.at)?;
-            match order {
-                Order::Little => {
-                    table.extend(at.to_le_bytes());
-                    table.extend(parent.to_le_bytes());
-                }
-                Order::Big => {
-                    table.extend(at.to_be_bytes());
-                    table.extend(parent.to_be_bytes());
-                }
-            }
-            table.extend(name);
-            if name.len() % 2 == 1 {
-                table.push(0);
-            }
-            if let Content::Directory(nodes) = &node.content {
-                let is_directory = |node: &&Node| matches!(node.content, Content::Directory(_));
-                below.extend(nodes.iter().filter(is_directory).map(|node| (node, number)));
-            }
-        }
-        level = below;
-    }
-    Ok(table)
-}
-
-fn descriptor(root: &Node, label: &str, sectors: usize, table: usize) -> Result<Vec<u8>> {
+fn descriptor(root: &Node, label: &str, sectors: usize) -> Result<Vec<u8>> {
     let text = |text: &str, length: usize| format!("{text:length$}").into_bytes();
     let mut bytes = b"\x01CD001\x01\x00".to_vec();
     bytes.extend(text("", 32));
@@ -225,11 +175,7 @@ fn descriptor(root: &Node, label: &str, sectors: usize, table: usize) -> Result<
     for number in [1, 1, u16::try_from(SECTOR)?] {
         bytes.extend(both_u16(number));
     }
-    bytes.extend(both_u32(table)?);
-    bytes.extend(u32::try_from(TABLES[0])?.to_le_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend(u32::try_from(TABLES[1])?.to_be_bytes());
-    bytes.extend([0; 4]);
+    bytes.extend([0; 24]);
     // Without Rock Ridge, whose data is in the root's own directory.
     let mut record = root.record(&[0], false)?;
     record.truncate(34);

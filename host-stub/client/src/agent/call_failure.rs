@@ -49,7 +49,6 @@ impl CallFailure {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(failure, _)| *failure)
     }
 
-    /// Returns the cause of a connection's error.
     pub fn meant(error: &io::Error) -> Option<Self> {
         use rustls::Error::{AlertReceived, InvalidCertificate};
         // Alerts of agents that refuse the certificate.
@@ -114,7 +113,6 @@ pub struct FailedCall {
 }
 
 impl FailedCall {
-    /// Returns the failed call that an error contains.
     pub fn of(error: &anyhow::Error) -> Option<&Self> {
         error.downcast_ref()
     }

@@ -291,7 +291,6 @@ pub fn dial(instance: &Instance, port: u32, limit: Limit) -> Result<Timed> {
     }
 }
 
-/// Returns the cause of a connect error of the kernel's vsock.
 fn by_the_kernel(error: &std::io::Error) -> Option<CallFailure> {
     let kind = error.kind();
     if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) {

@@ -162,7 +162,6 @@ impl Incoming {
         self.socket.get_mut().read.limit(Limit::Each(TICK));
     }
 
-    /// Returns a check of whether the peer still answers.
     pub fn pulse(&self) -> Pulse {
         Pulse(self.socket.get_ref().wire.clone())
     }

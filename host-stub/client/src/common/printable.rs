@@ -104,7 +104,6 @@ fn json_escaped(raw: &str) -> String {
     shown
 }
 
-/// Returns the escape of a character that must not be printed.
 fn escape(letter: char) -> Option<String> {
     Some(match letter {
         '\n' => "\\n".into(),

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Returns at most the last `most` bytes of a file.
 pub fn end_of(file: &File, most: usize) -> std::io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(most).min(most)];

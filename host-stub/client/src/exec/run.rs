@@ -313,7 +313,6 @@ fn look(agent: &Agent, id: &str) -> Result<Option<Outcome>> {
     outcome(&shown)
 }
 
-/// Returns how it ended, if it has.
 fn outcome(operation: &Value) -> Result<Option<Outcome>> {
     let status = operation["status_code"].as_u64().context("an operation without a status")?;
     if status < FINAL {

@@ -32,7 +32,6 @@ pub fn local(path: &Path) -> String {
     printable::name(path)
 }
 
-/// Returns stdout without std's line buffer.
 pub fn unbuffered_stdout() -> Result<std::fs::File> {
     Ok(std::os::fd::AsFd::as_fd(&stdout()).try_clone_to_owned()?.into())
 }

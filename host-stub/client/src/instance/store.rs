@@ -58,7 +58,6 @@ pub fn exists(root: &Path, name: &str) -> bool {
     is_name && directory(root, name).join("instance.json").exists()
 }
 
-/// Returns whether a name may contain the character.
 pub fn is_usable(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '-'
 }

@@ -116,7 +116,6 @@ impl Watch {
     }
 }
 
-/// Returns whether the process has a thread that serves the guest.
 fn serves(pid: Pid) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
     let mut names =
@@ -124,7 +123,6 @@ fn serves(pid: Pid) -> bool {
     names.any(|name| fs::read_to_string(name).is_ok_and(|name| name.trim_end() == WORKER))
 }
 
-/// Returns the message for a stopped device, with its last lines.
 fn last_line(log: &Path) -> String {
     let text = end_of_log(log);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -136,7 +134,6 @@ fn last_line(log: &Path) -> String {
     format!("{PROGRAM} stopped serving: {}", log_line(&last))
 }
 
-/// Returns the process of an instance's device, if it runs.
 pub fn process(instance: &Instance) -> Option<Pid> {
     let Vsock::Uds(socket) = &instance.vsock else { return None };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();

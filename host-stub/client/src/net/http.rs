@@ -66,7 +66,6 @@ pub fn read_request(stream: &mut impl Read, most: usize) -> Result<Option<Messag
     Ok(Some(message))
 }
 
-/// Returns the error for a connection that the peer closed instead of answering.
 pub fn unanswered() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "closed without an answer")
 }

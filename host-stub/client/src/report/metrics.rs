@@ -60,7 +60,6 @@ const MEMORY: [(&str, &str); 21] = [
 /// Labels of one line, without the instance's.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// Returns the text that a host publishes for one instance.
 pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     let all = metadata.as_object().context("metrics: not an object")?;
     let mut text = Text { instance, out: String::new() };

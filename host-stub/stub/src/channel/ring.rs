@@ -105,13 +105,11 @@ fn serve(
     }
 }
 
-/// Returns whether a disk's writes failed for lack of space on this machine.
 fn lacks_room(blocks: &Value) -> bool {
     let blocks = blocks.as_array().into_iter().flatten();
     blocks.into_iter().any(|block| block["io-status"] == "nospace")
 }
 
-/// Returns the number of bytes read of the config disk.
 fn share_read(blocks: &Value) -> Option<u64> {
     let is_it = |block: &&Value| block["device"] == CONFIG_DISK;
     blocks.as_array()?.iter().find(is_it)?["stats"]["rd_bytes"].as_u64()
@@ -167,7 +165,6 @@ impl Qmp {
         self.writer.clone()
     }
 
-    /// Returns the answer to a command, a return or an error.
     pub(super) fn call(&mut self, command: &str, arguments: &Value) -> Result<Value> {
         self.commands += 1;
         self.writer.write(&json!({"execute": command, "arguments": arguments,
@@ -220,7 +217,6 @@ impl Qmp {
         std::mem::take(&mut self.news)
     }
 
-    /// Returns the next document, or `None` if the time is over.
     fn next(&mut self, limit: Duration) -> Result<Option<Value>> {
         let end = Instant::now() + limit;
         loop {

@@ -39,7 +39,6 @@ pub fn diagnose(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
     found
 }
 
-/// Returns what is wrong with the VM or its monitor.
 fn of_the_vm(live: &Live) -> Option<Diagnosis> {
     let Channel::Qmp(path) = &live.instance.channel else {
         return (!live.is_running() && live.agent.word == Word::Unknown).then(|| silent(live));
@@ -117,7 +116,6 @@ fn ended(end: &End) -> Diagnosis {
     }
 }
 
-/// Returns why the agent of a running VM is not CONNECTED.
 fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
     let is_ready = live.instance.is_ready();
     if by_port_alone(live).is_some() && live.agent.word != Word::Connected {
@@ -271,7 +269,6 @@ mod tests {
     use super::*;
     use mote_client::instance::{Instance, POWER};
 
-    /// Returns an instance whose VM runs.
     fn running() -> Live {
         let mut live = Live::new(Instance::sample(Flavour::Lxd, &[(POWER, "RUNNING")]));
         live.vm.monitor = Monitor::Connected;

@@ -257,7 +257,6 @@ impl Life {
 }
 
 impl Live {
-    /// Returns an instance of which nothing is known yet.
     pub fn new(instance: Instance) -> Self {
         Self {
             instance,

@@ -122,7 +122,6 @@ impl Vm {
         self.monitor == Monitor::Connected && !matches!(self.does.as_str(), "" | "running")
     }
 
-    /// Returns whether QEMU has stopped it for lack of space.
     pub fn has_no_space(&self) -> bool {
         self.does == NO_SPACE
     }

@@ -152,7 +152,6 @@ fn is_guests(key: &str) -> bool {
     key.starts_with("user.") || key.starts_with("cloud-init.")
 }
 
-/// Returns the keys that a guest may read.
 fn config_keys(instance: &Instance) -> Value {
     let keys = instance.config.keys().filter(|key| is_guests(key));
     keys.map(|key| format!("/1.0/config/{key}")).collect()
@@ -246,7 +245,6 @@ pub fn error(code: u16, text: &str) -> Answer {
     Answer::Error(code, text.to_owned())
 }
 
-/// Returns whether the guest sent the token.
 pub fn is_trusted(instance: &Instance, request: &Message) -> bool {
     let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     token.is_some() && token == instance.config.get(BEARER).map(String::as_str)

@@ -274,7 +274,6 @@ impl Door {
     }
 }
 
-/// Returns the standard envelope (P§4).
 fn envelope(code: u16, error: &str, metadata: Value) -> Vec<u8> {
     let ok = code == 200;
     let body = json!({"type": if ok { "sync" } else { "error" },

@@ -217,7 +217,6 @@ impl Recipe<'_> {
     }
 }
 
-/// Returns the socket of the second monitor, for the user.
 fn yours(monitor: &Path) -> PathBuf {
     let mut path = monitor.as_os_str().to_owned();
     path.push(YOURS);

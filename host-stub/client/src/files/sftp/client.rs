@@ -150,7 +150,6 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Returns the attributes of an open file.
     pub fn fstat(&mut self, handle: &Handle) -> Result<Attrs> {
         let body = Writer::default().bytes(&handle.0);
         self.call(kind::FSTAT, body)?.expect(kind::ATTRS)?.attrs()

@@ -168,7 +168,6 @@ impl<S: Read + Write> Download<'_, S> {
         Ok(())
     }
 
-    /// Returns the next part if it has arrived.
     fn first(&mut self) -> Option<(u64, Vec<u8>)> {
         let mut first = self.parts.first_entry()?;
         let Part::Here(bytes) = first.get_mut() else { return None };

@@ -245,7 +245,6 @@ impl<'a> Reader<'a> {
         Ok(Refused { code, message })
     }
 
-    /// Returns an error if bytes are left.
     pub fn end(&self) -> Result<()> {
         if !self.0.is_empty() {
             bail!("a packet has {} bytes too many", self.0.len());
