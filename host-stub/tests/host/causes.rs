@@ -33,8 +33,7 @@ fn cause(host: &Host, expected: &str) -> String {
 
 #[test]
 fn distinguishes_a_vm_without_a_monitor_from_a_stopped_one() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
+    let host = Host::started("lxd", &[]);
     let text = cause(&host, "vm-off");
     assert!(text.contains("mote-host qemu vm1 prints how to boot it"), "{text}");
     let refused = host.try_run(&["exec", "vm1", "--", "true"]).unwrap_err();

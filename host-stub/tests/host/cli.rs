@@ -54,8 +54,7 @@ fn completions_know_every_command_and_are_valid() {
 
 #[test]
 fn takes_the_directory_from_the_environment_or_the_users_home() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
+    let host = Host::started("lxd", &[]);
     let mut list = mote_host(&["list", "-q"]);
     assert_eq!(printed(list.env("MOTE_HOST_DIR", &host.directory)), "vm1\n");
     let mut list = mote_host(&["list"]);
@@ -95,8 +94,7 @@ fn an_agent_without_vsock_reports_itself_by_the_port() {
 
 #[test]
 fn lists_a_vm_that_never_ran_as_stopped() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
+    let host = Host::started("lxd", &[]);
     let list = host.run(&["list"]);
     let rows: Vec<Vec<&str>> = list.lines().map(|row| row.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["NAME", "STATUS", "AGENT", "SERVER", "FAULT"]);
@@ -154,8 +152,7 @@ fn waits_for_a_daemon_that_is_starting() {
 
 #[test]
 fn every_report_shows_the_active_fault() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
+    let host = Host::started("lxd", &[]);
     host.run(&["fault", "vm1", "slow", "40"]);
     assert!(host.run(&["list"]).contains("slow 40"));
     assert!(host.run(&["info", "vm1"]).contains("Fault        slow 40\n"));
@@ -181,8 +178,7 @@ fn guest_output_cannot_control_a_terminal() {
 
 #[test]
 fn a_deleted_instances_name_can_be_reused() {
-    let mut host = Host::with_instance("lxd", &["user.n=1"]);
-    host.start();
+    let mut host = Host::started("lxd", &["user.n=1"]);
     let door = host.path(&format!("vm1.p_{}", host.port()));
     host.run(&["start", "vm1"]);
     let error = host.try_run(&["delete", "vm1"]).unwrap_err();

@@ -73,8 +73,7 @@ fn rejects_a_directory_that_others_can_write_to() {
 
 #[test]
 fn sigterm_exits_0_and_removes_the_sockets() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
+    let mut host = Host::started("lxd", &[]);
     let devlxd = host.path(&format!("vm1.p_{}", host.port()));
     assert!(devlxd.exists());
     assert_eq!(host.terminate().code(), Some(0));
@@ -84,8 +83,7 @@ fn sigterm_exits_0_and_removes_the_sockets() {
 
 #[test]
 fn a_directory_has_one_daemon_and_dead_sockets_are_replaced() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
+    let mut host = Host::started("lxd", &[]);
     let second = host.command(&["daemon"]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("another daemon runs in"));
@@ -114,8 +112,7 @@ fn serves_a_new_instance_and_ignores_an_incomplete_one() {
 
 #[test]
 fn agent_conf_changes_at_the_next_start_of_the_vm() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
+    let mut host = Host::started("lxd", &[]);
     let first = host.port();
     assert_eq!(host.conf()["port"], first);
     let qemu = Qemu::of(&host);
@@ -138,8 +135,7 @@ fn agent_conf_changes_at_the_next_start_of_the_vm() {
 
 #[test]
 fn the_control_socket_speaks_plain_http() {
-    let mut host = Host::with_instance("lxd", &[]);
-    host.start();
+    let host = Host::started("lxd", &[]);
     let ask = |request: &str| {
         let mut stream = UnixStream::connect(host.path("control.sock")).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
@@ -220,8 +216,7 @@ fn json_of(host: &Host, name: &str) -> Value {
 #[test]
 fn updates_mounts_of_running_lxd_and_stopped_incus_vms() {
     for (flavour, source, live) in [("lxd", "lxd_my--disk", 1), ("incus", "incus_my-disk", 0)] {
-        let mut host = Host::with_instance(flavour, &[]);
-        host.start();
+        let host = Host::started(flavour, &[]);
         host.run(&["start", "vm1"]);
         let add = ["device-add", "vm1", "my-disk", "type=disk", "path=/mnt", "readonly=true"];
         host.run(&add);

@@ -9,13 +9,6 @@ use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
 use crate::peers::qmp::Qemu;
 
-fn started(flavour: &str, config: &[&str]) -> (Host, Guest) {
-    let mut host = Host::with_instance(flavour, config);
-    host.start();
-    let guest = Guest::of(&host);
-    (host, guest)
-}
-
 #[test]
 fn ready_is_set_withdrawn_and_lost_with_the_vm_or_the_daemon() {
     let (mut host, qemu) = Host::with_vm("lxd", &[]);
@@ -64,7 +57,8 @@ fn refuses_every_other_certificate() {
 
 #[test]
 fn prints_the_events_of_one_instance() {
-    let (host, guest) = started("lxd", &[]);
+    let host = Host::started("lxd", &[]);
+    let guest = Guest::of(&host);
     host.init("other", "lxd", &[]);
     let mut child =
         mote_machine::bounded(host.command(&["events", "vm1"]).stdout(Stdio::piped())).unwrap();

@@ -9,8 +9,7 @@ use crate::peers::guest::{Guest, drain};
 use crate::peers::host::{Host, SOON, wait};
 
 fn started() -> (Host, Guest) {
-    let mut host = Host::with_instance("lxd", &["user.foo=bar"]);
-    host.start();
+    let host = Host::started("lxd", &["user.foo=bar"]);
     let guest = Guest::of(&host);
     (host, guest)
 }

@@ -1,12 +1,11 @@
 //! The CONNECT dialect.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
+use mote_machine::Pty;
 use ring::digest::{SHA256, digest};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::peers::agent::Agent;
 use crate::peers::host::{Host, SOON, text, wait};
@@ -136,20 +135,19 @@ fn reopens_a_closed_port() {
 #[test]
 fn works_on_a_tty() {
     let mut host = Host::new();
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let path = ptsname(&master, Vec::new()).unwrap();
-    init(&host, path.to_str().unwrap(), &[]);
+    let (master, _theirs) = Pty::open(80, 24).unwrap();
+    init(&host, &master.path().unwrap(), &[]);
     host.start();
-    let mut master = File::from(master);
-    let mut reader = BufReader::new(master.try_clone().unwrap());
-    let mut line = String::new();
-    reader.read_line(&mut line).unwrap();
-    assert_eq!(line, connect(&host), "raw: no carriage return, no echo");
-    master.write_all(b"STARTED\n").unwrap();
-    line.clear();
-    reader.read_line(&mut line).unwrap();
-    assert_eq!(line, connect(&host));
+    let line = || {
+        let mut line = Vec::new();
+        wait("a line", SOON, || {
+            line.extend(master.read(Duration::from_millis(10)).unwrap());
+            line.ends_with(b"\n").then_some(())
+        });
+        String::from_utf8(line).unwrap()
+    };
+    assert_eq!(line(), connect(&host), "raw: no carriage return, no echo");
+    master.say("STARTED\n").unwrap();
+    assert_eq!(line(), connect(&host));
     wait("STARTED", SOON, || (host.state()["state"] == "STARTED").then_some(()));
 }

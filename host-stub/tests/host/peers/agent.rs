@@ -9,7 +9,7 @@ use mote_client::net::http::Message;
 use serde_json::Value;
 
 use super::host::{Host, SOON, wait};
-use super::liar::{self, Preamble, Stream, whole};
+use super::liar::{self, Preamble, Stream, greet, whole};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
@@ -110,7 +110,5 @@ fn serve(
         let body = r#"{"type":"error","error":"no way back","error_code":500}"#;
         return whole(&mut stream, "500 Internal Server Error", body);
     }
-    let metadata = format!(r#"{{"environment":{{"server":"{server}"}}}}"#);
-    let body = format!(r#"{{"type":"sync","status_code":200,"metadata":{metadata}}}"#);
-    whole(&mut stream, "200 OK", &body)
+    greet(&mut stream, server)
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -44,7 +44,14 @@ impl Host {
         host
     }
 
-    /// Does the same and starts the daemon, which has read the status port of the VM.
+    /// Does the same and starts the daemon.
+    pub(crate) fn started(flavour: &str, config: &[&str]) -> Self {
+        let mut host = Self::with_instance(flavour, config);
+        host.start();
+        host
+    }
+
+    /// Does the same with a VM: the daemon has read the status port of the VM.
     pub(crate) fn with_vm(flavour: &str, config: &[&str]) -> (Self, Qemu) {
         let mut host = Self::with_instance(flavour, config);
         let qemu = Qemu::of(&host);
@@ -118,23 +125,12 @@ impl Host {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Runs a command with this memory limit, KiB, for at most a minute.
+    /// Runs a command with this memory limit, KiB.
     pub(crate) fn run_within(&self, memory: u32, args: &[&str]) -> Output {
         let mut command = Command::new("sh");
         let program = env!("CARGO_BIN_EXE_mote-host");
         command.args(["-c", &format!("ulimit -v {memory}; exec \"$@\""), "sh", program, "--dir"]);
-        command.arg(&self.directory).args(args).stdin(Stdio::null());
-        let mut child =
-            mote_machine::bounded(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
-        let begun = Instant::now();
-        while child.try_wait().unwrap().is_none() {
-            if begun.elapsed() > mote_machine::patient(Duration::from_secs(60)) {
-                child.kill().unwrap();
-                panic!("{args:?} goes on for ever");
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        child.wait_with_output().unwrap()
+        mote_machine::output(command.arg(&self.directory).args(args)).unwrap()
     }
 
     /// Returns the error message of a command that must fail, within this memory.

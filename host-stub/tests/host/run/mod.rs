@@ -243,21 +243,9 @@ fn a_kvm_that_hangs_or_fails_is_not_used() {
 #[test]
 fn a_dry_run_prints_the_command_and_starts_nothing() {
     let world = World::new("dry", "exit 1");
-    let options = [
-        "--accel",
-        "tcg",
-        "--dry-run",
-        "--memory",
-        "300",
-        "--cpus",
-        "3",
-        "--append",
-        "a b",
-        "--qemu-arg",
-        "-device 'x y'",
-        "--network",
-        "user",
-    ];
+    let plain = "--accel tcg --dry-run --memory 300 --cpus 3 --network user".split(' ');
+    let options = plain.chain(["--append", "a b", "--qemu-arg", "-device 'x y'"]);
+    let options = options.collect::<Vec<_>>();
     let output = world.command(&options).output().unwrap();
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
