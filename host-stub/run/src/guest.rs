@@ -12,7 +12,7 @@ use mote_client::agent::client::{Agent, connecting};
 use mote_client::common::limits::{self, Bounded};
 use mote_client::common::printable::{self, complain};
 use mote_client::exec::request::Exec;
-use mote_client::exec::run::{self as exec, Asked, Disconnected, End, Running};
+use mote_client::exec::run::{self as exec, Asked, End, Running};
 use mote_client::files::local_directory::{Missing, Target, place};
 use mote_client::files::session::{self, SILENCE, Session};
 use mote_client::files::tree::{self, Owner};
@@ -96,7 +96,7 @@ impl Job {
         }
         let outcome = match outcome {
             Ok(outcome) => outcome,
-            Err(Disconnected(why)) => return Ok(Err(why)),
+            Err(why) => return Ok(Err(why)),
         };
         let code = outcome.exit_code()?;
         // Without an error the command itself has exited with such a code.

@@ -58,7 +58,7 @@ pub(crate) fn state(root: &Path, name: &str, json: bool) -> Result<()> {
     let said = match &known {
         Known::State(state, _) => state.clone(),
         Known::Absent(_) => return Err(known.refused(&agent)),
-        Known::Reachable => report(&agent, Greeting::Always, "/1.0/state")?,
+        Known::Reachable => report(&agent, true, "/1.0/state")?,
     };
     // Agents leave the status to the host (P§4.5).
     let target = format!("/1.0/internal/{name}/agent-state");
@@ -72,24 +72,17 @@ pub(crate) fn metrics(root: &Path, name: &str, json: bool) -> Result<()> {
     let (agent, known) = asked(root, name)?;
     let said = match &known {
         Known::Absent(_) | Known::State(..) => return Err(known.refused(&agent)),
-        Known::Reachable => report(&agent, Greeting::AsItsServer, "/1.0/metrics")?,
+        Known::Reachable => report(&agent, agent.instance.flavour.server().greets, "/1.0/metrics")?,
     };
     let published = metrics::openmetrics(&agent.instance, &said)?;
     print(json, &said, &published)
 }
 
-/// Whether the call begins with `GET /1.0`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Greeting {
-    Always,
-    AsItsServer,
-}
-
 /// Asks for a report. If the agent is too slow for a real host, waits longer and prints a warning,
 /// because the machine may be busy.
-fn report(agent: &Agent, greeting: Greeting, target: &str) -> Result<Value> {
+fn report(agent: &Agent, greets: bool, target: &str) -> Result<Value> {
     let (begun, limit) = (Instant::now(), Limit::within(REQUEST));
-    if greeting == Greeting::Always || agent.instance.flavour.server().greets {
+    if greets {
         agent.greet(limit)?;
     }
     let said = agent.metadata("GET", target, limit)?;

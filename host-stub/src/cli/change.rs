@@ -52,27 +52,8 @@ pub(super) fn change(
     ask(root, method, &format!("/1.0/instances/{name}/{what}"), body).map(drop)
 }
 
-fn object(pairs: Vec<(String, String)>) -> Value {
+pub(super) fn object(pairs: Vec<(String, String)>) -> Value {
     pairs.into_iter().map(|(key, value)| (key, json!(value))).collect::<Map<_, _>>().into()
-}
-
-pub(crate) fn set(root: &Path, name: &str, pairs: Vec<(String, String)>) -> Result<()> {
-    change(root, "PATCH", name, "config", &object(pairs))
-}
-
-pub(crate) fn unset(root: &Path, name: &str, key: &str) -> Result<()> {
-    change(root, "PATCH", name, "config", &json!({ key: null }))
-}
-
-/// Adds or changes a device, or removes it.
-pub(crate) fn device(
-    root: &Path,
-    name: &str,
-    device: &str,
-    config: Option<Vec<(String, String)>>,
-) -> Result<()> {
-    let body = json!({"name": device, "config": config.map(object)});
-    change(root, "PATCH", name, "devices", &body)
 }
 
 /// Boots and returns the exit code. The VM stays if its agent does not connect.

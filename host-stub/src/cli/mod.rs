@@ -19,6 +19,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
 
+use self::change::{change, object};
 use mote_client::common::printable::pair;
 use mote_client::daemon::print_events;
 use mote_client::exec::request::{Exec, ShellArgs};
@@ -311,12 +312,17 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Show(args) => look::show(root, &args.name),
         Command::AgentState(args) => look::agent_state(root, &args.name),
         Command::Get { name, key } => look::get(root, &name, &key),
-        Command::Set { name, pairs } => change::set(root, &name, pairs),
-        Command::Unset { name, key } => change::unset(root, &name, &key),
-        Command::DeviceAdd { name, device, config } => {
-            change::device(root, &name, &device, Some(config))
+        Command::Set { name, pairs } => change(root, "PATCH", &name, "config", &object(pairs)),
+        Command::Unset { name, key } => {
+            change(root, "PATCH", &name, "config", &json!({ key: null }))
         }
-        Command::DeviceRemove { name, device } => change::device(root, &name, &device, None),
+        Command::DeviceAdd { name, device, config } => {
+            let body = json!({"name": device, "config": object(config)});
+            change(root, "PATCH", &name, "devices", &body)
+        }
+        Command::DeviceRemove { name, device } => {
+            change(root, "PATCH", &name, "devices", &json!({"name": device, "config": null}))
+        }
         Command::Events { name: Some(name), agent: true } => agent::events(root, &name),
         Command::Events { name, .. } => print_events(root, name.as_deref()),
         Command::Query { name, method, path, body } => {

@@ -287,20 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn does_not_show_a_replaced_console() {
-        let directory = tempfile::tempdir().unwrap();
-        let [path, secret] = ["console", "secret"].map(|name| directory.path().join(name));
-        std::fs::write(&secret, "mine\n").unwrap();
-        std::fs::write(&path, "printed\n").unwrap();
-        let mut console = Console::new(path.clone(), Echo::No, Keeps::All);
-        console.look();
-        std::fs::remove_file(&path).unwrap();
-        std::os::unix::fs::symlink(&secret, &path).unwrap();
-        console.look();
-        assert_eq!(console.tail(), "  printed\n");
-    }
-
-    #[test]
     fn keeps_the_end_of_endless_output() {
         let path = std::env::temp_dir().join(format!("mote-host-endless-{}", std::process::id()));
         let line = [b"x".repeat(1022), b"\r\n".to_vec()].concat().repeat(1024);

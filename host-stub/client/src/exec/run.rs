@@ -42,6 +42,8 @@ const IDENTITY: &str = "container_exec_user_group_cwd";
 const DISCONNECTED: u8 = 129;
 /// The reason if no better one is known.
 const RESET: &str = "the guest has lost its connections, as after a suspend";
+/// The message about output that does not end.
+const OPEN: &str = "the command has ended, but another process still has its output open: gave up";
 /// Exit code if output was lost of a command that exited 0.
 const INCOMPLETE: u8 = 1;
 
@@ -54,7 +56,7 @@ pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
         Running::start(&agent, exec, events, asked, connecting())?.end();
     output.iter().for_each(|why| complain(why));
     let code = match outcome {
-        Err(Disconnected(why)) => {
+        Err(why) => {
             complain(&lost(&agent, &why));
             DISCONNECTED
         }
@@ -84,58 +86,47 @@ pub fn listen(agent: &Agent, limit: Limit) -> Result<Incoming> {
     Ok(events)
 }
 
-/// A command that the agent has accepted.
-pub(super) struct Operation {
+/// A command that the agent has accepted. It starts the command once its sockets are connected.
+pub struct Asked {
+    body: Value,
     pub(super) id: String,
     /// Secrets by the names of the sockets.
     pub(super) fds: Value,
 }
 
-/// Sends the request and checks the answer as a real client does (P§4.1).
-fn requested(agent: &Agent, body: &Value, limit: Limit) -> Result<Operation> {
-    let body = body.to_string();
-    let answer = agent.request("POST", "/1.0/exec", body.as_bytes(), limit)?;
-    let envelope = answer.json().with_context(|| complaint(&answer.body))?;
-    if envelope["type"] == "error" || answer.status != 202 {
-        bail!("{}", complaint(&answer.body));
-    }
-    let id = envelope["metadata"]["id"].as_str().context("an operation without an id")?;
-    let path = format!("/1.0/operations/{id}");
-    if envelope["type"] != "async" || envelope["operation"] != path.as_str() {
-        bail!("not an operation's envelope: {envelope}");
-    }
-    if answer.header("location") != Some(path.as_str()) {
-        bail!("Location is {:?}, not {path}", answer.header("location"));
-    }
-    Ok(Operation { id: id.to_owned(), fds: envelope["metadata"]["metadata"]["fds"].clone() })
-}
-
-/// A requested command. Agents start it once its sockets are connected.
-pub struct Asked {
-    body: Value,
-    operation: Operation,
-}
-
 impl Asked {
+    /// Sends the request and checks the answer as a real client does (P§4.1).
     pub fn new(agent: &Agent, exec: &Exec, limit: Limit) -> Result<Self> {
         let body = exec.body(&agent.instance, exec.is_interactive());
-        let operation = requested(agent, &body, limit)?;
-        Ok(Self { body, operation })
+        let answer = agent.request("POST", "/1.0/exec", body.to_string().as_bytes(), limit)?;
+        let envelope = answer.json().with_context(|| complaint(&answer.body))?;
+        if envelope["type"] == "error" || answer.status != 202 {
+            bail!("{}", complaint(&answer.body));
+        }
+        let operation = &envelope["metadata"];
+        let id = operation["id"].as_str().context("an operation without an id")?.to_owned();
+        let path = format!("/1.0/operations/{id}");
+        if envelope["type"] != "async" || envelope["operation"] != path.as_str() {
+            bail!("not an operation's envelope: {envelope}");
+        }
+        if answer.header("location") != Some(path.as_str()) {
+            bail!("Location is {:?}, not {path}", answer.header("location"));
+        }
+        Ok(Self { body, id, fds: operation["metadata"]["fds"].clone() })
     }
 }
 
 pub struct Running<'a> {
     agent: &'a Agent,
-    body: Value,
-    id: String,
+    asked: Asked,
     events: Incoming,
     output: AllOutput,
     raw: Option<Raw>,
 }
 
 pub struct End {
-    /// Its exit code or signal, or why neither is known.
-    pub outcome: Result<Outcome, Disconnected>,
+    /// Its exit code or signal; or, if neither is known, the reason if that is (exit code 129).
+    pub outcome: Result<Outcome, String>,
     pub body: Value,
     /// Reasons why part of its output was lost.
     pub lost: Vec<String>,
@@ -147,17 +138,17 @@ impl<'a> Running<'a> {
         agent: &'a Agent,
         exec: &Exec,
         events: Incoming,
-        Asked { body, operation }: Asked,
+        asked: Asked,
         limit: Limit,
     ) -> Result<Self> {
-        let sockets = Sockets::connect(agent, &operation, exec, limit)?;
+        let sockets = Sockets::connect(agent, &asked, exec, limit)?;
         let raw = if exec.is_interactive() { Raw::begin()? } else { None };
         let output = sockets.serve(exec)?;
-        Ok(Self { agent, body, id: operation.id, events, output, raw })
+        Ok(Self { agent, asked, events, output, raw })
     }
 
     pub fn end(mut self) -> End {
-        let ended = wait(self.agent, &self.id, &mut self.events);
+        let ended = wait(self.agent, &self.asked.id, &mut self.events);
         let is_reset = ended.as_ref().is_ok_and(|(_, is_reset)| *is_reset);
         let outcome = ended.map(|(outcome, _)| outcome);
         let cuts = match &outcome {
@@ -166,7 +157,7 @@ impl<'a> Running<'a> {
             Ok(Outcome { error: None, .. }) if is_reset => self.output.wait_while_it_flows(REST),
             Ok(Outcome { error: None, .. }) => self.output.wait_while_it_flows(STILL),
             Ok(Outcome { error: Some(_), .. }) => self.output.wait(REST),
-            Err(Disconnected(_)) => Vec::new(),
+            Err(_) => Vec::new(),
         };
         drop(self.raw);
         let mut lost = Vec::new();
@@ -174,14 +165,12 @@ impl<'a> Running<'a> {
             for cut in cuts {
                 match cut {
                     Cut::Lost(why) => lost.push(why),
-                    Cut::Open(_) if is_reset => {
-                        lost.push(format!("{RESET}; output may be missing"))
-                    }
-                    Cut::Open(why) => complain(why),
+                    Cut::Open if is_reset => lost.push(format!("{RESET}; output may be missing")),
+                    Cut::Open => complain(OPEN),
                 }
             }
         }
-        End { outcome, body: self.body, lost }
+        End { outcome, body: self.asked.body, lost }
     }
 }
 
@@ -266,16 +255,8 @@ impl Outcome {
     }
 }
 
-/// The operation's end is unknown, with the reason if it is known; the exit code is 129.
-#[derive(Debug)]
-pub struct Disconnected(pub String);
-
 /// Waits for the end of `id`, which `events` report. Also returns whether that connection was lost.
-pub fn wait(
-    agent: &Agent,
-    id: &str,
-    events: &mut Incoming,
-) -> Result<(Outcome, bool), Disconnected> {
+fn wait(agent: &Agent, id: &str, events: &mut Incoming) -> Result<(Outcome, bool), String> {
     // It may have ended before the events were connected.
     if let Ok(Some(outcome)) = look(agent, id) {
         return Ok((outcome, false));
@@ -291,17 +272,17 @@ pub fn wait(
                 match outcome(operation) {
                     Ok(Some(outcome)) => return Ok((outcome, false)),
                     Ok(None) => {}
-                    Err(_) => return Err(Disconnected(String::new())),
+                    Err(_) => return Err(String::new()),
                 }
             }
             Ok(Piece::Bytes(_)) => {}
             Ok(Piece::Closed) => break false,
-            Err(error) if error.is::<Silent>() => return Err(Disconnected(error.to_string())),
+            Err(error) if error.is::<Silent>() => return Err(error.to_string()),
             Err(_) => break true,
         }
     };
     let outcome = look(agent, id).ok().flatten();
-    Ok((outcome.ok_or_else(|| Disconnected(String::new()))?, is_lost))
+    Ok((outcome.ok_or_else(String::new)?, is_lost))
 }
 
 fn look(agent: &Agent, id: &str) -> Result<Option<Outcome>> {

@@ -18,7 +18,7 @@ use signal_hook::iterator::Signals;
 use super::output::{AllOutput, Cut, Flow};
 use super::output::{Stream, Tails};
 use super::request::{Exec, Fault};
-use super::run::Operation;
+use super::run::Asked;
 use super::terminal::{self, write_all};
 use crate::agent::client::Agent;
 use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Pulse, Socket};
@@ -47,17 +47,12 @@ enum Control {
 impl Sockets {
     /// Connects the sockets, control first. LXD connects the others at the same time, Incus and
     /// older versions one after the other.
-    pub(super) fn connect(
-        agent: &Agent,
-        operation: &Operation,
-        exec: &Exec,
-        limit: Limit,
-    ) -> Result<Self> {
+    pub(super) fn connect(agent: &Agent, asked: &Asked, exec: &Exec, limit: Limit) -> Result<Self> {
         let is_interactive = exec.is_interactive();
         let names: &[&str] = if is_interactive { &["0"] } else { &["0", "1", "2"] };
-        let secrets = operation.fds.as_object().context("an operation without fds")?;
+        let secrets = asked.fds.as_object().context("an operation without fds")?;
         if secrets.len() != names.len() + 1 {
-            bail!("unexpected set of fds: {}", operation.fds);
+            bail!("unexpected set of fds: {}", asked.fds);
         }
         let connect = |name: &str| -> Result<Option<Socket>> {
             let secret = secrets.get(name).and_then(Value::as_str);
@@ -66,7 +61,7 @@ impl Sockets {
             if is(Fault::Skip) {
                 return Ok(None);
             }
-            let id = &operation.id;
+            let id = &asked.id;
             let secret = if is(Fault::BadSecret) { &"0".repeat(64) } else { secret };
             let target = format!("/1.0/operations/{id}/websocket?secret={secret}");
             let socket = websocket::connect(agent, &target, limit);

@@ -258,12 +258,4 @@ mod tests {
         assert_eq!(shown["eth0"]["hwaddr"], "00:16:3e:00:00:01");
         assert!(!shown["disk"].contains_key("hwaddr"));
     }
-
-    #[test]
-    fn only_replacements_of_vsock_have_a_socket_file() {
-        let (uds, plain) = (Vsock::Uds("/a/vs".into()), Vsock::Plain("/a/p".into()));
-        assert_eq!(uds.host_socket(7), Some("/a/vs_7".into()));
-        assert_eq!(plain.host_socket(7), Some("/a/p_7".into()));
-        assert_eq!(Vsock::Cid(3).host_socket(7), None);
-    }
 }
