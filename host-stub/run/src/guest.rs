@@ -15,7 +15,7 @@ use mote_client::exec::request::Exec;
 use mote_client::exec::run::{self as exec, Asked, End, Running};
 use mote_client::files::local_directory::{Missing, Target, place};
 use mote_client::files::session::{self, SILENCE, Session};
-use mote_client::files::tree::{self, Owner};
+use mote_client::files::tree::{self, Owner, Push, Unlike};
 use mote_client::net::stream::Limit;
 
 #[derive(Debug)]
@@ -217,5 +217,6 @@ fn copy(session: &mut Session, from: &Path, to: &Path) -> Result<()> {
     if let Some(above) = to.parent() {
         tree::make_parents(session, above)?;
     }
-    tree::push(session, from, to, None, Owner::default())
+    let (owner, unlike) = (Owner::default(), Unlike::default());
+    Push { session, mode: None, owner, unlike }.tree(from, to)
 }

@@ -11,7 +11,7 @@ use super::args::{FileCommand, MakeArgs, PullArgs, PushArgs, before, inside, oct
 use super::local_directory::{Missing, Target, place};
 use super::session::{self, Session, guest, local, start, unbuffered_stdout};
 use super::sftp::wire::Attrs;
-use super::tree::{self, Unlike};
+use super::tree::{self, Push, Unlike};
 use crate::agent::client::connecting;
 use crate::common::limits::LISTING;
 use crate::common::printable;
@@ -186,7 +186,7 @@ fn free(session: &mut Session, path: &Path) -> Result<()> {
 }
 
 fn push(root: &Path, args: PushArgs) -> Result<()> {
-    let (mode, owner) = (args.mode, args.owner);
+    let PushArgs { mode, owner, .. } = args;
     let (name, sources, target) = before(root, args.paths)?;
     let session = &mut start(root, &name)?;
     let into_directory = target.ends_with('/')
@@ -197,6 +197,7 @@ fn push(root: &Path, args: PushArgs) -> Result<()> {
         let parent = if into_directory { Some(target.as_path()) } else { target.parent() };
         parent.map_or(Ok(()), |parent| tree::make_parents(session, parent))?;
     }
+    let mut push = Push { session, mode, owner, unlike: Unlike::default() };
     for source in sources {
         let source = Path::new(&source);
         let to = match (into_directory, source.file_name()) {
@@ -207,15 +208,12 @@ fn push(root: &Path, args: PushArgs) -> Result<()> {
             if into_directory {
                 bail!("stdin needs a file's name in the guest, not a directory's");
             }
-            let mode = mode.unwrap_or(0o644);
-            let unlike = &mut Unlike::default();
-            tree::push_file(session, &mut stdin().lock(), ("-", 0), &to, (mode, owner), unlike)?;
+            push.stream(&mut stdin().lock(), ("-", 0), mode.unwrap_or(0o644), &to)?;
         } else if args.recursive {
-            tree::push(session, &named(source)?, &to, mode, owner)?;
+            push.tree(&named(source)?, &to)?;
         } else {
             let file = std::fs::File::open(source).with_context(|| local(source))?;
-            let unlike = &mut Unlike::default();
-            tree::push_open(session, (file, source), &to, (mode, owner), unlike)?;
+            push.file(file, source, &to)?;
         }
     }
     Ok(())

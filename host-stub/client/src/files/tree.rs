@@ -43,49 +43,111 @@ impl Owner {
     }
 }
 
-pub(super) fn push_open(
-    session: &mut Session,
-    (mut file, source): (File, &Path),
-    target: &Path,
-    (mode, owner): (Option<u32>, Owner),
-    unlike: &mut Unlike,
-) -> Result<()> {
-    let here = || local(source);
-    let about = file.metadata().with_context(here)?;
-    if about.is_dir() {
-        bail!("{} is a directory; -r pushes directories", here());
-    }
-    let mode = mode.unwrap_or(about.mode() & 0o7777);
-    let name = source.file_name().map_or_else(String::new, |name| name.display().to_string());
-    push_file(session, &mut file, (&name, about.len()), target, (mode, owner), unlike)
+/// A push under way.
+pub struct Push<'a> {
+    pub session: &'a mut Session,
+    pub mode: Option<u32>,
+    pub owner: Owner,
+    pub unlike: Unlike,
 }
 
-/// Pushes a stream. `shown` has its name and length.
-pub fn push_file(
-    session: &mut Session,
-    source: &mut impl Read,
-    shown: (&str, u64),
-    target: &Path,
-    (mode, owner): (u32, Owner),
-    unlike: &mut Unlike,
-) -> Result<()> {
-    // The flags of real hosts.
-    let flags = open::READ | open::WRITE | open::CREATE | open::TRUNCATE;
-    let there = || guest(target);
-    let handle = match session.open(target, flags, &Attrs::default()) {
-        Ok(handle) => handle,
-        Err(error) => return Err(why_not_made(session, target, error)),
-    };
-    let now = session.fstat(&handle).with_context(there)?;
-    let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
-    let bar = session::bar(shown.0, shown.1);
-    let sent = upload(session, &handle, source, |count| bar.inc(count));
-    bar.finish_and_clear();
-    let result = sent
-        .and_then(|_| session.fsetstat(&handle, &attrs))
-        .and_then(|()| unlike.check(mode, target, || session.fstat(&handle)));
-    session.close(handle).with_context(there)?;
-    result.with_context(there)
+impl Push<'_> {
+    pub(super) fn file(&mut self, mut file: File, source: &Path, target: &Path) -> Result<()> {
+        let here = || local(source);
+        let about = file.metadata().with_context(here)?;
+        if about.is_dir() {
+            bail!("{} is a directory; -r pushes directories", here());
+        }
+        let mode = self.mode.unwrap_or(about.mode() & 0o7777);
+        let name = source.file_name().map_or_else(String::new, |name| name.display().to_string());
+        self.stream(&mut file, (&name, about.len()), mode, target)
+    }
+
+    /// Pushes a stream. `shown` has its name and length.
+    pub(super) fn stream(
+        &mut self,
+        source: &mut impl Read,
+        shown: (&str, u64),
+        mode: u32,
+        target: &Path,
+    ) -> Result<()> {
+        // The flags of real hosts.
+        let flags = open::READ | open::WRITE | open::CREATE | open::TRUNCATE;
+        let (session, there) = (&mut *self.session, || guest(target));
+        let handle = match session.open(target, flags, &Attrs::default()) {
+            Ok(handle) => handle,
+            Err(error) => return Err(why_not_made(session, target, error)),
+        };
+        let now = session.fstat(&handle).with_context(there)?;
+        let owner = self.owner.over(now.owner);
+        let attrs = Attrs { mode: Some(mode), owner, ..Attrs::default() };
+        let bar = session::bar(shown.0, shown.1);
+        let sent = upload(session, &handle, source, |count| bar.inc(count));
+        bar.finish_and_clear();
+        let result = sent
+            .and_then(|_| session.fsetstat(&handle, &attrs))
+            .and_then(|()| self.unlike.check(mode, target, || session.fstat(&handle)));
+        session.close(handle).with_context(there)?;
+        result.with_context(there)
+    }
+
+    /// Pushes a tree. Links in its path are not followed: a guest that shares the directory may
+    /// have created one since the user named it.
+    pub fn tree(&mut self, source: &Path, target: &Path) -> Result<()> {
+        let above = LocalDirectory::open(source.parent().unwrap_or(source), Missing::Refuse)?;
+        let name = source.file_name().unwrap_or(".".as_ref());
+        let kind = above.kind(name).with_context(|| local(source))?;
+        if !matches!(kind, FileType::Symlink | FileType::RegularFile | FileType::Directory) {
+            bail!("{} is not a file, directory or symbolic link", local(source));
+        }
+        self.below((above.descriptor(), name, source), target)
+    }
+
+    /// Pushes an entry of an open directory, whose path may meanwhile lead elsewhere.
+    fn below(
+        &mut self,
+        (above, name, source): (BorrowedFd<'_>, &OsStr, &Path),
+        target: &Path,
+    ) -> Result<()> {
+        let (here, there) = (|| local(source), || guest(target));
+        let about = statat(above, name, AtFlags::SYMLINK_NOFOLLOW).with_context(here)?;
+        let kind = FileType::from_raw_mode(about.st_mode);
+        if kind == FileType::Symlink {
+            let link = readlinkat(above, name, Vec::new()).with_context(here)?;
+            if self.session.find(target).with_context(there)?.is_some() {
+                self.session.remove(target).with_context(there)?;
+            }
+            let link = Path::new(OsStr::from_bytes(link.to_bytes()));
+            return self.session.symlink(link, target).with_context(there);
+        }
+        if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+            self.unlike.special.add(here());
+            return Ok(());
+        }
+        // The file may have become a pipe, and opening that would wait for its other end.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(above, name, flags, Mode::empty()).with_context(here)?);
+        let about = file.metadata().with_context(here)?;
+        if about.is_file() {
+            return self.file(file, source, target);
+        }
+        let mut names = names(&file).with_context(here)?;
+        names.sort();
+        if self.session.find(target).with_context(there)?.is_none()
+            && let Err(error) = self.session.mkdir(target, &Attrs::default())
+        {
+            return Err(why_not_made(self.session, target, error));
+        }
+        for name in names {
+            self.below((file.as_fd(), &name, &source.join(&name)), &target.join(&name))?;
+        }
+        // Last, because only root can fill a directory that forbids writing.
+        let (session, mode) = (&mut *self.session, about.mode() & 0o7777);
+        let owner = self.owner.over(session.stat(target).with_context(there)?.owner);
+        let attrs = Attrs { mode: Some(mode), owner, ..Attrs::default() };
+        session.setstat(target, &attrs).with_context(there)?;
+        self.unlike.check(mode, target, || session.stat(target)).with_context(there)
+    }
 }
 
 /// Adds the reason why a file cannot be created: its directory is missing, or Linux protects
@@ -116,74 +178,6 @@ fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> a
         }
         _ => error.context(guest(target)),
     }
-}
-
-/// Pushes a tree. Links in its path are not followed: a guest that shares the directory may have
-/// created one since the user named it.
-pub fn push(
-    session: &mut Session,
-    source: &Path,
-    target: &Path,
-    mode: Option<u32>,
-    owner: Owner,
-) -> Result<()> {
-    let above = LocalDirectory::open(source.parent().unwrap_or(source), Missing::Refuse)?;
-    let name = source.file_name().unwrap_or(".".as_ref());
-    let kind = above.kind(name).with_context(|| local(source))?;
-    if !matches!(kind, FileType::Symlink | FileType::RegularFile | FileType::Directory) {
-        bail!("{} is not a file, directory or symbolic link", local(source));
-    }
-    let place = (above.descriptor(), name, source);
-    push_below(session, place, target, (mode, owner), &mut Unlike::default())
-}
-
-/// Pushes an entry of an open directory, whose path may meanwhile lead elsewhere.
-fn push_below(
-    session: &mut Session,
-    (above, name, source): (BorrowedFd<'_>, &OsStr, &Path),
-    target: &Path,
-    (mode, owner): (Option<u32>, Owner),
-    unlike: &mut Unlike,
-) -> Result<()> {
-    let (here, there) = (|| local(source), || guest(target));
-    let about = statat(above, name, AtFlags::SYMLINK_NOFOLLOW).with_context(here)?;
-    let kind = FileType::from_raw_mode(about.st_mode);
-    if kind == FileType::Symlink {
-        let link = readlinkat(above, name, Vec::new()).with_context(here)?;
-        if session.find(target).with_context(there)?.is_some() {
-            session.remove(target).with_context(there)?;
-        }
-        let link = Path::new(OsStr::from_bytes(link.to_bytes()));
-        return session.symlink(link, target).with_context(there);
-    }
-    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
-        unlike.skip(here());
-        return Ok(());
-    }
-    // The file may have become a pipe, and opening that would wait for its other end.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(openat(above, name, flags, Mode::empty()).with_context(here)?);
-    let about = file.metadata().with_context(here)?;
-    if about.is_file() {
-        return push_open(session, (file, source), target, (mode, owner), unlike);
-    }
-    let mut names = names(&file).with_context(here)?;
-    names.sort();
-    if session.find(target).with_context(there)?.is_none()
-        && let Err(error) = session.mkdir(target, &Attrs::default())
-    {
-        return Err(why_not_made(session, target, error));
-    }
-    for name in names {
-        let place = (file.as_fd(), &*name, &*source.join(&name));
-        push_below(session, place, &target.join(&name), (mode, owner), unlike)?;
-    }
-    // Last, because only root can fill a directory that forbids writing.
-    let now = session.stat(target).with_context(there)?;
-    let mode = about.mode() & 0o7777;
-    let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
-    session.setstat(target, &attrs).with_context(there)?;
-    unlike.check(mode, target, || session.stat(target)).with_context(there)
 }
 
 fn names(directory: &File) -> Result<Vec<OsString>, Errno> {
@@ -293,7 +287,7 @@ fn pull_into(
         if left.levels == LEVELS {
             bail!("{} is not a file, directory or symbolic link", there());
         }
-        unlike.skip(local(from));
+        unlike.special.add(local(from));
         return Ok(());
     }
     let directory = above.directory(name)?;
@@ -373,12 +367,8 @@ impl Drop for Unlike {
 const SPECIAL_BITS: u32 = 0o7000;
 
 impl Unlike {
-    pub(super) fn skip(&mut self, name: String) {
-        self.special.add(name);
-    }
-
     /// Notes whether a pushed file has its special bits. Calls the server only if one is set.
-    pub(super) fn check(
+    fn check(
         &mut self,
         wanted: u32,
         target: &Path,

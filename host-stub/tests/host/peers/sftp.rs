@@ -1,22 +1,16 @@
 //! A guest whose SFTP server answers each request with the result of a test's function.
 
-use std::io::{Read, Write};
+use std::io::{Error, Write};
 
+use mote_client::files::sftp::client::{receive, send};
+pub(crate) use mote_client::files::sftp::wire::kind::{
+    FSTAT, LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT,
+};
+use mote_client::files::sftp::wire::{Attrs, END, Reader, Writer, kind};
 use mote_client::net::http::Message;
 
 use super::host::Host;
 use super::liar::{self, Stream};
-
-pub(crate) const OPEN: u8 = 3;
-pub(crate) const READ: u8 = 5;
-pub(crate) const LSTAT: u8 = 7;
-pub(crate) const FSTAT: u8 = 8;
-pub(crate) const OPENDIR: u8 = 11;
-pub(crate) const READDIR: u8 = 12;
-pub(crate) const STAT: u8 = 17;
-pub(crate) const READLINK: u8 = 19;
-const STATUS: u8 = 101;
-const END_OF_FILE: u32 = 1;
 
 pub(crate) struct Asked {
     pub(crate) kind: u8,
@@ -80,51 +74,53 @@ pub(crate) fn serve(
     stream.write_all(head.as_bytes())?;
     stream.flush()?;
     let mut seen: Vec<(u8, String)> = Vec::new();
-    loop {
-        let mut head = [0; 5];
-        stream.read_exact(&mut head)?;
-        let length = u32::from_be_bytes(head[..4].try_into().unwrap());
-        let mut body = vec![0; usize::try_from(length).unwrap() - 1];
-        stream.read_exact(&mut body)?;
-        if head[4] == 1 {
-            say(stream, 2, &3u32.to_be_bytes())?;
-            continue;
+    let mut next = || -> anyhow::Result<()> {
+        let (kind, body) = receive(stream)?;
+        if kind == kind::INIT {
+            return send(stream, kind::VERSION, &body);
         }
-        let (id, rest) = body.split_at(4);
-        let count = usize::try_from(u32::from_be_bytes(rest[..4].try_into().unwrap())).unwrap();
-        let path = String::from_utf8_lossy(&rest[4..4 + count]).into_owned();
-        let key = (head[4], path.clone());
-        let nth = seen.iter().filter(|one| **one == key).count();
+        let mut body = Reader(&body);
+        let (id, path) = (Writer::default().u32(body.u32()?), body.text()?);
+        let nth = seen.iter().filter(|one| **one == (kind, path.clone())).count();
         // Bounded, because a session may have endless requests.
         if seen.len() < 10_000 {
-            seen.push(key);
+            seen.push((kind, path.clone()));
         }
-        let said = answer(&Asked { kind: head[4], path: path.clone(), nth });
-        tell(stream, id, &path, said)?;
+        let said = answer(&Asked { kind, path: path.clone(), nth });
+        tell(stream, id, &path, said)
+    };
+    loop {
+        next().map_err(Error::other)?;
     }
 }
 
-fn tell(stream: &mut Stream, id: &[u8], path: &str, said: Said) -> std::io::Result<()> {
-    let status = |code: u32| [id, &code.to_be_bytes(), &text(b""), &text(b"")].concat();
-    let owned = |mode: u32, owner: u32| {
-        // Size, owner, mode, times.
-        let fields = [0, 3, owner, owner, mode, 0, 0].map(u32::to_be_bytes).concat();
-        [id, &15u32.to_be_bytes(), &fields].concat()
+fn tell(stream: &mut Stream, id: Writer, path: &str, said: Said) -> anyhow::Result<()> {
+    let status = |code: u32| (kind::STATUS, id.clone().u32(code).bytes("").bytes(""));
+    let attrs = |mode: u32, owner: u32| {
+        let (owner, times) = (Some((owner, owner)), Some((0, 0)));
+        let attrs = Attrs { size: Some(3), owner, mode: Some(mode), times };
+        (kind::ATTRS, id.clone().attrs(&attrs))
     };
-    let attrs = |mode| owned(mode, 0);
-    match said {
-        Said::File => say(stream, 105, &attrs(0o100_644)),
-        Said::Directory => say(stream, 105, &attrs(0o040_755)),
-        Said::Link => say(stream, 105, &attrs(0o120_777)),
-        Said::Other(mode, owner) => say(stream, 105, &owned(mode, owner)),
-        Said::Refused(code) => say(stream, STATUS, &status(code)),
-        Said::Handle => say(stream, 102, &[id, &text(path.as_bytes())].concat()),
-        Said::Data(bytes) => say(stream, 103, &[id, &text(&bytes)].concat()),
-        Said::Target(to) => say(stream, 104, &names(id, &[to.to_owned()])),
-        Said::Names(all) => say(stream, 104, &names(id, &all)),
-        Said::Numbers(number) => say(stream, 201, &[id, &number.to_be_bytes().repeat(11)].concat()),
-        Said::End => say(stream, STATUS, &status(END_OF_FILE)),
-        Said::Done => say(stream, STATUS, &status(0)),
+    let names = |all: &[String]| {
+        let count = id.clone().u32(u32::try_from(all.len()).unwrap());
+        let add = |packet: Writer, name: &String| packet.bytes(name).bytes(name).u32(0);
+        (kind::NAME, all.iter().fold(count, add))
+    };
+    let (kind, body) = match said {
+        Said::File => attrs(0o100_644, 0),
+        Said::Directory => attrs(0o040_755, 0),
+        Said::Link => attrs(0o120_777, 0),
+        Said::Other(mode, owner) => attrs(mode, owner),
+        Said::Refused(code) => status(code),
+        Said::Handle => (kind::HANDLE, id.bytes(path)),
+        Said::Data(bytes) => (kind::DATA, id.bytes(bytes)),
+        Said::Target(to) => names(&[to.to_owned()]),
+        Said::Names(all) => names(&all),
+        Said::Numbers(number) => {
+            (kind::EXTENDED_REPLY, (0..11).fold(id, |packet, _| packet.u64(number)))
+        }
+        Said::End => status(END),
+        Said::Done => status(0),
         Said::Trickle => {
             stream.write_all(&[0, 0, 0x40, 0, 103])?;
             for _ in 0..150 {
@@ -132,32 +128,15 @@ fn tell(stream: &mut Stream, id: &[u8], path: &str, said: Said) -> std::io::Resu
                 stream.flush()?;
                 std::thread::sleep(std::time::Duration::from_millis(200));
             }
-            Ok(())
+            return Ok(());
         }
         Said::Flood => {
             let big = [&0xffff_0000u32.to_be_bytes()[..], &[0; 60_000]].concat();
             loop {
-                say(stream, STATUS, &big)?;
+                send(stream, kind::STATUS, &big)?;
             }
         }
-    }
-}
-
-fn names(id: &[u8], all: &[String]) -> Vec<u8> {
-    let count = u32::try_from(all.len()).unwrap();
-    let mut body = [id, &count.to_be_bytes()].concat();
-    for name in all {
-        body.extend([text(name.as_bytes()), text(name.as_bytes()), vec![0; 4]].concat());
-    }
-    body
-}
-
-fn text(bytes: &[u8]) -> Vec<u8> {
-    [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
-}
-
-fn say(stream: &mut Stream, kind: u8, body: &[u8]) -> std::io::Result<()> {
-    let length = u32::try_from(body.len() + 1).unwrap();
-    stream.write_all(&[&length.to_be_bytes()[..], &[kind], body].concat())?;
-    stream.flush()
+    };
+    send(stream, kind, &body.0)?;
+    Ok(stream.flush()?)
 }
