@@ -24,13 +24,6 @@ pub enum Accel {
     Tcg,
 }
 
-impl Accel {
-    /// Returns QEMU's name of a chosen one.
-    pub(crate) fn name(self) -> &'static str {
-        if self == Self::Kvm { "kvm" } else { "tcg" }
-    }
-}
-
 const LIMIT: Duration = Duration::from_secs(2);
 const KVM: &str = "/dev/kvm";
 /// The value that the probe's VM writes to QEMU's exit device, and QEMU's exit code for it.

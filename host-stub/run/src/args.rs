@@ -114,14 +114,6 @@ impl Arch {
         }
     }
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::X86 => "x86_64",
-            Self::Aarch64 => "aarch64",
-            Self::Riscv64 => "riscv64",
-        }
-    }
-
     /// Returns Linux' name of the machine's serial port.
     pub fn terminal(self) -> &'static str {
         if self == Self::Aarch64 { "ttyAMA0" } else { "ttyS0" }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::args::VmArgs;
 use super::child::{self, Helper};
-use super::machine::{Plan, Talk, write_config};
+use super::machine::{Plan, write_config};
 use super::running_vm::{Scratch, last_line, serve, start};
 use mote_client::common::whole_file::write_whole;
 use mote_client::daemon::{ask, is_running};
@@ -71,7 +71,7 @@ fn make(root: &Path, plan: &mut Plan) -> Result<()> {
     plan.overlay_disk()?;
     plan.write_files(root)?;
     let console = plan.beside("console");
-    let qemu = (plan.qemu.clone(), plan.arguments(root, &console, Talk::Quiet)?);
+    let qemu = (plan.qemu.clone(), plan.arguments(root, &console, false)?);
     let commands = Commands { helpers: plan.helpers(), qemu };
     let text = serde_json::to_vec_pretty(&commands)?;
     write_whole(&file(root, &plan.instance.name), &text, 0o600)

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 
 use super::args::{MachineKind, RunArgs, VmArgs};
-use mote_client::common::printable;
+use mote_client::common::printable::{self, word};
 use mote_client::files::local_directory::{Missing, Target, place, report_place};
 use mote_vm::recipe::root_disk;
 
@@ -78,7 +78,7 @@ pub(crate) fn vm(args: &VmArgs) -> Result<()> {
         && kernels == 0
         && hardware.qemu_arg.is_empty()
     {
-        let arch = arch.name();
+        let arch = word(arch);
         bail!(
             "QEMU has no firmware for {arch}: --kernel FILE is needed, or --qemu-arg '{firmware}"
         );

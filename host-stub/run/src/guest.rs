@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::retry_policy::{RetryPolicy, is_passing, is_unsent};
 use super::share::{Access, Share, mounted};
 use mote_client::agent::client::{Agent, connecting};
-use mote_client::common::limits::{self, Bounded};
+use mote_client::common::limits;
 use mote_client::common::printable::{self, complain};
 use mote_client::exec::request::Exec;
 use mote_client::exec::run::{self as exec, Asked, End, Running};
@@ -147,9 +147,12 @@ impl Job {
     fn mounts(&self, session: &mut Session) -> Result<String> {
         let end = Instant::now() + MOUNTS;
         loop {
-            let mut list = Bounded::new(limits::MOUNTS);
-            tree::pull_file(session, Path::new("/proc/mounts"), &mut list)?;
-            let list = String::from_utf8_lossy(&list.bytes).into_owned();
+            let mut list = vec![0; limits::MOUNTS];
+            let mut rest = list.as_mut_slice();
+            tree::pull_file(session, Path::new("/proc/mounts"), &mut rest)?;
+            let left = rest.len();
+            list.truncate(limits::MOUNTS - left);
+            let list = String::from_utf8_lossy(&list).into_owned();
             let is_there = |share: &Share| mounted(&list, &share.target).is_some();
             if self.shares.iter().all(is_there) || Instant::now() > end {
                 return Ok(list);

@@ -10,7 +10,7 @@ use super::check;
 use super::child::{self, Helper};
 use super::share::{self, Access, Share, Virtiofs};
 use crate::accel::{self, Accel};
-use mote_client::common::printable::complain;
+use mote_client::common::printable::{complain, word};
 use mote_client::common::random::{number, uuid};
 use mote_client::common::whole_file::write_whole;
 use mote_client::instance::vsock_device::{DEVICE, DEVICE_LOCK};
@@ -57,7 +57,7 @@ impl Plan {
         check::vm(args)?;
         let hardware = &args.hardware;
         let arch = hardware.arch.unwrap_or_else(Arch::ours);
-        let program = format!("qemu-system-{}", arch.name());
+        let program = format!("qemu-system-{}", word(arch));
         let program = hardware.qemu.clone().unwrap_or_else(|| program.into());
         let qemu = child::find(&program, &[]).with_context(|| {
             format!("{} not found (Debian: qemu-system-x86, qemu-system-arm)", program.display())
@@ -66,7 +66,7 @@ impl Plan {
         // On virtio-mmio, QEMU 7.2's virtiofs gets its first answer only: 9p or a copy is used.
         let may_be_virtiofs = !args.share.is_empty() && hardware.machine == MachineKind::Pci;
         let virtiofsd = may_be_virtiofs.then(share::virtiofsd).flatten();
-        let (used, why_tcg) = accel::choose(hardware.accel, &qemu, arch.name(), scratch);
+        let (used, why_tcg) = accel::choose(hardware.accel, &qemu, &word(arch), scratch);
         let mut shares = args.share.clone();
         let own = root.canonicalize()?;
         for share in &mut shares {
@@ -189,7 +189,12 @@ impl Plan {
     }
 
     /// Returns QEMU's arguments, with the console in this file.
-    pub(crate) fn arguments(&self, root: &Path, console: &Path, talk: Talk) -> Result<Vec<String>> {
+    pub(crate) fn arguments(
+        &self,
+        root: &Path,
+        console: &Path,
+        verbose: bool,
+    ) -> Result<Vec<String>> {
         let hardware = &self.args.hardware;
         let mut all: Vec<String> =
             ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
@@ -207,7 +212,7 @@ impl Plan {
         let cpus = hardware.cpus.unwrap_or(if self.used == Accel::Kvm { 2 } else { 1 });
         let console = console.display().to_string().replace(',', ",,");
         for (option, value) in [
-            ("-machine", format!("{machine},accel={}", self.used.name())),
+            ("-machine", format!("{machine},accel={}", word(self.used))),
             ("-smp", cpus.to_string()),
             ("-chardev", format!("file,id=console,path={console}")),
             ("-serial", "chardev:console".to_owned()),
@@ -248,7 +253,7 @@ impl Plan {
                 );
             }
         }
-        self.kernel(talk, &mut all);
+        self.kernel(verbose, &mut all);
         all.extend(hardware.qemu_arg.iter().flat_map(|words| words.0.iter().cloned()));
         Ok(all)
     }
@@ -274,7 +279,7 @@ impl Plan {
     }
 
     /// Adds kernel, initramfs and command line.
-    fn kernel(&self, talk: Talk, all: &mut Vec<String>) {
+    fn kernel(&self, verbose: bool, all: &mut Vec<String>) {
         let Some(kernel) = self.args.kernel.first() else { return };
         all.extend(["-kernel".to_owned(), kernel.display().to_string()]);
         if let Some(initrd) = self.args.initrd.first() {
@@ -284,7 +289,7 @@ impl Plan {
         }
         let terminal = self.arch.terminal();
         let mut line = format!("console={terminal} panic=-1");
-        if talk == Talk::Quiet {
+        if !verbose {
             line += " quiet";
         }
         if self.used == Accel::Tcg {
@@ -320,13 +325,6 @@ pub(crate) fn write_config(root: &Path, instance: &Instance) -> Result<()> {
     let image = iso::image(&store::share(root, &instance.name), SHARE)?;
     let path = store::directory(root, &instance.name).join("config.iso");
     write_whole(&path, &image, 0o600)
-}
-
-/// How much the kernel prints on its console.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Talk {
-    Quiet,
-    Usual,
 }
 
 /// Returns how host and guest reach each other: by the kernel's vsock if this user may use it, else

@@ -12,15 +12,15 @@ use super::args::RunArgs;
 use super::check;
 use super::course::{Course, News, watch_signals};
 use super::guest::{Job, pushed};
-use super::machine::{Plan, Talk};
+use super::machine::Plan;
 use super::outcome::{Case, Outcome, Phases, result, write_junit};
 use super::running_vm::{RunningVm, Scratch};
 use crate::accel::Accel;
 use mote_client::agent::client::Agent;
-use mote_client::common::printable::{complain, quoted};
+use mote_client::common::printable::{complain, quoted, word};
 use mote_client::exec::output::Tails;
 use mote_client::exec::request::{Exec, Terminal};
-use mote_client::exec::terminal::Kept;
+use mote_client::exec::terminal;
 use mote_client::files::local_directory::report;
 use mote_vm::console::{Console, Echo, Keeps};
 
@@ -34,11 +34,10 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let mut phases = Phases::new();
     // Before anything exists that a signal would leave behind.
     let signals = watch_signals()?;
-    let terminal = Kept::now();
     let mut about = Value::Null;
     let tails = if args.junit.is_some() { Tails::kept() } else { Tails::default() };
     let outcome = staged(args, &mut phases, signals, &mut about, &tails);
-    drop(terminal);
+    terminal::restore();
     let outcome = match outcome {
         Ok(Some(outcome)) => outcome,
         Ok(None) => return Ok(0),
@@ -79,12 +78,11 @@ fn staged(
     let plan = Plan::new(root, NAME, &args.vm, root)?;
     let usual = root.join("console");
     let path = args.console.as_ref().map(std::path::absolute).transpose()?.unwrap_or(usual);
-    let talk = if args.verbose { Talk::Usual } else { Talk::Quiet };
     if args.dry_run {
-        print(&plan, root, &path, talk)?;
+        print(&plan, root, &path, args.verbose)?;
         return Ok(None);
     }
-    *about = json!({"accel": plan.used.name(), "why_tcg": plan.why_tcg,
+    *about = json!({"accel": word(plan.used), "why_tcg": plan.why_tcg,
         "kernel": args.vm.kernel.first(), "disk": args.vm.disk});
     if plan.used == Accel::Tcg && (args.verbose || stderr().is_terminal()) {
         let why = if plan.why_tcg.is_empty() { "asked for" } else { &plan.why_tcg };
@@ -102,7 +100,7 @@ fn staged(
     console.look();
     let push = args.push.iter().map(pushed).collect::<Result<_>>()?;
     let log = report(&args.log.clone().unwrap_or_else(|| root.join("log")))?;
-    let vm = RunningVm::start(root, &plan, &path, talk, log)?;
+    let vm = RunningVm::start(root, &plan, &path, args.verbose, log)?;
     phases.booted = Some(Instant::now());
     let usual = if plan.used == Accel::Kvm { BOOT } else { BOOT_WITH_TCG };
     let (sender, news) = signals;
@@ -173,10 +171,10 @@ fn job(
 }
 
 /// Prints the command line for `--dry-run`.
-fn print(plan: &Plan, root: &Path, console: &Path, talk: Talk) -> Result<()> {
+fn print(plan: &Plan, root: &Path, console: &Path, verbose: bool) -> Result<()> {
     let word = |path: &PathBuf| quoted(&path.display().to_string());
     let mut line = word(&plan.qemu);
-    for argument in plan.arguments(root, console, talk)? {
+    for argument in plan.arguments(root, console, verbose)? {
         line += if argument.starts_with('-') { " \\\n  " } else { " " };
         line += &quoted(&argument);
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 
 use super::child::{self, Helper, Kept};
-use super::machine::{Plan, Talk};
+use super::machine::Plan;
 use mote_client::common::printable::log_line;
 use mote_client::common::random;
 use mote_client::common::whole_file::end_of_log;
@@ -114,7 +114,7 @@ impl RunningVm {
         root: &Path,
         plan: &Plan,
         console: &Path,
-        talk: Talk,
+        verbose: bool,
         log: File,
     ) -> Result<Self> {
         create(root, &plan.instance)?;
@@ -136,7 +136,7 @@ impl RunningVm {
         }
         let qemu_log = plan.beside("qemu.log");
         let mut command = child::command(&plan.qemu);
-        command.args(plan.arguments(root, console, talk)?);
+        command.args(plan.arguments(root, console, verbose)?);
         let qemu = start(&mut command, &qemu_log)?;
         let described = plan.instance.clone();
         Ok(Self { qemu, vsock, _helpers: helpers, host, described, qemu_log })

@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{look, wait};
+use mote_client::common::printable::word;
 use mote_client::daemon::{ask, is_running};
 use mote_client::instance::{store, vsock_device};
 use mote_run::args::VmArgs;
@@ -111,7 +112,7 @@ pub(crate) fn fault(
     };
     // Checked here first, for the better message.
     Fault::new(kind, number)?;
-    let body = json!({"kind": kind.name(), "number": number});
+    let body = json!({"kind": word(kind), "number": number});
     change(root, "POST", name, "fault", &body)
 }
 

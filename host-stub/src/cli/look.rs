@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::common::printable::{self, text};
+use mote_client::common::printable::{self, text, word};
 use mote_client::daemon::{self, Known, ask};
 use mote_client::net::stream::Limit;
 
@@ -24,7 +24,7 @@ pub(crate) fn state(root: &Path, name: &str) -> Result<Value> {
 
 /// Returns the same, given the cause of a call that just failed.
 fn known_with(root: &Path, name: &str, failure: Option<CallFailure>) -> Result<Value> {
-    let met = failure.map_or(String::new(), |failure| format!("?failure={}", failure.name()));
+    let met = failure.map_or(String::new(), |failure| format!("?failure={}", word(failure)));
     ask(root, "GET", &format!("/1.0/internal/{name}/agent-state{met}"), &Value::Null)
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn explained(root: &Path, error: anyhow::Error) -> anyhow::Error {
     let Some(failed) = FailedCall::of(&error) else { return error };
     let state = known_with(root, &failed.instance, Some(failed.failure));
     match state {
-        Ok(state) if state["why"]["cause"] != failed.failure.name() => {
+        Ok(state) if state["why"]["cause"] != word(failed.failure) => {
             anyhow!("{} ({})", why(&state), error.root_cause())
         }
         Ok(_) | Err(_) => error,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::look;
-use mote_client::common::printable::complain;
+use mote_client::common::printable::{complain, word};
 use mote_client::daemon::is_running;
 
 /// Exit code on timeout, as of timeout(1).
@@ -58,15 +58,6 @@ impl Awaited {
             Self::Stopped => agent == "STOPPED",
         }
     }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Started => "STARTED",
-            Self::Connected => "CONNECTED",
-            Self::Ready => "Ready",
-            Self::Stopped => "STOPPED",
-        }
-    }
 }
 
 /// Waits for CONNECTED, with a limit in seconds, and returns the exit code.
@@ -96,12 +87,12 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
             return Ok(0);
         }
         if is_over(&state["vm"], &mut has_run) {
-            bail!("{} is not {}: {}", args.name, args.state.name(), look::why(&state));
+            bail!("{} is not {}: {}", args.name, word(args.state), look::why(&state));
         }
         if let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) {
             // A call shows whether the agent is still there.
             let state = look::asked(root, &args.name).map_or(state, |(state, _)| state);
-            let (name, state, why) = (&args.name, args.state.name(), look::why(&state));
+            let (name, state, why) = (&args.name, word(args.state), look::why(&state));
             complain(&format!("{name} is not {state} after {} s: {why}", limit.as_secs_f64()));
             return Ok(LATE);
         }

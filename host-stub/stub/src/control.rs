@@ -11,6 +11,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 use crate::channel::{ring, serial};
@@ -61,7 +62,7 @@ impl Host {
             )?;
         }
         let live = Live::new(instance.clone());
-        let life = live.life.clone();
+        let life = Arc::downgrade(&live.life);
         self.daemon.instances().insert(name, live);
         self.doors.open(&self.daemon, &instance, &life)?;
         match instance.channel.clone() {
@@ -87,7 +88,6 @@ impl Host {
             self.daemon.log(&format!("{name}: {error:#}"));
         }
         store::remove(&self.daemon.root, name)?;
-        live.life.end();
         let vsock = live.instance.vsock.clone();
         all.remove(name);
         drop(all);
@@ -163,34 +163,28 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
             json!({"instance": live.instance, "reachable": reachable, "state": told, "why": why})
         })?,
         ("GET", ["1.0", "internal", name, "agent-state"]) => {
-            let failure = request.parameter("failure").and_then(CallFailure::named);
+            let failure = request
+                .parameter("failure")
+                .and_then(|name| CallFailure::from_str(name, true).ok());
             daemon.agent_state(name, failure)?
         }
-        ("PATCH", ["1.0", "instances", name, "config"]) => set(daemon, name, &body)?,
-        ("PATCH", ["1.0", "instances", name, "devices"]) => device(daemon, name, &body)?,
+        // () is null.
+        ("PATCH", ["1.0", "instances", name, "config"]) => json!(set(daemon, name, &body)?),
+        ("PATCH", ["1.0", "instances", name, "devices"]) => json!(device(daemon, name, &body)?),
         ("POST", ["1.0", "instances", name, "adopt"]) => {
-            host.take_up(store::load(&daemon.root, name)?)?;
-            Value::Null
+            json!(host.take_up(store::load(&daemon.root, name)?)?)
         }
         ("POST", ["1.0", "instances", name, "fault"]) => {
             let kind = body["kind"].as_str().context("no kind")?;
             let fault = Fault::parse(kind, body["number"].as_u64())?;
-            daemon.with(name, |live| live.fault = fault)?;
-            Value::Null
+            json!(daemon.with(name, |live| live.fault = fault)?)
         }
-        ("POST", ["1.0", "instances", name, "delete"]) => {
-            host.delete(name, Whose::Stopped)?;
-            Value::Null
-        }
+        ("POST", ["1.0", "instances", name, "delete"]) => json!(host.delete(name, Whose::Stopped)?),
         ("POST", ["1.0", "instances", name, "delete-running"]) => {
-            host.delete(name, Whose::Any)?;
-            Value::Null
+            json!(host.delete(name, Whose::Any)?)
         }
         ("POST", ["1.0", "instances", name, "query"]) => query(daemon, name, &body)?,
-        ("POST", ["1.0", "instances", name, "start"]) => {
-            start(daemon, name)?;
-            Value::Null
-        }
+        ("POST", ["1.0", "instances", name, "start"]) => json!(start(daemon, name)?),
         ("POST", ["1.0", "instances", name, "stop"]) => stop(daemon, name, &body)?,
         _ => return Ok(None),
     }))
@@ -218,7 +212,7 @@ fn stream_events(daemon: &Arc<Daemon>, mut stream: Timed, only: Option<String>) 
 /// Changes configuration: `{"key": "value"}`, or null to unset. Switching devlxd sends a PUT before
 /// the guest's calls see it (P§3.3), and fails without an agent. Guests get events for `user.*`
 /// (P§4.3).
-fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
+fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<()> {
     let changes = body.as_object().context("an object is needed")?;
     let before = daemon.instance(name)?;
     let mut after = before.clone();
@@ -240,7 +234,7 @@ fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
         let metadata = json!({"key": key, "old_value": old, "value": value.as_str().unwrap_or("")});
         tell_guest(daemon, name, "config", &metadata)?;
     }
-    Ok(Value::Null)
+    Ok(())
 }
 
 fn apply(instance: &mut Instance, changes: &Map<String, Value>) {
@@ -252,7 +246,7 @@ fn apply(instance: &mut Instance, changes: &Map<String, Value>) {
     }
 }
 
-fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
+fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<()> {
     let device = body["name"].as_str().context("no device name")?;
     let config: Option<BTreeMap<String, String>> =
         serde_json::from_value(body["config"].clone()).context("not a device")?;
@@ -283,8 +277,7 @@ fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
         share::write_devices(&daemon.root, &instance)?;
     }
     // The device is added in any case (P§4.3).
-    tell_guest(daemon, name, "device", &metadata)?;
-    Ok(Value::Null)
+    tell_guest(daemon, name, "device", &metadata)
 }
 
 /// Posts an event to the agent if there is one. A failed call is only logged.

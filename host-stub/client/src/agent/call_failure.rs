@@ -4,15 +4,18 @@
 use std::fmt;
 use std::io;
 
+use clap::ValueEnum;
 use rustls::{AlertDescription, CertificateError};
 
 use crate::instance::Instance;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Its names in JSON are those for clap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CallFailure {
     /// The agent's certificate is not the instance's.
     AgentsCertificate,
     /// The process that carries the guest's vsock runs, but no longer serves it.
+    #[value(name = "vsock-stopped")]
     DeviceStopped,
     /// The agent refuses the host's certificate.
     HostsCertificate,
@@ -29,26 +32,6 @@ pub enum CallFailure {
 }
 
 impl CallFailure {
-    /// All causes, with their names in JSON.
-    const NAMES: [(Self, &'static str); 8] = [
-        (Self::AgentsCertificate, "agents-certificate"),
-        (Self::DeviceStopped, "vsock-stopped"),
-        (Self::HostsCertificate, "hosts-certificate"),
-        (Self::NoAnswer, "no-answer"),
-        (Self::NoGuest, "no-guest"),
-        (Self::Refused, "refused"),
-        (Self::Slow, "slow"),
-        (Self::Unreachable, "unreachable"),
-    ];
-
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(failure, _)| *failure == self).map_or("", |(_, name)| name)
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(failure, _)| *failure)
-    }
-
     pub fn meant(error: &io::Error) -> Option<Self> {
         use rustls::Error::{AlertReceived, InvalidCertificate};
         // Alerts of agents that refuse the certificate.

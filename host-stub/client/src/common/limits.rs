@@ -2,8 +2,6 @@
 //! values of a JSON document are counted before it is parsed: it may need many times its length of
 //! memory.
 
-use std::io::{self, Error, ErrorKind, Write};
-
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
@@ -38,34 +36,6 @@ pub const LISTING: usize = 64 * 1024 * 1024;
 pub const LEVELS: usize = 256;
 /// The guest's list of mounts, bytes: some 10,000 mounts.
 pub const MOUNTS: usize = 1024 * 1024;
-
-/// Memory for a file of the guest, up to a limit.
-#[derive(Debug)]
-pub struct Bounded {
-    pub bytes: Vec<u8>,
-    most: usize,
-}
-
-impl Bounded {
-    pub fn new(most: usize) -> Self {
-        Self { bytes: Vec::new(), most }
-    }
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > self.most {
-            let most = self.most / 1024;
-            return Err(Error::new(ErrorKind::FileTooLarge, format!("longer than {most} KiB")));
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Parses a document with at most [`VALUES`] values.
 pub fn json(text: &[u8]) -> Result<Value> {

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde_json::Value;
 
 pub fn text(raw: &str) -> String {
@@ -146,6 +147,11 @@ pub fn quoted(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Returns a value's name on the command line.
+pub fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
 }
 
 pub fn pair(text: &str) -> Result<(String, String)> {

@@ -51,23 +51,6 @@ impl Drop for Raw {
     }
 }
 
-/// Restores stdin's mode when dropped, whatever changed it.
-pub struct Kept(Option<Termios>);
-
-impl Kept {
-    pub fn now() -> Self {
-        Self(if isatty(stdin()) { tcgetattr(stdin()).ok() } else { None })
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _gone = tcsetattr(stdin(), OptionalActions::Drain, before);
-        }
-    }
-}
-
 /// Writes all bytes, unbuffered.
 pub fn write_all(to: impl std::os::fd::AsFd, mut bytes: &[u8]) -> std::io::Result<()> {
     while !bytes.is_empty() {

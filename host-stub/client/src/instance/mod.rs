@@ -178,8 +178,6 @@ pub enum Flavour {
 /// The names that a server uses, and its habits.
 #[derive(Debug)]
 pub struct Server {
-    /// On the command line.
-    pub name: &'static str,
     /// Configuration key that switches devlxd.
     pub gate: &'static str,
     /// Configuration key that permits guests to export images.
@@ -199,7 +197,6 @@ pub struct Server {
 }
 
 const LXD: Server = Server {
-    name: "lxd",
     gate: "security.devlxd",
     images_gate: "security.devlxd.images",
     flag: "devlxd",
@@ -212,12 +209,11 @@ const LXD: Server = Server {
 
 impl Flavour {
     pub fn server(self) -> &'static Server {
-        const OLD: Server = Server { name: "lxd-5.0", port: "org.linuxcontainers.lxd", ..LXD };
+        const OLD: Server = Server { port: "org.linuxcontainers.lxd", ..LXD };
         match self {
             Self::Lxd => &LXD,
             Self::LxdOld => &OLD,
             Self::Incus => &Server {
-                name: "incus",
                 gate: "security.guestapi",
                 images_gate: "security.guestapi.images",
                 flag: "dev_incus",

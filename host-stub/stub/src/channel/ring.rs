@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::daemon::vm::{Monitor, News, Orders};
-use crate::daemon::{Daemon, Life};
+use crate::daemon::{Daemon, Life, has_ended};
 use mote_client::common::limits::MONITOR_DOCUMENT;
 use mote_client::instance::{CONFIG_DISK, Flavour, Instance};
 
@@ -26,7 +26,7 @@ pub fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, life: Lif
     let (daemon, name, flavour) = (daemon.clone(), instance.name.clone(), instance.flavour);
     let mut was_running = instance.is_running();
     std::thread::spawn(move || {
-        while !life.is_over() {
+        while !has_ended(&life) {
             match Qmp::connect(&path) {
                 Ok(mut qmp) => {
                     daemon.vm_found(&name, qmp.orders());
@@ -37,7 +37,7 @@ pub fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, life: Lif
                             rest.into_iter().for_each(|news| live.vm.note(news))
                         });
                     }
-                    if life.is_over() {
+                    if has_ended(&life) {
                         return;
                     }
                     // Without a monitor there is no VM.
@@ -81,7 +81,7 @@ fn serve(
             let error = error["desc"].as_str().unwrap_or("an error");
             daemon.failed(name, &format!("QMP: {error}"), None);
         }
-        if life.is_over() {
+        if has_ended(life) {
             return Ok(());
         }
         let text = read["return"].as_str().unwrap_or("");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::daemon::{Daemon, Life};
+use crate::daemon::{Daemon, Life, has_ended};
 use mote_client::common::limits::STATUS_LINE;
 
 /// Interval of attempts to open the port.
@@ -24,13 +24,13 @@ const WRITE: Duration = Duration::from_secs(5);
 pub fn watch(daemon: &Arc<Daemon>, name: &str, path: PathBuf, shared: bool, life: Life) {
     let (daemon, name) = (daemon.clone(), name.to_owned());
     std::thread::spawn(move || {
-        while !life.is_over() {
+        while !has_ended(&life) {
             if let Ok((reader, writer)) = open(&path) {
                 let mut port = Port { reader, writer, shared };
                 if let Err(why) = serve(&daemon, &name, &mut port, &life) {
                     daemon.failed(&name, &format!("serial port: {why:#}"), None);
                 }
-                if life.is_over() {
+                if has_ended(&life) {
                     return;
                 }
                 let _known = daemon.with(&name, |live| live.agent.cut());
@@ -74,7 +74,7 @@ fn serve(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Resu
         if count == 0 {
             bail!("closed");
         }
-        if life.is_over() {
+        if has_ended(life) {
             return Ok(());
         }
         if port.shared {

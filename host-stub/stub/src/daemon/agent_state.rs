@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use mote_client::agent::call_failure::CallFailure;
 use mote_client::common::clock::{millis, rfc3339};
+use mote_client::common::printable::word;
 
 /// Number of lines kept.
 const LINES: usize = 16;
@@ -199,7 +200,7 @@ impl AgentState {
         let line = |(at, line): &(SystemTime, String)| json!({"at": rfc3339(*at), "line": line});
         let put = self.last_put.as_ref().map(|put| {
             json!({"ok": put.error.is_none(), "error": put.error,
-                "cause": put.failure.map(CallFailure::name), "at": rfc3339(put.at),
+                "cause": put.failure.map(word), "at": rfc3339(put.at),
                 "ms": millis(put.took)})
         });
         json!({
@@ -212,7 +213,7 @@ impl AgentState {
             "last_put": put,
             "last_error": self.last_error.as_ref().map(|error| {
                 json!({"at": rfc3339(error.at), "text": error.text,
-                    "cause": error.failure.map(CallFailure::name)})
+                    "cause": error.failure.map(word)})
             }),
             "serial_state": self.serial_state,
             "connections": self.connections,

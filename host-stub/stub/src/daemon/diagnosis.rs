@@ -8,19 +8,20 @@ use super::agent_state::{LastError, Word};
 use super::fault::Kind;
 use super::vm::{End, Monitor, PANIC, SUSPENDED};
 use mote_client::agent::call_failure::CallFailure;
+use mote_client::common::printable::word;
 use mote_client::instance::{Channel, Flavour, vsock_device};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// A unique identifier of the cause, for programs.
-    pub cause: &'static str,
+    pub cause: String,
     pub text: String,
 }
 
 /// Returns a diagnosis of a cause, with a text as of `format!`.
 macro_rules! found {
     ($cause:expr, $($text:tt)+) => {
-        Diagnosis { cause: $cause, text: format!($($text)+) }
+        Diagnosis { cause: $cause.into(), text: format!($($text)+) }
     };
 }
 
@@ -139,7 +140,7 @@ fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
         ),
         // It calls, so its port is the first problem.
         (Word::Unknown, _) if live.agent.connections > 0 => silent(live),
-        (_, Some(failure)) => found!(failure.name(), "{}", failure.to_string()),
+        (_, Some(failure)) => found!(word(failure), "{}", failure.to_string()),
         (Word::Connected, None) if is_ready => {
             found!("ready", "the agent is CONNECTED and the instance Ready")
         }
@@ -165,14 +166,14 @@ fn started(live: &Live) -> Diagnosis {
             (
                 Some(failure @ (CallFailure::AgentsCertificate | CallFailure::HostsCertificate)),
                 _,
-            ) => found!(failure.name(), "{}", failure.to_string()),
+            ) => found!(word(failure), "{}", failure.to_string()),
             (Some(CallFailure::Slow), _) => found!(
-                CallFailure::Slow.name(),
+                word(CallFailure::Slow),
                 "the agent is STARTED, but did not answer the host's call within 3 s: the machine is busy, or \
                  the agent hangs; the host calls again when the agent reports itself again"
             ),
             (Some(failure), Some(error)) => found!(
-                failure.name(),
+                word(failure),
                 "the agent is STARTED, but the host's call to it failed: {error} {IN_THE_GUEST}"
             ),
             (None, Some(error)) => found!(
@@ -217,7 +218,7 @@ fn silent(live: &Live) -> Diagnosis {
         (Channel::Serial { path, .. }, _) => found!("silent", "the agent has not reported itself; the status port is expected at {}",
                 path.display()),
         (_, Some(LastError { failure: Some(failure), .. })) => {
-            found!(failure.name(), "{}", failure.to_string())
+            found!(word(*failure), "{}", failure.to_string())
         }
         (_, Some(error)) if error.text.starts_with("QMP") => {
             let calls = if live.agent.connections > 0 {

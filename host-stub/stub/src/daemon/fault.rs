@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
 
+use mote_client::common::printable::word;
+
 /// Upper bound of a fault's time.
 const LONGEST: Duration = Duration::from_secs(600);
 
@@ -33,12 +35,6 @@ pub enum Kind {
     DenyPut,
     /// Send no TLS tickets, and answer N milliseconds late (0)
     NoTickets,
-}
-
-impl Kind {
-    pub fn name(self) -> String {
-        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +65,7 @@ impl Fault {
 /// Formats as on the command line.
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.kind.name())?;
+        out.write_str(&word(self.kind))?;
         if self.kind == Kind::Stall {
             write!(out, " {}", self.time.as_secs())?;
         } else if matches!(self.kind, Kind::Slow | Kind::NoTickets) {

@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -212,7 +211,7 @@ impl Daemon {
             shown["ready"] = json!(instance.is_ready());
             shown["status"] = json!(live.status());
             shown["port"] = json!(self.port);
-            shown["flavour"] = json!(instance.flavour.server().name);
+            shown["flavour"] = json!(instance.flavour);
             shown["vsock"] = json!(instance.vsock);
             shown["channel"] = json!(instance.channel);
             shown["vm"] = live.vm.to_json();
@@ -237,23 +236,17 @@ pub struct Live {
     pub running: Option<Instant>,
     /// The VM as QEMU reports it.
     pub vm: Vm,
-    /// Ends the threads that serve it.
-    pub life: Life,
+    /// When dropped, ends the threads that serve it.
+    pub life: Arc<()>,
 }
 
-/// Whether an instance is still served. An instance that is created again under the same name has
-/// another.
-#[derive(Clone, Debug, Default)]
-pub struct Life(Arc<AtomicBool>);
+/// What the threads that serve an instance hold of [`Live::life`]. An instance that is created again
+/// under the same name has another.
+pub type Life = Weak<()>;
 
-impl Life {
-    pub fn is_over(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    pub fn end(&self) {
-        self.0.store(true, Ordering::Release);
-    }
+/// Returns whether the instance is no longer served.
+pub fn has_ended(life: &Life) -> bool {
+    life.strong_count() == 0
 }
 
 impl Live {
@@ -265,7 +258,7 @@ impl Live {
             called: false,
             running: None,
             vm: Vm::default(),
-            life: Life::default(),
+            life: Arc::default(),
         }
     }
 

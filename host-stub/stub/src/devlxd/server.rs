@@ -18,7 +18,7 @@ use vsock::{VMADDR_CID_ANY, VsockListener};
 
 use super::Answer;
 use crate::daemon::fault::{Fault, Kind};
-use crate::daemon::{Daemon, Life};
+use crate::daemon::{Daemon, Life, has_ended};
 use mote_client::agent::call_failure::CallFailure;
 use mote_client::common::limits;
 use mote_client::instance::store;
@@ -88,7 +88,7 @@ impl Doors {
         Ok(())
     }
 
-    /// Stops listening. The caller has ended the instance's life before.
+    /// Stops listening. The instance's life is over.
     pub fn close(&self, daemon: &Daemon, vsock: &Vsock) {
         if let Vsock::Cid(cid) = vsock {
             self.lock().remove(cid);
@@ -132,7 +132,7 @@ fn listen_unix(daemon: &Daemon, path: &Path, door: Arc<Door>) -> Result<()> {
     daemon.bound(path);
     std::thread::spawn(move || {
         for socket in listener.incoming() {
-            if door.life.is_over() {
+            if has_ended(&door.life) {
                 return;
             }
             match socket {
@@ -185,12 +185,10 @@ impl Door {
             stall(socket, fault.time);
             return Ok(());
         }
-        let config = if fault.kind == Kind::WrongCert {
-            &self.wrong
-        } else if fault.kind == Kind::NoTickets {
-            &self.forgetful
-        } else {
-            &self.right
+        let config = match () {
+            () if fault.kind == Kind::WrongCert => &self.wrong,
+            () if fault.kind == Kind::NoTickets => &self.forgetful,
+            () => &self.right,
         };
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone())?, socket);
         let Some(request) = read_request(&mut stream, limits::REQUEST)? else { return Ok(()) };
