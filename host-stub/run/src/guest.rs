@@ -15,7 +15,7 @@ use mote_client::exec::request::Exec;
 use mote_client::exec::run::{self as exec, Asked, End, Running};
 use mote_client::files::local_directory::{Missing, Target, place};
 use mote_client::files::session::{self, SILENCE, Session};
-use mote_client::files::tree::{self, Owner, Push, Unlike};
+use mote_client::files::tree::{self, Owner, Pull, Push, Unlike};
 use mote_client::net::stream::Limit;
 
 #[derive(Debug)]
@@ -191,10 +191,11 @@ impl Job {
             return Ok(());
         }
         let mut session = self.session(RetryPolicy::of(AFTER))?;
+        let mut pull = Pull { session: &mut session, unlike: Unlike::default() };
         let fetch = |(from, to): &(String, String)| {
             let from = Path::new("/").join(from);
             place(&from, Path::new(to), Target::Any, Missing::Refuse)
-                .and_then(|to| tree::pull(&mut session, &from, to))
+                .and_then(|to| pull.tree(&from, to))
                 .with_context(|| format!("--pull {}", printable::name(&from)))
         };
         self.pull.iter().try_for_each(fetch)

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
 use crate::peers::qmp::Qemu;
+use crate::run::World;
 
 #[test]
 fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
@@ -179,14 +180,8 @@ fn only_the_owner_can_read_the_directory_and_stop_the_daemon() {
 #[test]
 fn a_boot_does_not_use_a_daemon_that_is_ending() {
     let host = Host::new();
-    let qemu = host.path("qemu");
-    std::fs::write(&qemu, "#!/bin/sh\necho nothing to run >&2\nexit 1\n").unwrap();
-    std::fs::set_permissions(&qemu, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let socket = "socket=$(echo \"$*\" | sed 's/.*socket=//'); : >\"$socket\"; exec sleep 1000";
-    let vsock = host.path("vsock");
-    std::fs::write(&vsock, format!("#!/bin/sh\n{socket}\n")).unwrap();
-    std::fs::set_permissions(&vsock, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let qemu = qemu.display().to_string();
+    let world = World::new("ending", "echo nothing to run >&2; exit 1");
+    let qemu = world.path("qemu");
     // The daemon looks every 200 ms whether it is needed.
     for wait_for in [0, 20, 60, 100, 140, 180, 220, 260] {
         host.init("a", "lxd", &[]);
@@ -200,7 +195,7 @@ fn a_boot_does_not_use_a_daemon_that_is_ending() {
         host.run(&["delete", "--force", "a"]);
         std::thread::sleep(Duration::from_millis(wait_for));
         let boot = ["boot", "b", "--accel", "tcg", "--qemu", &qemu, "--kernel", &qemu];
-        let output = host.command(&boot).env("MOTE_VSOCK", &vsock).output().unwrap();
+        let output = host.command(&boot).env("MOTE_VSOCK", world.path("vsock")).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         // It got as far as QEMU.
         assert!(said.contains("nothing to run"), "{said}");

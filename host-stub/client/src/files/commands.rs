@@ -11,7 +11,7 @@ use super::args::{FileCommand, MakeArgs, PullArgs, PushArgs, before, inside, oct
 use super::local_directory::{Missing, Target, place};
 use super::session::{self, Session, guest, local, start, unbuffered_stdout};
 use super::sftp::wire::Attrs;
-use super::tree::{self, Push, Unlike};
+use super::tree::{self, Left, Pull, Push, Unlike};
 use crate::agent::client::connecting;
 use crate::common::limits::LISTING;
 use crate::common::printable;
@@ -26,7 +26,7 @@ pub fn run(root: &Path, command: FileCommand) -> Result<()> {
             on_one(root, paths.paths, |session, path| list(session, path, json))
         }
         FileCommand::Rm { paths, recursive, .. } => on_each(root, paths.paths, |session, path| {
-            if recursive { tree::remove(session, path) } else { session.remove(path) }
+            if recursive { tree::remove(session, path, Left::ALL) } else { session.remove(path) }
         }),
         FileCommand::Mkdir(args) => make_directories(root, args),
         FileCommand::Stat(args) => on_each(root, args.paths, show),
@@ -52,7 +52,7 @@ pub fn pipe(root: &Path, name: &str) -> Result<()> {
 }
 
 fn list(session: &mut Session, path: &Path, json: bool) -> Result<()> {
-    for entry in session.list(path, LISTING)?.entries {
+    for entry in session.list(path, LISTING)?.0 {
         let at = path.join(&entry.name);
         if json {
             let mut shown = described(session, &at, &entry.attrs)?;
@@ -247,7 +247,7 @@ fn pull(root: &Path, mut args: PullArgs) -> Result<()> {
         }
         let to = place(&from, Path::new(&target), kind, missing)?;
         if args.recursive {
-            tree::pull(session, &from, to)?;
+            Pull { session, unlike: Unlike::default() }.tree(&from, to)?;
         } else {
             tree::pull_one(session, &from, to)?;
         }

@@ -233,13 +233,13 @@ pub fn pull_one(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()>
 /// The remaining budget for a guest's tree: levels, each of which needs a descriptor and a stack
 /// frame, and bytes of lists in memory.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+pub(super) struct Left {
     levels: usize,
     bytes: usize,
 }
 
 impl Left {
-    const ALL: Self = Self { levels: LEVELS, bytes: LISTING };
+    pub(super) const ALL: Self = Self { levels: LEVELS, bytes: LISTING };
 
     /// Lists a directory, in which each name may occur once, and returns the budget that is left
     /// below it.
@@ -248,76 +248,71 @@ impl Left {
         let Some(levels) = self.levels.checked_sub(1) else {
             bail!("{}: the tree is deeper than {LEVELS} directories", there());
         };
-        let listing = session.list(path, self.bytes).with_context(there)?;
-        let twice = listing.entries.windows(2).find(|two| two[0].name == two[1].name);
+        let (entries, cost) = session.list(path, self.bytes).with_context(there)?;
+        let twice = entries.windows(2).find(|two| two[0].name == two[1].name);
         if let Some([entry, _]) = twice {
             bail!("{} lists {} twice", there(), printable::name(&entry.name));
         }
-        Ok((listing.entries, Self { levels, bytes: self.bytes - listing.cost }))
+        Ok((entries, Self { levels, bytes: self.bytes - cost }))
     }
 }
 
-pub fn pull(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
-    let unlike = &mut Unlike::default();
-    match to {
-        (above, Some(name)) => pull_into(session, from, &above, name, Left::ALL, unlike),
-        (directory, None) => fill(session, from, &directory, Left::ALL, unlike),
-    }
+/// A pull under way.
+pub struct Pull<'a> {
+    pub session: &'a mut Session,
+    pub unlike: Unlike,
 }
 
-/// Pulls a file, link or directory to a name in a local directory.
-fn pull_into(
-    session: &mut Session,
-    from: &Path,
-    above: &LocalDirectory,
-    name: &OsStr,
-    left: Left,
-    unlike: &mut Unlike,
-) -> Result<()> {
-    let there = || guest(from);
-    let attrs = session.lstat(from).with_context(there)?;
-    let mode = attrs.permissions();
-    if attrs.is_link() {
-        return above.link(name, &session.readlink(from).with_context(there)?);
-    }
-    if attrs.is_file() {
-        return pull_file(session, from, &mut above.file(name, mode.unwrap_or(0o644))?);
-    }
-    if !attrs.is_directory() {
-        if left.levels == LEVELS {
-            bail!("{} is not a file, directory or symbolic link", there());
+impl Pull<'_> {
+    pub fn tree(&mut self, from: &Path, to: Place<'_>) -> Result<()> {
+        match to {
+            (above, Some(name)) => self.entry(from, &above, name, Left::ALL),
+            (directory, None) => self.content(from, &directory, Left::ALL),
         }
-        unlike.special.add(local(from));
-        return Ok(());
     }
-    let directory = above.directory(name)?;
-    fill(session, from, &directory, left, unlike)?;
-    directory.finish(mode.unwrap_or(0o755))
-}
 
-fn fill(
-    session: &mut Session,
-    from: &Path,
-    to: &LocalDirectory,
-    left: Left,
-    unlike: &mut Unlike,
-) -> Result<()> {
-    let (entries, left) = left.list(session, from)?;
-    entries.iter().try_for_each(|entry| {
-        pull_into(session, &from.join(&entry.name), to, &entry.name, left, unlike)
-    })
+    /// Pulls a file, link or directory to a name in a local directory.
+    fn entry(
+        &mut self,
+        from: &Path,
+        above: &LocalDirectory,
+        name: &OsStr,
+        left: Left,
+    ) -> Result<()> {
+        let (session, there) = (&mut *self.session, || guest(from));
+        let attrs = session.lstat(from).with_context(there)?;
+        let mode = attrs.permissions();
+        if attrs.is_link() {
+            return above.link(name, &session.readlink(from).with_context(there)?);
+        }
+        if attrs.is_file() {
+            return pull_file(session, from, &mut above.file(name, mode.unwrap_or(0o644))?);
+        }
+        if !attrs.is_directory() {
+            if left.levels == LEVELS {
+                bail!("{} is not a file, directory or symbolic link", there());
+            }
+            self.unlike.special.add(local(from));
+            return Ok(());
+        }
+        let directory = above.directory(name)?;
+        self.content(from, &directory, left)?;
+        directory.finish(mode.unwrap_or(0o755))
+    }
+
+    fn content(&mut self, from: &Path, to: &LocalDirectory, left: Left) -> Result<()> {
+        let (entries, left) = left.list(self.session, from)?;
+        let mut pull = |entry: &Entry| self.entry(&from.join(&entry.name), to, &entry.name, left);
+        entries.iter().try_for_each(&mut pull)
+    }
 }
 
 /// Removes a tree. Links are removed, their targets are not.
-pub fn remove(session: &mut Session, path: &Path) -> Result<()> {
-    remove_below(session, path, Left::ALL)
-}
-
-fn remove_below(session: &mut Session, path: &Path, left: Left) -> Result<()> {
+pub(super) fn remove(session: &mut Session, path: &Path, left: Left) -> Result<()> {
     if session.lstat(path)?.is_directory() {
         let (entries, left) = left.list(session, path)?;
         for entry in entries {
-            remove_below(session, &path.join(entry.name), left)?;
+            remove(session, &path.join(entry.name), left)?;
         }
     }
     session.remove(path)

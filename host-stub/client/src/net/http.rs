@@ -62,7 +62,7 @@ pub fn read_request(stream: &mut impl Read, most: usize) -> Result<Option<Messag
     else {
         return Ok(None);
     };
-    message.body = read_body(stream, &message, rest, End::Unsaid, most)?;
+    message.body = read_body(stream, &message, rest, false, most)?;
     Ok(Some(message))
 }
 
@@ -81,8 +81,7 @@ pub fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message> {
         Ok(Some((Message { status, headers, ..Message::default() }, length)))
     })?;
     let Some((mut message, rest)) = head else { return Err(unanswered().into()) };
-    let end = if message.status == 101 { End::Unsaid } else { End::Close };
-    message.body = read_body(stream, &message, rest, end, most)?;
+    message.body = read_body(stream, &message, rest, message.status != 101, most)?;
     Ok(message)
 }
 
@@ -120,14 +119,6 @@ fn more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
     Ok(count)
 }
 
-/// The end of a body without a length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// At the end of the connection.
-    Close,
-    Unsaid,
-}
-
 fn too_long(most: usize) -> anyhow::Error {
     match most / 1024 {
         kib if kib < 1024 => anyhow!("the body is longer than {kib} KiB"),
@@ -135,20 +126,21 @@ fn too_long(most: usize) -> anyhow::Error {
     }
 }
 
+/// Reads a body. Without a length it ends with the connection, or is empty.
 fn read_body(
     stream: &mut impl Read,
     message: &Message,
     mut bytes: Vec<u8>,
-    end: End,
+    until_close: bool,
     most: usize,
 ) -> Result<Vec<u8>> {
     if message.header("transfer-encoding").is_some_and(|coding| coding.contains("chunked")) {
         return read_chunks(stream, bytes, most);
     }
-    let length = match (message.header("content-length"), end) {
-        (Some(length), _) => Some(length.parse::<usize>()?),
-        (None, End::Close) => None,
-        (None, End::Unsaid) => return Ok(Vec::new()),
+    let length = match message.header("content-length") {
+        Some(length) => Some(length.parse::<usize>()?),
+        None if until_close => None,
+        None => return Ok(Vec::new()),
     };
     loop {
         if length.unwrap_or(bytes.len()) > most {

@@ -20,11 +20,11 @@ use crate::peers::host::wait;
 const SOON: Duration = Duration::from_secs(10);
 
 /// A directory with the programs. All files of `run` are in its `tmp`.
-struct World(PathBuf);
+pub(crate) struct World(PathBuf);
 
 impl World {
     /// Creates the directory. `qemu` is the script that replaces QEMU.
-    fn new(name: &str, qemu: &str) -> Self {
+    pub(crate) fn new(name: &str, qemu: &str) -> Self {
         let directory = format!("mote-host-run-{name}-{}", std::process::id());
         let directory = std::env::temp_dir().join(directory);
         fs::create_dir_all(directory.join("tmp")).unwrap();
@@ -53,7 +53,7 @@ impl World {
         self.0.join(format!("{name}.pid"))
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
 

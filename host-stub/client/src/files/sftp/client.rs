@@ -33,14 +33,6 @@ pub struct Answer {
 #[derive(Clone, Debug)]
 pub struct Handle(pub Vec<u8>);
 
-#[derive(Debug)]
-pub struct Listing {
-    /// All entries but `.` and `..`, sorted.
-    pub entries: Vec<Entry>,
-    /// Their share of [`LISTING`], bytes.
-    pub cost: usize,
-}
-
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: OsString,
@@ -179,9 +171,9 @@ impl<S: Read + Write> Client<S> {
         self.call(kind::CLOSE, Writer::default().bytes(&handle.0))?.done()
     }
 
-    /// Returns the entries of a directory that needs at most `room` bytes. A name with a slash is
-    /// refused.
-    pub fn list(&mut self, path: &Path, room: usize) -> Result<Listing> {
+    /// Returns the entries of a directory but `.` and `..`, sorted, and their share of [`LISTING`],
+    /// which is at most `room` bytes. A name with a slash is refused.
+    pub fn list(&mut self, path: &Path, room: usize) -> Result<(Vec<Entry>, usize)> {
         let answer = self.call(kind::OPENDIR, Writer::default().path(path))?;
         let handle = Handle(answer.expect(kind::HANDLE)?.bytes()?.to_vec());
         let (mut entries, mut cost) = (Vec::new(), 0);
@@ -215,7 +207,7 @@ impl<S: Read + Write> Client<S> {
         }
         self.close(handle)?;
         entries.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(Listing { entries, cost })
+        Ok((entries, cost))
     }
 
     pub fn readlink(&mut self, path: &Path) -> Result<PathBuf> {

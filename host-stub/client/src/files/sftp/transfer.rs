@@ -67,17 +67,12 @@ fn fill(source: &mut impl Read, piece: &mut [u8]) -> std::io::Result<usize> {
     Ok(count)
 }
 
-/// The part of a file at an offset.
-enum Part {
-    Waiting,
-    Here(Vec<u8>),
-}
-
 /// A download. Parts arrive in any order and are written in the right one.
 struct Download<'a, S> {
     client: &'a mut Client<S>,
     handle: &'a Handle,
-    parts: BTreeMap<u64, Part>,
+    /// Parts by their offsets; `None` until they arrive.
+    parts: BTreeMap<u64, Option<Vec<u8>>>,
     /// Requests under way: offset and length.
     waiting: BTreeMap<u32, (u64, usize)>,
     next: u64,
@@ -139,7 +134,7 @@ impl<S: Read + Write> Download<'_, S> {
         let body = Writer::default().bytes(&self.handle.0).u64(at).u32(u32::try_from(length)?);
         let id = self.client.ask(kind::READ, body)?;
         self.waiting.insert(id, (at, length));
-        self.parts.insert(at, Part::Waiting);
+        self.parts.insert(at, None);
         Ok(())
     }
 
@@ -155,7 +150,7 @@ impl<S: Read + Write> Download<'_, S> {
                 bail!("{} bytes instead of up to {length}", bytes.len())
             }
             Some(bytes) => {
-                self.parts.insert(at, Part::Here(bytes.to_vec()));
+                self.parts.insert(at, Some(bytes.to_vec()));
                 if bytes.len() < length {
                     // Asks for the rest, unless the file ends here.
                     self.ask(at + u64::try_from(bytes.len())?, length - bytes.len())?;
@@ -170,8 +165,7 @@ impl<S: Read + Write> Download<'_, S> {
 
     fn first(&mut self) -> Option<(u64, Vec<u8>)> {
         let mut first = self.parts.first_entry()?;
-        let Part::Here(bytes) = first.get_mut() else { return None };
-        let bytes = std::mem::take(bytes);
+        let bytes = first.get_mut().take()?;
         Some((first.remove_entry().0, bytes))
     }
 }
