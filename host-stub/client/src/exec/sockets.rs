@@ -281,9 +281,10 @@ impl Outputs {
 /// socket is still needed for output.
 fn send(mut outgoing: Outgoing, line: &Line, exec: &Exec) {
     let mut piece = vec![0; PIECE];
-    while !exec.no_stdin {
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut piece));
-        match piece.get(..read.unwrap_or(0)) {
+    loop {
+        let read = || rustix::io::read(stdin(), &mut piece);
+        let count = if exec.no_stdin { Ok(0) } else { rustix::io::retry_on_intr(read) };
+        match piece.get(..count.unwrap_or(0)) {
             Some([]) | None => break,
             Some(bytes) if outgoing.bytes(bytes).is_err() => return,
             Some(_) => {}
