@@ -10,8 +10,8 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::agent::client::Agent;
-use crate::common::printable::quoted;
-use crate::common::{limits, printable};
+use crate::common::limits;
+use crate::common::printable::{self, quoted};
 use crate::net::http::{read_answer, write_request};
 use crate::net::stream::{Limit, Timed};
 

@@ -17,8 +17,7 @@ use super::machine::{Plan, write_config};
 use super::running_vm::{Scratch, last_line, serve, start};
 use mote_client::common::whole_file::write_whole;
 use mote_client::daemon::{ask, is_running};
-use mote_client::instance::store;
-use mote_client::instance::store::create;
+use mote_client::instance::store::{self, create};
 
 /// The saved command lines of a VM.
 #[derive(Debug, Serialize, Deserialize)]

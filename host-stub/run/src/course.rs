@@ -230,12 +230,10 @@ impl Course<'_> {
             }
             // The console's last output.
             let panic = self.console.look().map(str::to_owned);
-            let last = self.vm.last_words();
             return Some(match panic {
                 Some(panic) => said(&panic),
                 None if !status.success() => {
-                    let last = if last.is_empty() { "no message" } else { &last };
-                    format!("QEMU ended ({status}): {last}")
+                    format!("QEMU ended ({status}): {}", self.vm.last_words())
                 }
                 None => self.diagnosis(None),
             });

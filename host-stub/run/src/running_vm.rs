@@ -17,11 +17,9 @@ use super::machine::Plan;
 use mote_client::common::printable::log_line;
 use mote_client::common::random;
 use mote_client::common::whole_file::end_of_log;
-use mote_client::instance::store::create;
 use mote_client::instance::vsock_device::Watch;
 use mote_client::instance::{Instance, store};
-use mote_stub::control;
-use mote_stub::control::{Host, Whose};
+use mote_stub::control::{self, Host, Whose};
 use mote_stub::daemon::vm::{Monitor, SUSPENDED};
 use mote_stub::daemon::{Daemon, Live};
 
@@ -117,7 +115,7 @@ impl RunningVm {
         verbose: bool,
         log: File,
     ) -> Result<Self> {
-        create(root, &plan.instance)?;
+        store::create(root, &plan.instance)?;
         let host = Host::new(Daemon::new(root, random::port(), Some(log))?)?;
         let ours = host.clone();
         std::thread::spawn(move || {
@@ -170,11 +168,7 @@ impl RunningVm {
     }
 
     pub(crate) fn last_words(&self) -> String {
-        let text = end_of_log(&self.qemu_log);
-        let lines = text.lines().filter(|line| !line.trim().is_empty());
-        // Warnings about missing processor features are not errors.
-        let lines: Vec<&str> = lines.filter(|line| !line.contains(": warning: ")).collect();
-        lines.last().map_or_else(String::new, |line| log_line(line))
+        last_line(&self.qemu_log)
     }
 }
 
@@ -188,7 +182,10 @@ impl Drop for RunningVm {
 
 /// Returns the last line of a log, which a guest may have filled.
 pub(super) fn last_line(log: &Path) -> String {
-    end_of_log(log).lines().last().map_or_else(|| "no message".to_owned(), log_line)
+    let text = end_of_log(log);
+    // QEMU's warnings about missing processor features are not errors.
+    let is_error = |line: &&str| !(line.trim().is_empty() || line.contains(": warning: "));
+    text.lines().rfind(is_error).map_or_else(|| "no message".to_owned(), log_line)
 }
 
 /// Starts a process that writes only to a log.

@@ -12,8 +12,7 @@ use signal_hook::iterator::Signals;
 use mote_client::common::random;
 use mote_client::instance::store;
 use mote_client::net::slots;
-use mote_stub::control;
-use mote_stub::control::Host;
+use mote_stub::control::{self, Host};
 use mote_stub::daemon::Daemon;
 
 #[derive(Debug, Args)]

@@ -26,7 +26,7 @@ const PIECES: usize = 256;
 const KEPT: u64 = 16 << 20;
 
 /// A console's file and what was found in it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Console {
     path: PathBuf,
     file: Option<File>,
@@ -44,36 +44,26 @@ pub struct Console {
 }
 
 /// What stays on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeps {
+    #[default]
     All,
     /// Only the end, so that a guest that prints endlessly does not fill the disk.
     End,
 }
 
 /// Whether the output is shown as it arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Echo {
     Stderr,
+    #[default]
     No,
 }
 
 impl Console {
     /// Returns the console of a file that QEMU will write.
     pub fn new(path: PathBuf, echo: Echo, keeps: Keeps) -> Self {
-        Self {
-            path,
-            file: None,
-            line: Vec::new(),
-            panic: None,
-            agent: None,
-            stuck: None,
-            echo,
-            keeps,
-            read: 0,
-            forgotten: 0,
-            colours: StripBytes::new(),
-        }
+        Self { path, echo, keeps, ..Self::default() }
     }
 
     pub fn path(&self) -> &Path {

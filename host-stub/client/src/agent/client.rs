@@ -17,13 +17,11 @@ use vsock::VsockStream;
 
 use super::call_failure::{CallFailure, FailedCall};
 use crate::common::limits;
-use crate::instance::{Instance, Vsock};
-use crate::instance::{store, vsock_device};
+use crate::instance::{Instance, Vsock, store, vsock_device};
 use crate::net::http::{Message, read_answer, unanswered, write_request};
 use crate::net::pump;
 use crate::net::stream::{Limit, Timed};
-use crate::net::tls;
-use crate::net::tls::{Pair, certificate};
+use crate::net::tls::{self, Pair, certificate};
 
 /// Limit for connecting, TLS and an upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);

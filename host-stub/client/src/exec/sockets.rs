@@ -15,8 +15,7 @@ use signal_hook::consts::{
 };
 use signal_hook::iterator::Signals;
 
-use super::output::{AllOutput, Cut, Flow};
-use super::output::{Stream, Tails};
+use super::output::{AllOutput, Cut, Flow, Stream, Tails};
 use super::request::{Exec, Fault};
 use super::run::Asked;
 use super::terminal::{self, write_all};

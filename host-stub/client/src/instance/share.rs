@@ -9,8 +9,7 @@ use data_encoding::BASE64URL_NOPAD;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use super::store;
-use super::{Flavour, Instance};
+use super::{Flavour, Instance, store};
 use crate::common::whole_file::write_whole;
 
 pub type Device = BTreeMap<String, String>;

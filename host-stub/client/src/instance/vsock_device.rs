@@ -19,8 +19,7 @@ use anyhow::{Context, Result};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::store;
-use super::{Instance, Vsock};
+use super::{Instance, Vsock, store};
 use crate::common::printable::log_line;
 use crate::common::whole_file::end_of_log;
 

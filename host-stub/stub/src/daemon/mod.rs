@@ -168,7 +168,7 @@ impl Daemon {
         let noted = self.change(name, |instance| {
             let is_incus = instance.flavour == Flavour::Incus;
             if is_incus {
-                instance.config.insert(AGENT.into(), state.into());
+                set(instance, AGENT, state);
             }
             is_incus
         });
@@ -278,6 +278,11 @@ impl Live {
     }
 }
 
+/// Sets a key and returns whether its value has changed.
+fn set(instance: &mut Instance, key: &str, value: &str) -> bool {
+    instance.config.insert(key.into(), value.into()).is_none_or(|was| was != value)
+}
+
 impl Daemon {
     /// Records that a VM's monitor answers.
     pub fn vm_found(&self, name: &str, orders: Arc<Orders>) {
@@ -311,12 +316,7 @@ impl Daemon {
 
     /// Records that the VM runs.
     pub fn power_on(&self, name: &str) {
-        let set = self.change(name, |instance| {
-            instance
-                .config
-                .insert(POWER.into(), "RUNNING".into())
-                .is_none_or(|was| was != "RUNNING")
-        });
+        let set = self.change(name, |instance| set(instance, POWER, "RUNNING"));
         // A daemon that finds it running has not seen its start, so the time counts from here.
         let _gone = self.with(name, |live| {
             live.running.get_or_insert_with(Instant::now);
@@ -332,11 +332,8 @@ impl Daemon {
     /// start, which may not be announced in time.
     pub fn power_off(&self, name: &str) {
         let set = self.change(name, |instance| {
-            instance.config.insert(READY.into(), "false".into());
-            instance
-                .config
-                .insert(POWER.into(), "STOPPED".into())
-                .is_none_or(|was| was != "STOPPED")
+            set(instance, READY, "false");
+            set(instance, POWER, "STOPPED")
         });
         let instance = self.with(name, |live| {
             live.agent.power_off();

@@ -21,13 +21,11 @@ use crate::daemon::fault::{Fault, Kind};
 use crate::daemon::{Daemon, Life, has_ended};
 use mote_client::agent::call_failure::CallFailure;
 use mote_client::common::limits;
-use mote_client::instance::store;
-use mote_client::instance::{Flavour, Instance, Vsock};
+use mote_client::instance::{Flavour, Instance, Vsock, store};
 use mote_client::net::http::{Message, read_request, reason, write_answer};
 use mote_client::net::slots::{AT_ONCE, Slots};
 use mote_client::net::stream::{Limit, Timed};
-use mote_client::net::tls;
-use mote_client::net::tls::{Pair, certificate};
+use mote_client::net::tls::{self, Pair, certificate};
 
 /// Limit for handshake, head and body together (P§3.5).
 const READ: Duration = Duration::from_secs(3);

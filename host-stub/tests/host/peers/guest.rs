@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mote_client::net::http::{Message, read_answer};
-use mote_client::net::tls::Exactly;
-use mote_client::net::tls::provider;
+use mote_client::net::tls::{Exactly, provider};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mote_client::net::http::{Message, read_request};
-use mote_client::net::tls::Exactly;
-use mote_client::net::tls::provider;
+use mote_client::net::tls::{Exactly, provider};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
