@@ -5,15 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::peers::agent::Agent;
 use crate::peers::guest::Guest;
-use crate::peers::host::{Host, SOON, wait};
+use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::qmp::Qemu;
 
 fn output(host: &Host, args: &[&str]) -> Output {
     host.command(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn mote_host(args: &[&str]) -> Command {

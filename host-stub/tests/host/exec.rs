@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::peers::host::{Host, SOON, wait};
+use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::liar::ID;
 use crate::peers::qmp::Qemu;
 use crate::peers::shell::{End, Shell};
@@ -45,10 +45,6 @@ fn run(host: &Host, args: &[&str], input: &[u8]) -> Output {
 
 fn runs(shell: &Shell) {
     wait("the sockets", SOON, || (shell.order().last()?.starts_with("/1.0/op")).then_some(()));
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]

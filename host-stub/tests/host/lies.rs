@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::peers::host::{Host, SOON, wait};
+use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::sftp::{
     Asked, FSTAT, LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT, Said, guest, of_tree,
 };
@@ -15,17 +15,12 @@ use crate::peers::sftp::{
 /// Memory limit of the command, KiB, including its program, its threads' stacks and one listing.
 const MEMORY: u32 = 400 * 1024;
 
-fn refused(host: &Host, args: &[&str]) -> String {
-    host.refused(MEMORY, args)
-}
-
 /// Pulls /t of the guest into `target`.
 fn pulled(host: &Host) -> Result<(), String> {
     let target = host.path("target");
     let output =
         host.run_within(MEMORY, &["file", "pull", "-r", "vm1/t", target.to_str().unwrap()]);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(error) }
+    if output.status.success() { Ok(()) } else { Err(errors(&output)) }
 }
 
 /// Creates a file that the guest must not change.
@@ -129,7 +124,7 @@ fn keeps_existing_devices_and_directories() {
     let error = pulled(&host).unwrap_err();
     assert!(error.contains("neither a file nor a link"), "{error}");
     let pipe = host.path("target/t/x");
-    let error = refused(&host, &["file", "pull", "vm1/t/f", pipe.to_str().unwrap()]);
+    let error = host.refused(MEMORY, &["file", "pull", "vm1/t/f", pipe.to_str().unwrap()]);
     assert!(error.contains("neither a file nor a link"), "{error}");
 }
 
@@ -175,7 +170,7 @@ fn gives_up_an_endless_listing() {
         // 64 MiB take a while.
         let others = if told.contains("MiB") { &others[..0] } else { &others[..] };
         for args in [pull].iter().chain(others) {
-            let error = refused(&host, args);
+            let error = host.refused(MEMORY, args);
             assert!(
                 error.contains("in the guest, /t") && error.contains(told),
                 "{args:?}: {error}"
@@ -195,7 +190,7 @@ fn gives_up_an_endlessly_deep_tree() {
         });
         let error = pulled(&host).unwrap_err();
         assert!(error.contains(told), "{}", &error[error.len().saturating_sub(300)..]);
-        let error = refused(&host, &["file", "rm", "-r", "vm1/t"]);
+        let error = host.refused(MEMORY, &["file", "rm", "-r", "vm1/t"]);
         assert!(error.contains(told), "{}", &error[error.len().saturating_sub(300)..]);
         assert!(error.len() < 10_000, "{} bytes", error.len());
     }
@@ -207,8 +202,8 @@ fn an_unsolicited_answer_ends_the_session() {
         STAT | LSTAT => Said::Flood,
         _ => Said::Done,
     });
-    let error = refused(&host, &["file", "stat", "vm1/t"]);
-    assert!(error.contains("an unrequested answer"), "{error}");
+    let error = host.refused(MEMORY, &["file", "stat", "vm1/t"]);
+    assert!(error.contains("an answer to no request"), "{error}");
 }
 
 #[test]
@@ -221,7 +216,7 @@ fn survives_excess_data_and_overflowing_numbers() {
         _ => Said::Done,
     });
     let target = host.path("target");
-    let error = refused(&host, &["file", "pull", "vm1/t", target.to_str().unwrap()]);
+    let error = host.refused(MEMORY, &["file", "pull", "vm1/t", target.to_str().unwrap()]);
     assert!(error.contains("40000 bytes instead of up to 32768"), "{error}");
     let output = host.run_within(MEMORY, &["file", "df", "vm1/"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -305,7 +300,7 @@ fn reports_what_cannot_be_copied_and_copies_the_rest() {
         assert_eq!(fs::read_to_string(host.path("target").join(name)).unwrap(), "of the guest");
     }
     // For a named file it is an error.
-    let error = refused(&host, &["file", "pull", "-r", "vm1/t/pipe00", &target]);
+    let error = host.refused(MEMORY, &["file", "pull", "-r", "vm1/t/pipe00", &target]);
     assert!(error.contains("not a file, directory or symbolic link"), "{error}");
     // The reverse: no process ever opens the pipe's other end.
     let source = host.path("source");
@@ -376,8 +371,8 @@ fn a_push_reports_dropped_bits_and_protected_files() {
     assert_eq!(push("vm1/kept/"), (true, String::new()));
     let said = "mote-host: the guest did not set setuid, setgid or sticky as in the original: ";
     assert_eq!(push("vm1/dropped/"), (true, format!("{said}/dropped/source/f (4755)\n")));
-    let error =
-        refused(&host, &["file", "push", source.join("f").to_str().unwrap(), "vm1/tmp/theirs"]);
+    let error = host
+        .refused(MEMORY, &["file", "push", source.join("f").to_str().unwrap(), "vm1/tmp/theirs"]);
     assert!(error.contains("belongs to user 1000, and in a sticky directory"), "{error}");
     assert!(error.contains("permission denied"), "{error}");
 }

@@ -136,7 +136,7 @@ impl Host {
     /// Returns the error message of a command that must fail, within this memory.
     pub(crate) fn refused(&self, memory: u32, args: &[&str]) -> String {
         let output = self.run_within(memory, args);
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let error = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
         error
     }
@@ -176,6 +176,10 @@ impl Drop for Host {
         self.kill();
         let _gone = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+pub(crate) fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 pub(crate) fn text(path: &Path) -> &str {

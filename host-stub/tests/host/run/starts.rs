@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::World;
+use super::{World, ended};
 
 #[test]
 fn rejects_invalid_options_before_starting_anything() {
@@ -43,14 +43,13 @@ fn rejects_invalid_options_before_starting_anything() {
         (&["--console", &pipe], "--console ", "pipe: this is not a regular file; use -v"),
     ] {
         let words = [&["--accel", "tcg", "--kernel", &kernel], words, &["--", "true"]].concat();
-        let output = world.bare(&words).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(125), 1), "{said}");
+        let (code, said) = ended(&mut world.bare(&words));
+        assert_eq!((code, said.lines().count()), (Some(125), 1), "{said}");
         assert!(said.starts_with(&format!("mote-host: {begin}")) && said.contains(end), "{said}");
     }
     for arch in ["aarch64", "riscv64"] {
-        let output = world.bare(&["--arch", arch, "--disk", &kernel, "--", "true"]).output();
-        let said = String::from_utf8(output.unwrap().stderr).unwrap();
+        let words = ["--arch", arch, "--disk", &kernel, "--", "true"];
+        let (_, said) = ended(&mut world.bare(&words));
         let begin = format!("mote-host: QEMU has no firmware for {arch}: --kernel");
         assert!(said.starts_with(&begin), "{said}");
     }
@@ -68,8 +67,7 @@ fn does_not_use_a_temporary_directory_with_a_comma() {
     let world = World::new("comma", "exit 1");
     let directory = world.0.join("a,b");
     fs::create_dir(&directory).unwrap();
-    let output = world.command(&["--accel", "tcg"]).env("TMPDIR", &directory).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let (_, said) = ended(world.command(&["--accel", "tcg"]).env("TMPDIR", &directory));
     assert!(said.starts_with("mote-host: QEMU ended"), "{said}");
     assert!(!fs::read_to_string(world.path("arguments")).unwrap().contains("a,,b"));
 }
@@ -84,8 +82,7 @@ fn an_invalid_command_line_exits_125_for_run_and_2_otherwise() {
         &["--kernel", &kernel, "--kernel", &kernel, "--console", &world.path("c"), "--", "true"],
         &["--kernel", &kernel, "--timeout", "soon", "--", "true"],
     ] {
-        let output = world.bare(words).output().unwrap();
-        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        assert_eq!(ended(&mut world.bare(words)).0, Some(125), "{words:?}");
     }
     assert!(world.bare(&["--help"]).output().unwrap().status.success());
     let mut other = Command::new(env!("CARGO_BIN_EXE_mote-host"));
@@ -115,15 +112,10 @@ fn rejects_an_invalid_matrix_before_starting_anything() {
     assert_eq!(said, "mote-host: 3 kernels, but 2 initramfs: give one for all, or one for each\n");
     // A process that does not know its kernel must refuse, instead of running all of them.
     for said in ["3:/x", "-1:/x", "2", "", "x"] {
-        let mut run = world.command(&three);
-        let output = run.env("MOTE_HOST_RUN_ONLY", said).output().unwrap();
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            text.starts_with("mote-host: MOTE_HOST_RUN_ONLY is set by mote-host only"),
-            "{text}"
-        );
-        assert!(output.stdout.is_empty());
+        let (code, text) = ended(world.command(&three).env("MOTE_HOST_RUN_ONLY", said));
+        assert_eq!(code, Some(125), "{said}");
+        let begin = "mote-host: MOTE_HOST_RUN_ONLY is set by mote-host only";
+        assert!(text.starts_with(begin), "{text}");
     }
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
 }
