@@ -1,7 +1,7 @@
 //! The client of the daemon's control socket, and what the daemon knows about an agent before a
 //! call to it.
 
-use std::io::Write;
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -65,16 +65,12 @@ pub fn print_events(root: &Path, only: Option<&str>) -> Result<()> {
     let mut stream = arrived(root, || UnixStream::connect(path(root)))?;
     let target = only.map_or("/1.0/events".to_owned(), |only| format!("/1.0/events/{only}"));
     write_request(&mut stream, "GET", &target, b"")?;
-    let mut text = String::new();
-    let mut reader = std::io::BufReader::new(stream);
-    let mut in_body = false;
-    while std::io::BufRead::read_line(&mut reader, &mut text)? > 0 {
-        if in_body {
-            printable::print_exact(text.as_bytes())?;
-            std::io::stdout().flush()?;
-        }
-        in_body |= text == "\r\n";
-        text.clear();
+    let lines = BufReader::new(stream).lines();
+    // After the head.
+    let is_head = |line: &io::Result<String>| line.as_ref().is_ok_and(|line| !line.is_empty());
+    for line in lines.skip_while(is_head).skip(1) {
+        printable::print_exact(format!("{}\n", line?).as_bytes())?;
+        io::stdout().flush()?;
     }
     Ok(())
 }

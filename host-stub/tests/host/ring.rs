@@ -1,13 +1,12 @@
 //! The ring buffer, the effects of its lines, and calls to the agent.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::peers::agent::{Agent, Mood};
 use crate::peers::guest::Guest;
-use crate::peers::host::{Host, SOON, text, wait};
+use crate::peers::host::{Host, SOON, wait};
 use crate::peers::liar::Preamble;
 use crate::peers::qmp::Qemu;
 
@@ -136,14 +135,9 @@ fn sends_nothing_to_an_agent_of_the_other_server() {
 
 #[test]
 fn sends_nothing_before_the_ok_of_vhost_device_vsock() {
-    let mut host = Host::new();
-    let (vsock, monitor) = (host.path("vs"), host.path("qmp"));
-    let (vsock, monitor) = (text(&vsock), text(&monitor));
-    let mut args = vec!["init", "vm1", "--flavour", "lxd", "--vsock-uds", vsock, "--vsock-cid"];
-    args.extend(["7", "--qmp", monitor]);
-    let share = PathBuf::from(host.run(&args).trim());
-    let agent = Agent::start(&host.path("vs"), &share, "lxd-agent", Preamble::Connect);
-    let qemu = Qemu::start(&host.path("qmp"));
+    let (mut host, vsock, monitor) = Host::with_uds();
+    let agent = Agent::start(&vsock, &host.share("vm1"), "lxd-agent", Preamble::Connect);
+    let qemu = Qemu::start(&monitor);
     host.start();
     assert_eq!(host.run(&["get", "vm1", "volatile.vsock_id"]), "7\n");
     qemu.say("STARTED\n");

@@ -21,6 +21,14 @@ fn init(host: &Host, path: &str, extra: &[&str]) {
     host.run(&args);
 }
 
+/// Returns a host with such an instance, and the listener of its port.
+fn instance(extra: &[&str]) -> (Host, UnixListener) {
+    let host = Host::new();
+    let path = host.path("serial");
+    init(&host, text(&path), extra);
+    (host, UnixListener::bind(&path).unwrap())
+}
+
 /// Returns the host's CONNECT line.
 fn connect(host: &Host) -> String {
     let hash = digest(&SHA256, &certificate(&host.path("server.crt")));
@@ -60,16 +68,13 @@ impl Port {
 
 #[test]
 fn sends_connect_at_start_and_after_each_started_and_no_put() {
-    let mut host = Host::new();
-    let path = host.path("serial");
-    init(&host, text(&path), &[]);
+    let (mut host, listener) = instance(&[]);
     let share = host.share("vm1");
     let socket = host.path("vm1.p.listen_8443");
     let agent = Agent::start(&socket, &share, "lxd-agent", Preamble::None);
     // Certificate and switch are in the share from the beginning. The port may be outdated.
     assert_eq!(host.conf()["certificate"], host.certificate().as_str());
     assert_eq!(host.conf()["devlxd"], true);
-    let listener = UnixListener::bind(&path).unwrap();
     host.start();
     let connect = connect(&host);
     let mut port = Port::accept(&listener);
@@ -98,10 +103,7 @@ fn sends_connect_at_start_and_after_each_started_and_no_put() {
 
 #[test]
 fn shares_memory_and_ignores_its_own_line() {
-    let mut host = Host::new();
-    let path = host.path("serial");
-    init(&host, text(&path), &["--shared-memory"]);
-    let listener = UnixListener::bind(&path).unwrap();
+    let (mut host, listener) = instance(&["--shared-memory"]);
     host.start();
     let connect = connect(&host);
     let mut port = Port::accept(&listener);
@@ -117,10 +119,7 @@ fn shares_memory_and_ignores_its_own_line() {
 
 #[test]
 fn reopens_a_closed_port() {
-    let mut host = Host::new();
-    let path = host.path("serial");
-    init(&host, text(&path), &[]);
-    let listener = UnixListener::bind(&path).unwrap();
+    let (mut host, listener) = instance(&[]);
     host.start();
     for _ in 0..2 {
         let mut port = Port::accept(&listener);

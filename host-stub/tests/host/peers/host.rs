@@ -71,6 +71,16 @@ impl Host {
         PathBuf::from(self.run(&args).trim())
     }
 
+    /// Creates an instance whose agent is called through vhost-device-vsock. Returns the paths of
+    /// vsock and monitor.
+    pub(crate) fn with_uds() -> (Self, PathBuf, PathBuf) {
+        let host = Self::new();
+        let (vsock, qmp) = (host.path("vs"), host.path("qmp"));
+        let init = ["init", "vm1", "--vsock-uds", text(&vsock), "--vsock-cid", "7", "--qmp"];
+        host.run(&[&init[..], &[text(&qmp)]].concat());
+        (host, vsock, qmp)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }

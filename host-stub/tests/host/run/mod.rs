@@ -14,10 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::peers::host::wait;
-
-/// Limit for what happens soon.
-const SOON: Duration = Duration::from_secs(10);
+use crate::peers::host::{SOON, wait};
 
 /// A directory with the programs. All files of `run` are in its `tmp`.
 pub(crate) struct World(PathBuf);

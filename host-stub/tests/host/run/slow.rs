@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use mote_client::net::http::Message;
 
 use super::World;
-use crate::peers::host::{Host, SOON, text, wait};
+use crate::peers::host::{Host, SOON, wait};
 use crate::peers::liar::{self, Preamble, Stream, greet, open_command, operation};
 use crate::peers::qmp::Qemu;
 use crate::peers::sftp::{self, Said};
@@ -128,8 +128,8 @@ fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
     assert!(Path::new(&conf).is_symlink() && said.contains("enough"), "{said}");
 }
 
-/// Runs with a guest that answers like this when its list of mounts is read. Returns the messages.
-fn with_mounts<const TRICKLES: bool>(name: &str) -> String {
+/// Runs with a guest that answers like this when its list of mounts is read.
+fn with_mounts<const TRICKLES: bool>(name: &str, why: &str) {
     let share = format!("{}:/m:ro", std::env::temp_dir().display());
     let options = ["--boot-timeout", "5", "--share", &share];
     let (output, _) = run(name, &options, |_, request, stream| {
@@ -146,32 +146,24 @@ fn with_mounts<const TRICKLES: bool>(name: &str) -> String {
     });
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(125), "{said}");
-    said
+    assert!(said.contains("/proc/mounts: ") && said.contains(why), "{said}");
 }
 
 #[test]
 fn gives_up_an_endless_list_of_mounts() {
-    let said = with_mounts::<false>("mounts");
-    assert!(
-        said.contains("/proc/mounts: ") && said.contains("failed to write whole buffer"),
-        "{said}"
-    );
+    with_mounts::<false>("mounts", "failed to write whole buffer");
 }
 
 #[test]
 fn gives_up_a_slow_list_of_mounts_when_the_boot_times_out() {
-    let said = with_mounts::<true>("trickle");
-    assert!(said.contains("/proc/mounts: ") && said.contains("no longer answers"), "{said}");
+    with_mounts::<true>("trickle", "no longer answers");
 }
 
 /// The device's process continues, and so do its connections.
 #[test]
 fn a_command_ends_with_the_thread_of_the_vsock_device() {
-    let mut host = Host::new();
-    let (vsock, monitor) = (host.path("vs"), host.path("qmp"));
-    let mut init = vec!["init", "vm1", "--flavour", "lxd", "--vsock-uds", text(&vsock)];
-    init.extend(["--vsock-cid", "7", "--qmp", text(&monitor)]);
-    let share = PathBuf::from(host.run(&init).trim());
+    let (mut host, vsock, monitor) = Host::with_uds();
+    let share = host.share("vm1");
     let calls =
         agent(&vsock, &share, |_, request, stream| open_command(request, stream, &operation(None)));
     let qemu = Qemu::start(&monitor);
