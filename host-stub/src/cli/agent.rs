@@ -62,9 +62,9 @@ pub(crate) fn state(root: &Path, name: &str, json: bool) -> Result<()> {
     // Agents leave the status to the host (P§4.5).
     let target = format!("/1.0/internal/{name}/agent-state");
     let host = ask(root, "GET", &target, &Value::Null)?;
-    let readable = state::readable(&agent.instance, &said)?;
+    state::check(&agent.instance, &said)?;
     let status = text(host["status"].as_str().unwrap_or("-"));
-    print(json, &said, &format!("status     {status}\n{readable}"))
+    print(json, &said, &format!("status {status}\n{}\n", printable::pretty_json(&said)))
 }
 
 pub(crate) fn metrics(root: &Path, name: &str, json: bool) -> Result<()> {

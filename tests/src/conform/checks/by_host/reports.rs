@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{REPORTS, SOON, ended, fails, sh, started};
 use crate::conform::{Check, equal, hold};
@@ -12,12 +12,14 @@ use crate::{Column, NAME, Process};
 
 pub(in super::super) const ALL: &[Check] = &[
     REPORTS.is("state and metrics are what the host decodes", |agent| {
-        let state = agent.host(&["state", NAME])?;
-        hold(&state, state.contains("network    lo: loopback, up"))?;
-        hold(&state, state.contains("inet 127.0.0.1/8 local"))?;
         let state = agent.host(&["state", NAME, "--json"])?;
         let state: Value = serde_json::from_str(&state).map_err(|error| error.to_string())?;
         hold(state.to_string(), state["processes"].as_i64().is_some_and(|count| count > 0))?;
+        let lo = &state["network"]["lo"];
+        let own =
+            json!({"family": "inet", "address": "127.0.0.1", "netmask": "8", "scope": "local"});
+        let has_own = lo["addresses"].as_array().is_some_and(|all| all.contains(&own));
+        hold(lo.to_string(), lo["type"] == "loopback" && lo["state"] == "up" && has_own)?;
         // LXD 5.0.2 reports no `total`.
         let usage = state["memory"]["usage"].as_u64();
         hold(state.to_string(), usage.is_some_and(|usage| usage > 10 << 20))?;
