@@ -330,17 +330,6 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_has_ended_from_status_200_on() {
-        assert_eq!(outcome(&json!({"status_code": 103, "metadata": {"return": 3}})).unwrap(), None);
-        let ended = json!({"status_code": 200, "err": "", "metadata": {"return": 3}});
-        assert_eq!(outcome(&ended).unwrap(), Some(Outcome { code: Some(3), error: None }));
-        let failed = json!({"status_code": 400, "err": "why", "metadata": {"return": 127}});
-        let expected = Outcome { code: Some(127), error: Some("why".into()) };
-        assert_eq!(outcome(&failed).unwrap(), Some(expected));
-        assert!(outcome(&json!({})).is_err());
-    }
-
-    #[test]
     fn returns_the_commands_exit_code_or_an_error() {
         let exit_code = |code, error: Option<&str>| {
             let code = Outcome { code, error: error.map(str::to_owned) }.exit_code();

@@ -1,6 +1,7 @@
 //! The websockets of one exec and the threads that serve them (P§4.1). A stream ends with a
 //! barrier. Output that is not read here is not read from the agent either.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,7 +19,7 @@ use signal_hook::iterator::Signals;
 use super::output::{AllOutput, Cut, Flow, Stream, Tails};
 use super::request::{Exec, Fault};
 use super::run::Asked;
-use super::terminal::{self, write_all};
+use super::terminal;
 use crate::agent::client::Agent;
 use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Pulse, Socket};
 use crate::instance::Flavour;
@@ -237,12 +238,13 @@ impl Outputs {
         tails: &Tails,
     ) -> Result<()> {
         let (stall, flow, tails) = (self.stall, self.flow.clone(), tails.clone());
-        let write = move |piece: &[u8]| {
+        let mut to = match stream {
+            Stream::Out => terminal::unbuffered(stdout())?,
+            Stream::Err => terminal::unbuffered(stderr())?,
+        };
+        let mut write = move |piece: &[u8]| {
             tails.take(stream, piece);
-            match stream {
-                Stream::Out => write_all(stdout(), piece),
-                Stream::Err => write_all(stderr(), piece),
-            }
+            to.write_all(piece)
         };
         self.lines.push(line.again()?);
         self.threads.push(spawn(move || {

@@ -1,6 +1,8 @@
 //! This process' terminal: its size, and raw mode that always ends.
 
+use std::fs::File;
 use std::io::{stdin, stdout};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
@@ -51,14 +53,7 @@ impl Drop for Raw {
     }
 }
 
-/// Writes all bytes, unbuffered.
-pub fn write_all(to: impl std::os::fd::AsFd, mut bytes: &[u8]) -> std::io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::write(&to, bytes) {
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
+/// Returns a standard stream without std's buffer.
+pub fn unbuffered(stream: impl AsFd) -> Result<File> {
+    Ok(stream.as_fd().try_clone_to_owned()?.into())
 }

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use super::args::{FileCommand, MakeArgs, PullArgs, PushArgs, before, inside, octal, path};
 use super::local_directory::{Missing, Target, place};
-use super::session::{self, Session, guest, local, start, unbuffered_stdout};
+use super::session::{self, Session, guest, local, start};
 use super::sftp::wire::Attrs;
 use super::tree::{self, Left, Pull, Push, Unlike};
 use crate::agent::client::connecting;
 use crate::common::limits::LISTING;
 use crate::common::printable;
 use crate::daemon;
+use crate::exec::terminal::unbuffered;
 use crate::instance::store;
 
 pub fn run(root: &Path, command: FileCommand) -> Result<()> {
@@ -47,7 +48,7 @@ pub fn pipe(root: &Path, name: &str) -> Result<()> {
         let _told = sending.shutdown(std::net::Shutdown::Write);
     });
     let mut receiving = stream;
-    std::io::copy(&mut receiving, &mut unbuffered_stdout()?)?;
+    std::io::copy(&mut receiving, &mut unbuffered(stdout())?)?;
     Ok(())
 }
 
@@ -242,7 +243,7 @@ fn pull(root: &Path, mut args: PullArgs) -> Result<()> {
     for source in sources {
         let from = path(&source);
         if target == "-" {
-            tree::pull_file(session, &from, &mut unbuffered_stdout()?)?;
+            tree::pull_file(session, &from, &mut unbuffered(stdout())?)?;
             continue;
         }
         let to = place(&from, Path::new(&target), kind, missing)?;

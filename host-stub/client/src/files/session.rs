@@ -1,7 +1,6 @@
 //! SFTP sessions with a guest, the names of paths on both sides, and the progress of a transfer,
 //! shown on stderr if that is a terminal.
 
-use std::io::stdout;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -30,10 +29,6 @@ pub fn guest(path: &Path) -> String {
 
 pub fn local(path: &Path) -> String {
     printable::name(path)
-}
-
-pub fn unbuffered_stdout() -> Result<std::fs::File> {
-    Ok(std::os::fd::AsFd::as_fd(&stdout()).try_clone_to_owned()?.into())
 }
 
 /// Opens a session. An unreachable agent is an error.

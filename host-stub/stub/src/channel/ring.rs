@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::daemon::vm::{Monitor, News, Orders};
+use crate::daemon::vm::{Monitor, NO_SPACE, Orders};
 use crate::daemon::{Daemon, Life, has_ended};
 use mote_client::common::limits::MONITOR_DOCUMENT;
 use mote_client::instance::{CONFIG_DISK, Flavour, Instance};
@@ -33,9 +33,8 @@ pub fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, life: Lif
                     if let Err(why) = serve(&daemon, &name, flavour, &mut qmp, &life) {
                         daemon.log(&format!("{name}: QMP: {why:#}"));
                         let rest = qmp.rest();
-                        let _deleted = daemon.with(&name, |live| {
-                            rest.into_iter().for_each(|news| live.vm.note(news))
-                        });
+                        let _deleted = daemon
+                            .with(&name, |live| rest.iter().for_each(|event| live.vm.note(event)));
                     }
                     if has_ended(&life) {
                         return;
@@ -69,7 +68,7 @@ fn serve(
     if daemon.with(name, |live| live.vm.is_paused())? {
         // QEMU stopped it before this connection.
         if qmp.ask("query-block")?.as_ref().is_some_and(lacks_room) {
-            daemon.with(name, |live| live.vm.note(News::NoSpace))?;
+            daemon.with(name, |live| live.vm.does = NO_SPACE.into())?;
         }
     }
     let mut is_over = false;
@@ -98,10 +97,10 @@ fn serve(
             let read = qmp.ask("query-blockstats")?.as_ref().and_then(share_read);
             daemon.with(name, |live| live.vm.share_read = read)?;
         }
-        let news = qmp.wait(POLL)?;
+        let events = qmp.wait(POLL)?;
         // Its last lines are still in the ring.
-        is_over = news.iter().any(|news| matches!(news, News::ShutDown(_)));
-        daemon.with(name, |live| news.into_iter().for_each(|news| live.vm.note(news)))?;
+        is_over = events.iter().any(|event| event["event"] == "SHUTDOWN");
+        daemon.with(name, |live| events.iter().for_each(|event| live.vm.note(event)))?;
     }
 }
 
@@ -137,9 +136,7 @@ pub(super) struct Qmp {
     /// Number of commands so far, which identifies the answers.
     commands: u64,
     /// Events that arrived before an answer.
-    news: Vec<News>,
-    /// Whether any event arrived, known or not.
-    is_woken: bool,
+    events: Vec<Value>,
 }
 
 impl Qmp {
@@ -154,8 +151,8 @@ impl Qmp {
         stream.set_write_timeout(Some(ANSWER))?;
         let reader = BufReader::new(stream.try_clone()?);
         let writer = Arc::new(Orders::new(stream));
-        let (line, news) = (Vec::new(), Vec::new());
-        let mut qmp = Self { reader, writer, line, commands: 0, news, is_woken: false };
+        let (line, events) = (Vec::new(), Vec::new());
+        let mut qmp = Self { reader, writer, line, commands: 0, events };
         qmp.next(ANSWER)?.context("no greeting")?;
         qmp.call("qmp_capabilities", &json!({}))?;
         Ok(qmp)
@@ -176,7 +173,7 @@ impl Qmp {
             if answer["id"] == self.commands {
                 return Ok(answer);
             }
-            self.take(&answer);
+            self.take(answer);
         }
     }
 
@@ -187,34 +184,32 @@ impl Qmp {
     }
 
     /// Keeps an event. Answers to orders are ignored.
-    fn take(&mut self, document: &Value) {
+    fn take(&mut self, document: Value) {
         // More than a burst of QEMU's contains.
         const MOST: usize = 64;
-        self.is_woken |= document.get("event").is_some();
-        if self.news.len() < MOST {
-            self.news.extend(News::of(document));
+        if document.get("event").is_some() && self.events.len() < MOST {
+            self.events.push(document);
         }
     }
 
     /// Waits for an event or the end of the time, and returns the events.
-    pub(super) fn wait(&mut self, limit: Duration) -> Result<Vec<News>> {
+    pub(super) fn wait(&mut self, limit: Duration) -> Result<Vec<Value>> {
         let end = Instant::now() + limit;
-        while !self.is_woken {
+        while self.events.is_empty() {
             let left = end.saturating_duration_since(Instant::now());
             let Some(document) = self.next(left)? else { break };
-            self.take(&document);
+            self.take(document);
         }
-        self.is_woken = false;
-        Ok(std::mem::take(&mut self.news))
+        Ok(std::mem::take(&mut self.events))
     }
 
     /// Returns the remaining events of a closed monitor. They often show why an answer never came.
-    pub(super) fn rest(&mut self) -> Vec<News> {
+    pub(super) fn rest(&mut self) -> Vec<Value> {
         let end = Instant::now() + REST;
         while let Ok(Some(document)) = self.next(end.saturating_duration_since(Instant::now())) {
-            self.take(&document);
+            self.take(document);
         }
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.events)
     }
 
     fn next(&mut self, limit: Duration) -> Result<Option<Value>> {
@@ -268,13 +263,14 @@ mod tests {
         let (line, mut qemu) = UnixStream::pair().unwrap();
         let shutdown = json!({"event": "SHUTDOWN", "data": {"reason": "guest-reset"}});
         let documents = [json!({"QMP": {}}), json!({"return": {}, "id": 1})];
-        for document in documents.into_iter().chain([json!({"event": "STOP"}), shutdown]) {
+        let events = [json!({"event": "STOP"}), shutdown];
+        for document in documents.iter().chain(&events) {
             write!(qemu, "{document}\r\n").unwrap();
         }
         let mut qmp = Qmp::greeted(line).unwrap();
         drop(qemu);
         qmp.ask("query-status").unwrap_err();
-        assert_eq!(qmp.rest(), [News::Paused, News::ShutDown("guest-reset".into())]);
-        assert_eq!(qmp.rest(), []);
+        assert_eq!(qmp.rest(), events);
+        assert!(qmp.rest().is_empty());
     }
 }

@@ -24,42 +24,6 @@ pub enum Monitor {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// A disk's writes find no space on this machine, and QEMU has stopped the VM.
-    NoSpace,
-    /// The guest's kernel panicked (QEMU has a pvpanic device).
-    Panicked,
-    Paused,
-    /// The guest has opened the status port.
-    PortOpened,
-    Resumed,
-    /// QEMU ends, or would end; with its reason.
-    ShutDown(String),
-    /// The guest has suspended itself to memory.
-    Suspended,
-}
-
-impl News {
-    pub fn of(event: &Value) -> Option<Self> {
-        let data = &event["data"];
-        Some(match event["event"].as_str()? {
-            "BLOCK_IO_ERROR" if data["nospace"] == true && data["action"] == "stop" => {
-                Self::NoSpace
-            }
-            "GUEST_PANICKED" => Self::Panicked,
-            "RESUME" | "WAKEUP" => Self::Resumed,
-            "SHUTDOWN" => Self::ShutDown(data["reason"].as_str().unwrap_or_default().to_owned()),
-            "STOP" => Self::Paused,
-            "SUSPEND" => Self::Suspended,
-            "VSERPORT_CHANGE" if data["open"] == true && data["id"] == "qemu_serial" => {
-                Self::PortOpened
-            }
-            _ => return None,
-        })
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// QEMU's reason; empty if unknown.
     pub reason: String,
@@ -130,17 +94,26 @@ impl Vm {
         self.does == PANICKED
     }
 
-    pub fn note(&mut self, news: News) {
-        match news {
-            News::NoSpace => self.does = NO_SPACE.into(),
-            News::Panicked => self.does = PANICKED.into(),
-            // It follows NoSpace and is less specific.
-            News::Paused if self.has_no_space() => {}
-            News::Paused => self.does = "paused".into(),
-            News::PortOpened => self.port_opened = true,
-            News::Resumed => self.does = "running".into(),
-            News::Suspended => self.does = SUSPENDED.into(),
-            News::ShutDown(reason) => self.end = Some(End { reason, heard: false }),
+    /// Applies an event of QEMU's.
+    pub fn note(&mut self, event: &Value) {
+        let data = &event["data"];
+        match event["event"].as_str().unwrap_or_default() {
+            "BLOCK_IO_ERROR" if data["nospace"] == true && data["action"] == "stop" => {
+                self.does = NO_SPACE.into();
+            }
+            "GUEST_PANICKED" => self.does = PANICKED.into(),
+            "RESUME" | "WAKEUP" => self.does = "running".into(),
+            "SHUTDOWN" => {
+                let reason = data["reason"].as_str().unwrap_or_default().to_owned();
+                self.end = Some(End { reason, heard: false });
+            }
+            // It follows BLOCK_IO_ERROR and is less specific.
+            "STOP" if !self.has_no_space() => self.does = "paused".into(),
+            "SUSPEND" => self.does = SUSPENDED.into(),
+            "VSERPORT_CHANGE" if data["open"] == true && data["id"] == "qemu_serial" => {
+                self.port_opened = true;
+            }
+            _ => {}
         }
     }
 
@@ -173,40 +146,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_only_events_about_the_vm() {
-        let of = |event: Value| News::of(&event);
-        let port = |id: &str, open: bool| {
-            of(json!({"event": "VSERPORT_CHANGE", "data": {"id": id, "open": open}}))
-        };
-        assert_eq!(port("qemu_serial", true), Some(News::PortOpened));
-        assert_eq!((port("legacy", true), port("qemu_serial", false)), (None, None));
-        let end = json!({"event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-reset"}});
-        assert_eq!(of(end), Some(News::ShutDown("guest-reset".into())));
-        assert_eq!(of(json!({"event": "SHUTDOWN"})), Some(News::ShutDown(String::new())));
-        let stopped = |nospace: bool, action: &str| {
-            let data = json!({"operation": "write", "action": action, "nospace": nospace});
-            of(json!({"event": "BLOCK_IO_ERROR", "data": data}))
-        };
-        assert_eq!(stopped(true, "stop"), Some(News::NoSpace));
-        assert_eq!((stopped(true, "report"), stopped(false, "stop")), (None, None));
-        assert_eq!(of(json!({"event": "RTC_CHANGE"})), None);
-        assert_eq!(of(json!({"return": {}})), None);
-    }
-
-    #[test]
     fn keeps_a_vms_end_until_the_next_vm() {
         let (line, _qemu) = UnixStream::pair().unwrap();
         let orders = Arc::new(Orders::new(line));
         let mut vm = Vm::found(orders.clone());
+        let note = |vm: &mut Vm, event: &str, data: Value| {
+            vm.note(&json!({"event": event, "data": data}));
+        };
         assert!(vm.order("stop").unwrap());
-        vm.note(News::Paused);
-        assert!(vm.is_paused() && !vm.has_no_space());
-        vm.note(News::NoSpace);
-        vm.note(News::Paused);
+        note(&mut vm, "STOP", Value::Null);
+        for (nospace, action) in [(true, "report"), (false, "stop"), (true, "stop")] {
+            assert!(vm.is_paused() && !vm.has_no_space(), "before {nospace} {action}");
+            note(&mut vm, "BLOCK_IO_ERROR", json!({"action": action, "nospace": nospace}));
+        }
+        note(&mut vm, "STOP", Value::Null);
         assert!(vm.is_paused() && vm.has_no_space());
-        vm.note(News::Resumed);
-        assert!(!vm.is_paused());
-        vm.note(News::ShutDown("guest-reset".into()));
+        note(&mut vm, "RESUME", Value::Null);
+        for (id, open) in [("legacy", true), ("qemu_serial", false), ("qemu_serial", true)] {
+            assert!(!vm.is_paused() && !vm.port_opened, "before {id} {open}");
+            note(&mut vm, "VSERPORT_CHANGE", json!({"id": id, "open": open}));
+        }
+        assert!(vm.port_opened);
+        note(&mut vm, "SHUTDOWN", json!({"guest": true, "reason": "guest-reset"}));
         vm.gone(true);
         assert_eq!(vm.end, Some(End { reason: "guest-reset".into(), heard: true }));
         assert_eq!((vm.monitor, vm.order("stop").unwrap()), (Monitor::Silent, false));

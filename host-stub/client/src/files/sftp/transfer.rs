@@ -173,6 +173,7 @@ impl<S: Read + Write> Download<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::sftp::client::send;
     use crate::files::sftp::wire::Reader;
 
     /// A server with one file. It answers reads newest first, with at most `most` bytes each.
@@ -240,10 +241,7 @@ mod tests {
         }
 
         fn say(&mut self, kind: u8, body: Writer) {
-            let length = u32::try_from(body.0.len() + 1).unwrap();
-            self.said.extend(length.to_be_bytes());
-            self.said.push(kind);
-            self.said.extend(body.0);
+            send(&mut self.said, kind, &body.0).unwrap();
         }
     }
 
