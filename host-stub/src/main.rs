@@ -15,11 +15,7 @@ mod cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(error) = mote_run::become_another() {
-        mote_client::common::printable::complain(&format!("{error:#}"));
-        return ExitCode::FAILURE;
-    }
-    match cli::act_on_line() {
+    match mote_run::become_another().map_or_else(cli::act_on_line, Err) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             mote_client::common::printable::complain(&format!("{error:#}"));

@@ -13,12 +13,11 @@ use signal_hook::iterator::Signals;
 
 use super::args::RunArgs;
 use super::child::{self, Kept};
-use super::outcome::{Case, write_junit};
+use super::outcome::{Case, write, write_junit};
 use super::running_vm::Scratch;
 use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
 use mote_client::exec::output::TAIL;
-use mote_client::files::local_directory::report;
 
 /// Interval of the checks of the processes.
 const LOOK: Duration = Duration::from_millis(20);
@@ -104,8 +103,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     }
     if let Some(path) = &args.result {
         let all: Value = done.into_iter().map(|(.., result)| result).collect();
-        let written = report(path)?.write_all(format!("{all}\n").as_bytes());
-        written.with_context(|| path.display().to_string())?;
+        write(path, &format!("{all}\n"))?;
     }
     Ok(worst)
 }

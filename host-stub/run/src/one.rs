@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::args::RunArgs;
@@ -13,7 +13,7 @@ use super::check;
 use super::course::{Course, News, watch_signals};
 use super::guest::{Job, pushed};
 use super::machine::Plan;
-use super::outcome::{Case, Outcome, Phases, result, write_junit};
+use super::outcome::{Case, Outcome, Phases, result, write, write_junit};
 use super::running_vm::{RunningVm, Scratch};
 use crate::accel::Accel;
 use mote_client::agent::client::Agent;
@@ -48,8 +48,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         }
     };
     if let Some(path) = &args.result {
-        let text = format!("{}\n", result(&outcome, &phases, &about));
-        report(path)?.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
+        write(path, &format!("{}\n", result(&outcome, &phases, &about)))?;
     }
     if let Some(path) = &args.junit {
         let booted = args.vm.kernel.first().map(|path| path.display().to_string());

@@ -163,8 +163,12 @@ pub(crate) fn write_junit(path: &Path, cases: &[Case]) -> Result<()> {
     suite.add_test_cases(cases.iter().map(Case::shown));
     let mut all = Report::unnamed();
     all.add_test_suite(suite);
-    let written = report(path)?.write_all(all.to_string()?.as_bytes());
-    written.with_context(|| path.display().to_string())
+    write(path, &all.to_string()?)
+}
+
+/// Writes a report of a run.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    report(path)?.write_all(text.as_bytes()).with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]

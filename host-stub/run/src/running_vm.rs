@@ -19,7 +19,7 @@ use mote_client::common::random;
 use mote_client::common::whole_file::end_of_log;
 use mote_client::instance::vsock_device::Watch;
 use mote_client::instance::{Instance, store};
-use mote_stub::control::{self, Host, Whose};
+use mote_stub::control::{self, Host};
 use mote_stub::daemon::vm::{Monitor, SUSPENDED};
 use mote_stub::daemon::{Daemon, Live};
 
@@ -175,7 +175,7 @@ impl RunningVm {
 impl Drop for RunningVm {
     fn drop(&mut self) {
         // Ends all writes to its directory.
-        let _ended = self.host.delete(&self.described.name, Whose::Any);
+        let _ended = self.host.delete(&self.described.name, true);
         self.host.daemon.unbind();
     }
 }

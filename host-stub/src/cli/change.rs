@@ -14,7 +14,6 @@ use mote_client::daemon::{ask, is_running};
 use mote_client::instance::{store, vsock_device};
 use mote_run::args::VmArgs;
 use mote_run::boot;
-use mote_stub::control::Whose;
 use mote_stub::daemon::fault::{Fault, Kind};
 
 #[derive(Debug, Args)]
@@ -116,15 +115,15 @@ pub(crate) fn fault(
     change(root, "POST", name, "fault", &body)
 }
 
-pub(crate) fn delete(root: &Path, name: &str, whose: Whose) -> Result<()> {
+pub(crate) fn delete(root: &Path, name: &str, force: bool) -> Result<()> {
     if is_running(root) {
-        let target = if whose == Whose::Any { "delete-running" } else { "delete" };
+        let target = if force { "delete-running" } else { "delete" };
         return change(root, "POST", name, target, &Value::Null);
     }
     // No daemon may start to serve it meanwhile.
     let _lock = store::lock(root)?;
     let instance = store::load(root, name)?;
-    if instance.is_running() && whose == Whose::Stopped {
+    if instance.is_running() && !force {
         bail!("{name} was running when the host ended; --force removes it");
     }
     vsock_device::end(root, &instance)?;

@@ -28,7 +28,6 @@ use mote_client::files::args::FileCommand;
 use mote_client::files::commands;
 use mote_client::net::stream::be_patient;
 use mote_run::args::RunArgs;
-use mote_stub::control::Whose;
 use mote_stub::daemon::fault::Kind;
 
 const BEGIN: &str = "To begin: mote-host run boots a VM for one command, mote-host boot one that stays. If you start \
@@ -306,9 +305,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Daemon(args) => daemon::run(root, &args),
         Command::List(args) => look::list(root, &args),
         Command::Info(args) => look::info(root, &args.name, args.json),
-        Command::Delete { name, force } => {
-            change::delete(root, &name, if force { Whose::Any } else { Whose::Stopped })
-        }
+        Command::Delete { name, force } => change::delete(root, &name, force),
         Command::Show(args) => look::show(root, &args.name),
         Command::AgentState(args) => look::agent_state(root, &args.name),
         Command::Get { name, key } => look::get(root, &name, &key),

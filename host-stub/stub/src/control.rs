@@ -74,11 +74,11 @@ impl Host {
         Ok(())
     }
 
-    /// Stops serving an instance and removes its files.
-    pub fn delete(&self, name: &str, whose: Whose) -> Result<()> {
+    /// Stops serving an instance and removes its files; one that runs only by force.
+    pub fn delete(&self, name: &str, force: bool) -> Result<()> {
         let mut all = self.daemon.instances();
         let live = all.get(name).with_context(|| format!("no instance is named {name}"))?;
-        if whose == Whose::Stopped && (live.instance.is_running() || live.called) {
+        if !force && (live.instance.is_running() || live.called) {
             bail!("{name} is running; stop its VM first, or delete it with --force");
         }
         // As with lxc. A VM whose monitor another client has is not ended.
@@ -95,13 +95,6 @@ impl Host {
         self.daemon.event(name, "instance-deleted");
         Ok(())
     }
-}
-
-/// Which instances may be deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    Any,
-    Stopped,
 }
 
 const READ: Duration = Duration::from_secs(5);
@@ -179,9 +172,9 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
             let fault = Fault::parse(kind, body["number"].as_u64())?;
             json!(daemon.with(name, |live| live.fault = fault)?)
         }
-        ("POST", ["1.0", "instances", name, "delete"]) => json!(host.delete(name, Whose::Stopped)?),
+        ("POST", ["1.0", "instances", name, "delete"]) => json!(host.delete(name, false)?),
         ("POST", ["1.0", "instances", name, "delete-running"]) => {
-            json!(host.delete(name, Whose::Any)?)
+            json!(host.delete(name, true)?)
         }
         ("POST", ["1.0", "instances", name, "query"]) => query(daemon, name, &body)?,
         ("POST", ["1.0", "instances", name, "start"]) => json!(start(daemon, name)?),

@@ -2,7 +2,7 @@
 //! it. Its script starts the agent, then executes the initramfs' own /init.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -79,10 +79,7 @@ fn names(path: &Path, bytes: &[u8]) -> Result<Vec<String>> {
         return Ok(names);
     };
     let mut file = File::open(path)?;
-    std::io::Seek::seek(
-        &mut file,
-        std::io::SeekFrom::Start(u64::try_from(bytes.len() - rest.len())?),
-    )?;
+    file.seek(SeekFrom::Start(u64::try_from(bytes.len() - rest.len())?))?;
     let mut unpack = Command::new(program);
     unpack.arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut unpack = unpack.spawn().with_context(|| format!("{program} is needed to read it"))?;

@@ -14,17 +14,10 @@ use crate::net::stream::patient;
 
 /// Waits until all output was written, and reports streams that were cut.
 pub struct AllOutput {
-    pub(super) cuts: Receiver<Cut>,
+    /// Why streams did not end normally.
+    pub(super) cuts: Receiver<String>,
     pub(super) flow: Arc<Flow>,
     pub(super) lines: Vec<Line>,
-}
-
-/// A stream that did not end normally.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cut {
-    Lost(String),
-    /// The command has ended, but another process still has it open.
-    Open,
 }
 
 #[derive(Default)]
@@ -36,27 +29,27 @@ pub(super) struct Flow {
 
 impl AllOutput {
     /// Waits for the end of all output, at most `limit`.
-    pub fn wait(self, limit: Duration) -> Vec<Cut> {
+    pub fn wait(self, limit: Duration) {
         let end = Instant::now() + limit;
         let left = || end.saturating_duration_since(Instant::now());
-        std::iter::from_fn(|| self.cuts.recv_timeout(left()).ok()).collect()
+        while self.cuts.recv_timeout(left()).is_ok() {}
     }
 
     /// Waits while output arrives or is waiting to be read here. Gives up after `still` without
-    /// either.
-    pub fn wait_while_it_flows(self, still: Duration) -> Vec<Cut> {
+    /// either. Returns why output was lost, and whether another process still has some open.
+    pub fn wait_while_it_flows(self, still: Duration) -> (Vec<String>, bool) {
         let mut cuts = Vec::new();
         loop {
             let pieces = self.flow.pieces.load(Ordering::Acquire);
             match self.cuts.recv_timeout(still) {
                 Ok(cut) => cuts.push(cut),
-                Err(RecvTimeoutError::Disconnected) => return cuts,
+                Err(RecvTimeoutError::Disconnected) => return (cuts, false),
                 Err(RecvTimeoutError::Timeout) => {
                     let moved = self.flow.pieces.load(Ordering::Acquire) != pieces;
                     if !moved && self.flow.writing.load(Ordering::Acquire) == 0 {
                         // Hangs up on streams that have not ended.
                         self.lines.iter().for_each(Line::hang_up);
-                        return [cuts, vec![Cut::Open]].concat();
+                        return (cuts, true);
                     }
                 }
             }

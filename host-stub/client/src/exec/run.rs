@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::output::{AllOutput, Cut};
+use super::output::AllOutput;
 use super::request::Exec;
 use super::sockets::Sockets;
 use super::terminal::Raw;
@@ -42,8 +42,6 @@ const IDENTITY: &str = "container_exec_user_group_cwd";
 const DISCONNECTED: u8 = 129;
 /// The reason if no better one is known.
 const RESET: &str = "the guest has lost its connections, as after a suspend";
-/// The message about output that does not end.
-const OPEN: &str = "the command has ended, but another process still has its output open: gave up";
 /// Exit code if output was lost of a command that exited 0.
 const INCOMPLETE: u8 = 1;
 
@@ -57,7 +55,7 @@ pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
     output.iter().for_each(|why| complain(why));
     let code = match outcome {
         Err(why) => {
-            complain(&lost(&agent, &why));
+            complain(&format!("Disconnected: {}", lost(&agent, why)));
             DISCONNECTED
         }
         Ok(outcome) => {
@@ -151,46 +149,43 @@ impl<'a> Running<'a> {
         let ended = wait(self.agent, &self.asked.id, &mut self.events);
         let is_reset = ended.as_ref().is_ok_and(|(_, is_reset)| *is_reset);
         let outcome = ended.map(|(outcome, _)| outcome);
-        let cuts = match &outcome {
-            // The guest has lost the other connections too, and nothing arrives on them that would
-            // show it.
-            Ok(Outcome { error: None, .. }) if is_reset => self.output.wait_while_it_flows(REST),
-            Ok(Outcome { error: None, .. }) => self.output.wait_while_it_flows(STILL),
-            Ok(Outcome { error: Some(_), .. }) => self.output.wait(REST),
-            Err(_) => Vec::new(),
-        };
-        drop(self.raw);
-        let mut lost = Vec::new();
-        if let Ok(Outcome { error: None, .. }) = &outcome {
-            for cut in cuts {
-                match cut {
-                    Cut::Lost(why) => lost.push(why),
-                    Cut::Open if is_reset => lost.push(format!("{RESET}; output may be missing")),
-                    Cut::Open => complain(OPEN),
-                }
+        let (mut lost, mut is_open) = (Vec::new(), false);
+        match &outcome {
+            Ok(Outcome { error: None, .. }) => {
+                // The guest has lost the other connections too, and nothing arrives on them that
+                // would show it.
+                let still = if is_reset { REST } else { STILL };
+                (lost, is_open) = self.output.wait_while_it_flows(still);
             }
+            Ok(Outcome { error: Some(_), .. }) => self.output.wait(REST),
+            Err(_) => {}
+        }
+        drop(self.raw);
+        if is_open && is_reset {
+            lost.push(format!("{RESET}; output may be missing"));
+        } else if is_open {
+            complain(
+                "the command has ended, but another process still has its output open: gave up",
+            );
         }
         End { outcome, body: self.asked.body, lost }
     }
 }
 
-/// Returns the message for a lost guest, with the reason if the daemon learns one within
-/// [`LEARNT`].
-fn lost(agent: &Agent, why: &str) -> String {
+/// Returns why a guest was lost, also if the daemon learns that within [`LEARNT`].
+fn lost(agent: &Agent, why: String) -> String {
     if !why.is_empty() {
-        return format!("Disconnected: {why}");
+        return why;
     }
     if let Some(why) = vsock_device::why_stopped(&agent.instance) {
-        return format!("Disconnected: {why}");
+        return why;
     }
     let until = Instant::now() + LEARNT;
     loop {
         match daemon::known(&agent.root, &agent.instance.name) {
-            Ok((_, Known::Absent(why) | Known::State(_, why))) if !why.is_empty() => {
-                return format!("Disconnected: {why}");
-            }
+            Ok((_, Known::Absent(why) | Known::State(_, why))) if !why.is_empty() => return why,
             Ok((_, Known::Reachable)) if Instant::now() < until => sleep(LOST_LOOK_INTERVAL),
-            _ => return format!("Disconnected: {RESET}"),
+            _ => return RESET.to_owned(),
         }
     }
 }

@@ -16,7 +16,7 @@ use signal_hook::consts::{
 };
 use signal_hook::iterator::Signals;
 
-use super::output::{AllOutput, Cut, Flow, Stream, Tails};
+use super::output::{AllOutput, Flow, Stream, Tails};
 use super::request::{Exec, Fault};
 use super::run::Asked;
 use super::terminal;
@@ -136,7 +136,7 @@ fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> Al
     spawn(move || {
         for output in threads {
             if let Some(cut) = output.join().unwrap_or_default() {
-                let _gone = done.send(Cut::Lost(cut));
+                let _gone = done.send(cut);
             }
         }
         if let Some(line) = input {

@@ -47,13 +47,11 @@ pub(super) fn connect(agent: &Agent, limit: Limit) -> Result<UnixStream> {
 
 /// Returns whether a path is known not to be a directory. A path that cannot be read is not known.
 pub fn is_no_directory(agent: &Agent, path: &Path) -> bool {
-    let look = || -> Result<bool> {
-        match open(agent, connecting(), PATH_LOOK_TIMEOUT)?.stat(path) {
-            Ok(attrs) => Ok(!attrs.is_directory()),
-            Err(error) => Ok(client::code(&error) == Some(NO_SUCH_FILE)),
-        }
-    };
-    look().unwrap_or(false)
+    let session = open(agent, connecting(), PATH_LOOK_TIMEOUT);
+    match session.and_then(|mut session| session.stat(path)) {
+        Ok(attrs) => !attrs.is_directory(),
+        Err(error) => client::code(&error) == Some(NO_SUCH_FILE),
+    }
 }
 
 /// Returns the bar of one transfer. Length 0 means unknown, as for files in /proc.

@@ -155,26 +155,24 @@ impl Push<'_> {
 fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> anyhow::Error {
     /// The sticky bit of a mode.
     const STICKY: u32 = 0o1000;
-    let Some(parent) = target.parent() else { return error.context(guest(target)) };
-    let above = session.stat(parent);
-    match (client::code(&error), &above) {
-        (Some(NO_SUCH_FILE), Err(missing)) if client::code(missing) == Some(NO_SUCH_FILE) => {
+    let above = target.parent().map(|parent| (parent, session.stat(parent)));
+    match (client::code(&error), above) {
+        (Some(NO_SUCH_FILE), Some((parent, Err(missing))))
+            if client::code(&missing) == Some(NO_SUCH_FILE) =>
+        {
             anyhow!("in the guest, there is no directory {}; -p creates it", local(parent))
         }
-        (Some(PERMISSION_DENIED), Ok(Attrs { mode: Some(mode), owner, .. }))
-            if mode & STICKY != 0 =>
+        (Some(PERMISSION_DENIED), Some((_, Ok(Attrs { mode: Some(mode), owner, .. }))))
+            if mode & STICKY != 0
+                && let Some((user, _)) = session.lstat(target).ok().and_then(|it| it.owner)
+                && user != 0
+                && owner.is_some_and(|(above, _)| above != user) =>
         {
-            let theirs = session.lstat(target).ok().and_then(|attrs| attrs.owner);
-            match theirs {
-                Some((user, _)) if user != 0 && owner.is_some_and(|(above, _)| above != user) => {
-                    error.context(format!(
-                        "{}: it belongs to user {user}, and in a sticky directory Linux \
-                         (fs.protected_regular) denies it to other users, even root; remove it first",
-                        guest(target)
-                    ))
-                }
-                _ => error.context(guest(target)),
-            }
+            error.context(format!(
+                "{}: it belongs to user {user}, and in a sticky directory Linux \
+                 (fs.protected_regular) denies it to other users, even root; remove it first",
+                guest(target)
+            ))
         }
         _ => error.context(guest(target)),
     }
