@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::retry_policy::{RetryPolicy, is_passing, is_unsent};
-use super::share::{Access, Share, mounted};
+use super::share::{Share, mounted};
 use mote_client::agent::client::{Agent, connecting};
 use mote_client::common::limits;
 use mote_client::common::printable::{self, complain};
@@ -127,7 +127,7 @@ impl Job {
                     Some(_) => "9p",
                     None => {
                         copy(&mut session, &share.source, Path::new(&share.target))?;
-                        if share.access == Access::Write {
+                        if !share.read_only {
                             complain(&format!(
                                 "{} in the guest is a copy, and changes to it are lost: this machine and the \
                                  guest support neither virtiofs nor 9p (with :ro this is not reported)",

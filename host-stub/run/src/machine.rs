@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use super::args::{Arch, MachineKind, Network, VmArgs};
 use super::check;
 use super::child::{self, Helper};
-use super::share::{self, Access, Share, Virtiofs};
+use super::share::{self, Share, Virtiofs};
 use crate::accel::{self, Accel};
 use mote_client::common::printable::{complain, word};
 use mote_client::common::random::{number, uuid};
@@ -70,7 +70,7 @@ impl Plan {
         let mut shares = args.share.clone();
         let own = root.canonicalize()?;
         for share in &mut shares {
-            if share.access == Access::Write && own.starts_with(&share.source) {
+            if !share.read_only && own.starts_with(&share.source) {
                 let (own, share) = (own.display(), share.source.display());
                 bail!(
                     "--share {share}: the guest could change this program's own files in {own}; add :ro, share a directory \

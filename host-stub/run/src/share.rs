@@ -16,33 +16,17 @@ pub struct Share {
     pub(crate) source: PathBuf,
     /// Path in the guest.
     pub(crate) target: String,
-    /// Whether the guest may write.
-    pub(crate) access: Access,
+    pub(crate) read_only: bool,
     /// The virtiofs server, if usable.
     pub(crate) virtiofs: Option<Virtiofs>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    Read,
-    Write,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Virtiofs {
     program: PathBuf,
-    read_only: ReadOnly,
-}
-
-/// What keeps a guest from writing. The guest could ignore mount options of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadOnly {
-    /// Nothing: it may write.
-    No,
-    /// virtiofsd's `--readonly`.
-    Option,
-    /// A mount in virtiofsd's namespace.
-    Mount,
+    /// Whether a mount in virtiofsd's namespace keeps the guest from writing, because the program
+    /// has no `--readonly`. The guest could ignore mount options of its own.
+    mounts: bool,
 }
 
 /// Directories of virtiofsd outside PATH: Debian 13 and Fedora; Debian 12.
@@ -51,10 +35,7 @@ const VIRTIOFSD: [&str; 3] = ["/usr/libexec", "/usr/lib/virtiofsd", "/usr/lib/qe
 impl Share {
     /// Parses `DIR[:GUEST][:ro]`. DIR may contain colons: it is the longest directory that exists.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let (text, access) = match text.strip_suffix(":ro") {
-            Some(text) => (text, Access::Read),
-            None => (text, Access::Write),
-        };
+        let (text, read_only) = text.strip_suffix(":ro").map_or((text, false), |text| (text, true));
         let colons = text.rmatch_indices(":/").map(|(at, _)| text.split_at(at));
         let divided = colons.map(|(source, target)| (source, Some(&target[1..])));
         let mut all = std::iter::once((text, None)).chain(divided.clone());
@@ -76,7 +57,7 @@ impl Share {
         if !target.starts_with('/') || target == "/" {
             bail!("{target}: a share's path in the guest must be absolute and below /");
         }
-        Ok(Self { source, target, access, virtiofs: None })
+        Ok(Self { source, target, read_only, virtiofs: None })
     }
 
     /// Returns whether the guest can create a file that makes another user of this machine root: it
@@ -85,7 +66,7 @@ impl Share {
         let can_enter = |path: &Path| path.metadata().is_ok_and(|about| about.mode() & 0o001 != 0);
         let is_nosuid = statvfs(&self.source)
             .is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::NOSUID));
-        self.access == Access::Write
+        !self.read_only
             && rustix::process::geteuid().is_root()
             && !is_nosuid
             && self.source.ancestors().all(can_enter)
@@ -103,7 +84,7 @@ impl Share {
         for (key, value) in [("type", "disk"), ("path", &self.target), ("source", &source)] {
             device.insert(key.into(), value.to_owned());
         }
-        if self.access == Access::Read {
+        if self.read_only {
             device.insert("readonly".into(), "true".into());
         }
         if flavour != Flavour::Incus || self.virtiofs.is_none() {
@@ -132,7 +113,7 @@ impl Share {
                 format!("vhost-user-fs-pci,chardev=fs{number},tag={tag}"),
             ]);
         }
-        let readonly = if self.access == Access::Read { ",readonly=on" } else { "" };
+        let readonly = if self.read_only { ",readonly=on" } else { "" };
         arguments.extend([
             "-fsdev".to_owned(),
             format!(
@@ -164,13 +145,9 @@ impl Virtiofs {
             let help = Command::new(program).arg("--help").stderr(Stdio::null()).output();
             help.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("--readonly"))
         };
-        let read_only = match share.access {
-            Access::Write => ReadOnly::No,
-            Access::Read if !is_qemus(program) && has_option() => ReadOnly::Option,
-            Access::Read if child::can_mount_read_only(&share.source) => ReadOnly::Mount,
-            Access::Read => return None,
-        };
-        Some(Self { program: program.to_owned(), read_only })
+        let mounts = share.read_only && (is_qemus(program) || !has_option());
+        let can_serve = !mounts || child::can_mount_read_only(&share.source);
+        can_serve.then(|| Self { program: program.to_owned(), mounts })
     }
 
     /// Returns the process, which is started in the share.
@@ -192,10 +169,10 @@ impl Virtiofs {
                 arguments.push("--modcaps=-mknod".into());
             }
         }
-        if self.read_only == ReadOnly::Option {
+        if share.read_only && !self.mounts {
             arguments.push("--readonly".into());
         }
-        let (program, words) = if self.read_only == ReadOnly::Mount {
+        let (program, words) = if self.mounts {
             child::read_only(&self.program, &socket)
         } else {
             (self.program.clone(), vec![format!("--socket-path={}", socket.display())])
@@ -223,9 +200,9 @@ mod tests {
     fn a_share_has_the_requested_path() {
         let share = Share::parse("/a b:/src:ro").unwrap();
         assert_eq!((share.source, share.target), ("/a b".into(), "/src".into()));
-        assert_eq!(share.access, Access::Read);
+        assert!(share.read_only);
         let share = Share::parse("/tmp").unwrap();
-        assert_eq!((share.target.as_str(), share.access), ("/tmp", Access::Write));
+        assert_eq!((share.target.as_str(), share.read_only), ("/tmp", false));
         for text in ["", ":/x", "/a:x", "/a:/", "/:ro", "/a:/b:rw"] {
             assert!(Share::parse(text).is_err(), "{text}");
         }

@@ -176,7 +176,7 @@ pub fn root_disk(said: &str) -> Result<(PathBuf, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mote_client::instance::{Channel, Flavour, GENERATION, UUID};
+    use mote_client::instance::{Flavour, GENERATION, UUID};
 
     fn recipe(instance: &Instance) -> (Vec<String>, String) {
         let recipe = Recipe::of(Path::new("/d"), instance, Path::new("/d/instances/vm1/config"));
