@@ -1,7 +1,7 @@
 //! An agent that knows one command: `cat`, which ends on request. It records the order of its
 //! callers and all control messages.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use mote_client::net::http::Message;
@@ -37,7 +37,7 @@ struct Seen {
 
 #[derive(Clone)]
 pub(crate) struct Shell {
-    seen: Arc<(Mutex<Seen>, Condvar)>,
+    seen: Arc<Mutex<Seen>>,
     end: End,
     server: &'static str,
 }
@@ -56,7 +56,7 @@ impl Shell {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.0.lock().unwrap()
+        self.seen.lock().unwrap()
     }
 
     /// Returns the callers in order: paths, or names of sockets.
@@ -72,19 +72,8 @@ impl Shell {
         self.seen().control.clone()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Seen)) {
-        change(&mut self.seen());
-        self.seen.1.notify_all();
-    }
-
     fn wait<T>(&self, mut look: impl FnMut(&mut Seen) -> Option<T>) -> Option<T> {
-        let mut found = None;
-        let is_missing = |seen: &mut Seen| {
-            found = look(seen);
-            found.is_none()
-        };
-        drop(self.seen.1.wait_timeout_while(self.seen(), SOON, is_missing).unwrap());
-        found
+        mote_machine::found(SOON, || look(&mut self.seen()))
     }
 
     fn serve(&self, message: &Message, mut stream: Stream) -> std::io::Result<()> {
@@ -93,7 +82,7 @@ impl Shell {
         if self.seen().ended && self.end == End::Gone {
             return Ok(());
         }
-        self.change(|seen| seen.order.push(name.to_owned()));
+        self.seen().order.push(name.to_owned());
         if self.end == End::Silent && name.starts_with("/1.0/operations/") {
             park(&stream);
         }
@@ -122,7 +111,7 @@ impl Shell {
             fds["1"] = json!("1");
             fds["2"] = json!("2");
         }
-        self.change(|seen| seen.body = body);
+        self.seen().body = body;
         started(stream, &fds)
     }
 
@@ -133,12 +122,12 @@ impl Shell {
         }
         while let Ok(piece) = socket.read() {
             match piece {
-                Piece::Text(text) => self.change(|seen| seen.control.push(text.to_string())),
-                Piece::Close(_) => self.change(|seen| seen.control.push("goodbye".to_owned())),
+                Piece::Text(text) => self.seen().control.push(text.to_string()),
+                Piece::Close(_) => self.seen().control.push("goodbye".to_owned()),
                 Piece::Binary(_) | Piece::Ping(_) | Piece::Pong(_) | Piece::Frame(_) => {}
             }
         }
-        self.change(|seen| seen.ended = true);
+        self.seen().ended = true;
         Ok(())
     }
 
@@ -168,7 +157,7 @@ impl Shell {
         while let Ok(Piece::Binary(piece)) = socket.read() {
             input.extend(piece);
         }
-        self.change(|seen| seen.input = Some(input));
+        self.seen().input = Some(input);
         until_hang_up(&mut socket);
         Ok(())
     }
