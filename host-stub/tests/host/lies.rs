@@ -203,7 +203,7 @@ fn an_unsolicited_answer_ends_the_session() {
         _ => Said::Done,
     });
     let error = host.refused(MEMORY, &["file", "stat", "vm1/t"]);
-    assert!(error.contains("an answer to no request"), "{error}");
+    assert!(error.contains("an unrequested answer"), "{error}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::instance::Instance;
 
 /// A command for a guest.
 #[derive(Clone, Debug, Default, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct Exec {
     /// The instance
     pub name: String,
@@ -54,7 +54,7 @@ pub struct Exec {
 
 /// The choice of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct Terminal {
     /// With a terminal (default: if stdin and stdout are terminals)
     #[arg(short = 't', long, overrides_with = "force_noninteractive")]
