@@ -18,14 +18,50 @@
 #![allow(clippy::disallowed_methods, reason = "only for the modules below that read from guests")]
 
 #[deny(clippy::disallowed_methods)]
-pub mod agent;
-pub mod common;
+pub mod agent {
+    pub mod call_failure;
+    pub mod client;
+    pub mod websocket;
+}
+pub mod common {
+    pub mod clock;
+    pub mod limits;
+    pub mod printable;
+    pub mod random;
+    pub mod whole_file;
+}
 pub mod daemon;
 #[deny(clippy::disallowed_methods)]
-pub mod exec;
+pub mod exec {
+    pub mod output;
+    pub mod request;
+    pub mod run;
+    pub mod sockets;
+    pub mod terminal;
+}
 #[deny(clippy::disallowed_methods)]
-pub mod files;
+pub mod files {
+    pub mod args;
+    pub mod commands;
+    pub mod local_directory;
+    pub mod session;
+    pub mod sftp {
+        pub mod client;
+        pub mod transfer;
+        pub mod wire;
+    }
+    pub mod tree;
+}
 pub mod instance;
-pub mod net;
+pub mod net {
+    pub mod http;
+    pub mod pump;
+    pub mod slots;
+    pub mod stream;
+    pub mod tls;
+}
 #[deny(clippy::disallowed_methods)]
-pub mod report;
+pub mod report {
+    pub mod metrics;
+    pub mod state;
+}

@@ -18,7 +18,10 @@
     reason = "nothing here opens a file below a directory that a guest names"
 )]
 
-pub mod channel;
+pub mod channel {
+    pub mod ring;
+    pub mod serial;
+}
 pub mod control;
 pub mod daemon;
 pub mod devlxd;

@@ -104,20 +104,21 @@ impl Instance {
         !self.is_false(self.flavour.server().gate)
     }
 
-    /// Returns whether a key is set to a word for no.
-    pub fn is_false(&self, key: &str) -> bool {
-        let no = |value: &String| {
-            matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
-        };
-        self.config.get(key).is_some_and(no)
+    /// Returns the meaning of a key that is set to a word for yes or no.
+    fn switch(&self, key: &str) -> Option<bool> {
+        match self.config.get(key)?.to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => Some(true),
+            "false" | "0" | "no" | "off" => Some(false),
+            _ => None,
+        }
     }
 
-    /// Returns whether a key is set to a word for yes.
+    pub fn is_false(&self, key: &str) -> bool {
+        self.switch(key) == Some(false)
+    }
+
     pub fn is_true(&self, key: &str) -> bool {
-        let yes = |value: &String| {
-            matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on")
-        };
-        self.config.get(key).is_some_and(yes)
+        self.switch(key) == Some(true)
     }
 
     /// Returns SMBIOS' strings of type 11, which only Incus has: its own keys, and credentials for
@@ -180,8 +181,6 @@ pub enum Flavour {
 pub struct Server {
     /// Configuration key that switches devlxd.
     pub gate: &'static str,
-    /// Configuration key that permits guests to export images.
-    pub images_gate: &'static str,
     /// Key of the devlxd switch in `PUT /1.0` (P§3.3).
     pub flag: &'static str,
     /// Name of the VM's status port (P§2.1).
@@ -198,7 +197,6 @@ pub struct Server {
 
 const LXD: Server = Server {
     gate: "security.devlxd",
-    images_gate: "security.devlxd.images",
     flag: "devlxd",
     port: "com.canonical.lxd",
     board: "manufacturer=Canonical Ltd.,product=LXD",
@@ -215,7 +213,6 @@ impl Flavour {
             Self::LxdOld => &OLD,
             Self::Incus => &Server {
                 gate: "security.guestapi",
-                images_gate: "security.guestapi.images",
                 flag: "dev_incus",
                 port: "org.linuxcontainers.incus",
                 board: "manufacturer=LinuxContainers,product=Incus",

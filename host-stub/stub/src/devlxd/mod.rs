@@ -202,7 +202,7 @@ fn managed(instance: &Instance, request: &Message) -> Answer {
 }
 
 fn image(instance: &Instance) -> Answer {
-    if !instance.is_true(instance.flavour.server().images_gate) {
+    if !instance.is_true(&format!("{}.images", instance.flavour.server().gate)) {
         return forbidden(instance.flavour);
     }
     let size = instance.config.get("mote.image.size").and_then(|size| size.parse().ok());

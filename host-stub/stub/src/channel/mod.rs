@@ -1,4 +1,0 @@
-//! The host's side of the status port.
-
-pub mod ring;
-pub mod serial;
