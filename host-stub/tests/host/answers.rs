@@ -76,7 +76,6 @@ fn truncates_an_agents_error_message() {
     assert!(host.run(&["agent-state", "vm1"]).len() < 10_000);
 }
 
-/// Returns the head of a websocket frame from a server.
 fn frame_head(opcode: u8, length: u64) -> Vec<u8> {
     [&[0x80 | opcode, 127][..], &length.to_be_bytes()].concat()
 }

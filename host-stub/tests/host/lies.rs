@@ -15,7 +15,6 @@ use crate::peers::sftp::{
 /// Memory limit of the command, KiB, including its program, its threads' stacks and one listing.
 const MEMORY: u32 = 400 * 1024;
 
-/// Pulls /t of the guest into `target`.
 fn pulled(host: &Host) -> Result<(), String> {
     let target = host.path("target");
     let output =

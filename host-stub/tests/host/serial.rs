@@ -29,7 +29,6 @@ fn instance(extra: &[&str]) -> (Host, UnixListener) {
     (host, UnixListener::bind(&path).unwrap())
 }
 
-/// Returns the host's CONNECT line.
 fn connect(host: &Host) -> String {
     let hash = digest(&SHA256, &certificate(&host.path("server.crt")));
     let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();

@@ -29,7 +29,6 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Returns method and path.
     pub(crate) fn line(&self) -> String {
         format!("{} {}", self.message.method, self.message.target)
     }
@@ -45,7 +44,6 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts the agent of `vm1`.
     pub(crate) fn of(host: &Host, server: &'static str) -> Self {
         let socket = host.path("vm1.p.listen_8443");
         Self::start(&socket, &host.share("vm1"), server, Preamble::None)
@@ -75,7 +73,6 @@ impl Agent {
         self.calls.lock().unwrap().clone()
     }
 
-    /// Returns method and path of all calls.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.calls().iter().map(Call::line).collect()
     }

@@ -62,7 +62,6 @@ impl Guest {
         socket
     }
 
-    /// Sends a request and returns the answer, or the error.
     pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> anyhow::Result<Message> {
         let mut stream = self.connect();
         let length = body.len();

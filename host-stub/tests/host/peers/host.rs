@@ -128,7 +128,6 @@ impl Host {
         self.try_run(args).unwrap_or_else(|error| panic!("{args:?}: {error}\n{}", self.log()))
     }
 
-    /// Runs a command. Returns its output, or its error message.
     pub(crate) fn try_run(&self, args: &[&str]) -> Result<String, String> {
         let output = mote_machine::output(&mut self.command(args)).unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -151,7 +150,6 @@ impl Host {
         error
     }
 
-    /// Returns the output of `agent-state`.
     pub(crate) fn state(&self) -> Value {
         serde_json::from_str(&self.run(&["agent-state", "vm1"])).unwrap()
     }

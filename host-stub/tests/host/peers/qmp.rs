@@ -28,7 +28,6 @@ pub(crate) struct Qemu {
 }
 
 impl Qemu {
-    /// Starts the VM of `vm1`.
     pub(crate) fn of(host: &Host) -> Self {
         Self::start(&host.path("vm1.qmp"))
     }
@@ -79,7 +78,6 @@ impl Qemu {
         }
     }
 
-    /// Sets the status that QEMU reports.
     pub(crate) fn does(&self, does: &'static str) {
         self.inner().does = does;
     }
@@ -89,7 +87,6 @@ impl Qemu {
         self.inner().share_read = Some(count);
     }
 
-    /// Returns whether QEMU received this command.
     pub(crate) fn is_ordered(&self, order: &str) -> bool {
         self.inner().orders.iter().any(|given| given == order)
     }
@@ -99,7 +96,6 @@ impl Qemu {
         wait("the first read", SOON, || (self.reads() > 0).then_some(()));
     }
 
-    /// Returns how often the ring was read.
     pub(crate) fn reads(&self) -> u32 {
         self.inner().reads
     }

@@ -26,17 +26,13 @@ pub(crate) enum Said {
     Link,
     /// Attributes with this mode; the second number is user and group id.
     Other(u32, u32),
-    /// A refusal with this code.
     Refused(u32),
-    /// Names in one packet.
     Names(Vec<String>),
-    /// The target of a link.
     Target(&'static str),
     Data(Vec<u8>),
     /// The end of a file or list.
     End,
     Done,
-    /// A handle: the path.
     Handle,
     /// Eleven times this number.
     Numbers(u64),

@@ -42,11 +42,9 @@ pub(crate) struct Shell {
     server: &'static str,
 }
 
-/// Interval of the checks for the end.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Shell {
-    /// Starts the agent of `vm1`.
     pub(crate) fn of(host: &Host, server: &'static str, end: End) -> Self {
         let shell = Self { seen: Arc::default(), end, server };
         let ours = shell.clone();
@@ -180,14 +178,12 @@ fn send(socket: &mut WebSocket<Stream>, piece: Piece) -> std::io::Result<()> {
     socket.send(piece).map_err(std::io::Error::other)
 }
 
-/// Sends the barrier.
 fn end(mut socket: WebSocket<Stream>) -> std::io::Result<()> {
     send(&mut socket, Piece::text(""))?;
     until_hang_up(&mut socket);
     Ok(())
 }
 
-/// Keeps a connection open without using it.
 fn park(_stream: &Stream) -> ! {
     loop {
         std::thread::park();
