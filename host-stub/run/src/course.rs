@@ -142,7 +142,10 @@ impl Course<'_> {
                     stage = Stage::Before;
                     if let Some(job) = job.take() {
                         let job = Job { until: begun + self.boot, ..job };
-                        begin(job, tell.clone());
+                        let tell = tell.clone();
+                        thread::spawn(move || {
+                            job.run(&|step| tell.send(News::Guest(step)).is_ok())
+                        });
                     }
                 }
                 (Stage::Boot, _) if self.is_stuck() => {
@@ -377,16 +380,4 @@ impl Course<'_> {
 
 fn said(panic: &str) -> String {
     format!("guest panicked: \"{panic}\"")
-}
-
-fn begin(job: Job, tell: Sender<News>) {
-    let (steps, all) = channel();
-    thread::spawn(move || job.run(&steps));
-    thread::spawn(move || {
-        for step in all {
-            if tell.send(News::Guest(step)).is_err() {
-                return;
-            }
-        }
-    });
 }

@@ -1,7 +1,6 @@
 //! The thread that works in the guest: pushes files, runs the command, pulls files.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -50,6 +49,9 @@ pub(crate) enum Step {
     Done(u8),
 }
 
+/// Takes the job's news; returns whether anybody waits for them.
+type Tell<'a> = dyn Fn(Step) -> bool + 'a;
+
 /// Interval of calls to an agent that has reported itself but does not listen yet.
 const AGAIN: Duration = Duration::from_millis(50);
 /// How long to wait for the agent to mount the shares.
@@ -58,24 +60,24 @@ const MOUNTS: Duration = Duration::from_secs(1);
 const AFTER: Duration = Duration::from_secs(60);
 
 impl Job {
-    pub(crate) fn run(&self, tell: &Sender<Step>) {
-        let say = |step| tell.send(step).is_ok();
-        match self.command(tell) {
-            Err(error) => drop(say(Step::NotRun(error))),
-            Ok(code) => {
-                let is_heard = say(Step::Ended(code.clone()));
-                if let (true, Ok(code)) = (is_heard, code) {
-                    if let Err(error) = self.after(code) {
-                        say(Step::Lacks(format!("{error:#}")));
-                    }
-                    say(Step::Done(code));
-                }
+    pub(crate) fn run(&self, tell: &Tell<'_>) {
+        let code = match self.command(tell) {
+            Ok(code) => code,
+            Err(error) => {
+                tell(Step::NotRun(error));
+                return;
             }
+        };
+        if let (true, Ok(code)) = (tell(Step::Ended(code.clone())), code) {
+            if let Err(error) = self.after(code) {
+                tell(Step::Lacks(format!("{error:#}")));
+            }
+            tell(Step::Done(code));
         }
     }
 
     /// Pushes files and runs the command. Returns its code, or why the guest was lost.
-    fn command(&self, tell: &Sender<Step>) -> Result<Result<u8, String>> {
+    fn command(&self, tell: &Tell<'_>) -> Result<Result<u8, String>> {
         let (agent, retry) = (&self.agent, RetryPolicy::until(self.until));
         let events = retry.ask(|limit| exec::listen(agent, limit), is_passing)?;
         if self.exec.needs_identity() {
@@ -89,10 +91,10 @@ impl Job {
         let ask = |_| Asked::new(agent, &self.exec, retry.whole());
         let asked = retry.ask(ask, is_unsent)?;
         let running = Running::start(agent, &self.exec, events, asked, retry.whole())?;
-        let _heard = tell.send(Step::Started);
+        tell(Step::Started);
         let End { outcome, body, lost } = running.end();
         for why in lost {
-            let _heard = tell.send(Step::Lacks(why));
+            tell(Step::Lacks(why));
         }
         let outcome = match outcome {
             Ok(outcome) => outcome,
@@ -103,7 +105,7 @@ impl Job {
         if outcome.error.is_some()
             && let Some(why) = exec::cannot_run(agent, code, &body)
         {
-            let _heard = tell.send(Step::CannotRun(why));
+            tell(Step::CannotRun(why));
         }
         Ok(Ok(code))
     }
@@ -114,7 +116,7 @@ impl Job {
     }
 
     /// Copies shares that are not mounted, and pushes files.
-    fn before(&self, tell: &Sender<Step>) -> Result<()> {
+    fn before(&self, tell: &Tell<'_>) -> Result<()> {
         let mut session = self.session(RetryPolicy::until(self.until))?;
         if !self.shares.is_empty() {
             // This limits a guest that makes a little progress now and then, too.
@@ -137,7 +139,7 @@ impl Job {
                         "copy"
                     }
                 };
-                let _heard = tell.send(Step::Shared(share.target.clone(), way));
+                tell(Step::Shared(share.target.clone(), way));
             }
         }
         self.push.iter().try_for_each(|(from, to)| copy(&mut session, from, to))

@@ -280,7 +280,7 @@ mod tests {
     fn each_obstacle_has_its_cause_and_remedy() {
         type Change = fn(&mut Live);
         let rows: [(Change, &str, &str); 9] = [
-            (|live| live.vm.monitor = Monitor::Taken, "monitor-taken", "use /nowhere.yours"),
+            (|live| live.vm.monitor = Monitor::Taken, "monitor-taken", "to /nowhere.yours"),
             (|live| live.vm.monitor = Monitor::Silent, "monitor-silent", "-qmp unix:/nowhere,"),
             (|live| live.vm.does = SUSPENDED.into(), "paused", "send system_wakeup to its other"),
             (|live| live.vm.share_read = Some(0), "share-unread", "(virtio_blk)"),
