@@ -133,19 +133,13 @@ fn reopens_a_closed_port() {
 #[test]
 fn works_on_a_tty() {
     let mut host = Host::new();
-    let (master, _theirs) = Pty::open(80, 24).unwrap();
+    let (mut master, _theirs) = Pty::open(80, 24).unwrap();
     init(&host, &master.path().unwrap(), &[]);
     host.start();
-    let line = || {
-        let mut line = Vec::new();
-        wait("a line", SOON, || {
-            line.extend(master.read(Duration::from_millis(10)).unwrap());
-            line.ends_with(b"\n").then_some(())
-        });
-        String::from_utf8(line).unwrap()
-    };
-    assert_eq!(line(), connect(&host), "raw: no carriage return, no echo");
+    let limit = mote_machine::patient(SOON);
+    let line = master.until("\n", limit).unwrap();
+    assert_eq!(line, connect(&host), "raw: no carriage return, no echo");
     master.say("STARTED\n").unwrap();
-    assert_eq!(line(), connect(&host));
+    assert_eq!(master.until("\n", limit).unwrap(), connect(&host));
     wait("STARTED", SOON, || (host.state()["state"] == "STARTED").then_some(()));
 }
