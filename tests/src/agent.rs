@@ -98,6 +98,16 @@ impl Pair {
         split(&answer)
     }
 
+    /// Limits the agent's descriptors: to those that are open, or to 1024.
+    pub fn limit_descriptors(&self, to_open: bool) {
+        let pid = self.agent.0.id();
+        let is_open =
+            |fd: &usize| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
+        let most = if to_open { (0..).find(|fd| !is_open(fd)).expect("an end") } else { 1024 };
+        let set = [format!("--pid={pid}"), format!("--nofile={most}:")];
+        assert!(Command::new("prlimit").args(set).status().expect("prlimit").success());
+    }
+
     /// Returns a field of `/proc/PID/status`, kB.
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.agent.0.id(), "status", field)

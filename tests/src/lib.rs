@@ -27,10 +27,12 @@ pub mod terminal;
 pub mod vm;
 pub mod world;
 
+use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -101,6 +103,18 @@ pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
     assert!(copied.success(), "{} to {}", from.display(), to.display());
+}
+
+/// Runs a program with this input. Returns the exit code and both outputs.
+pub fn fed(program: &str, arguments: &[&OsStr], input: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = bounded(&mut command).expect(program);
+    // The program may have ended without reading its input.
+    let _unread = child.stdin.take().expect("input").write_all(input.as_bytes());
+    let out = child.wait_with_output().expect(program);
+    let said = [out.stdout, out.stderr].concat();
+    (out.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
 /// Writes a file that can be executed.

@@ -62,14 +62,6 @@ fn waits_for_the_hosts_files_and_reports_it_everywhere() {
 }
 
 #[test]
-fn without_waiting_reports_missing_files_immediately() {
-    let boot = Boot::new("lxd");
-    let mut agent = started_early(&boot, &["--no-wait"]);
-    assert_eq!(agent.ends(LIMIT), Some(1));
-    assert!(boot.log().contains("server.crt: copy them there; "), "{}", boot.log());
-}
-
-#[test]
 fn reports_everything_missing_while_it_waits() {
     let boot = Boot::new("lxd");
     whole(&boot);

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+pub(crate) use mote_tests::fed as run;
 use mote_tests::{Private, Scratch, agent, in_private, skipped};
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -15,21 +16,6 @@ pub(crate) const OLD: u64 = 320;
 pub(crate) const NEW: u64 = 500;
 /// A partition table whose one partition extends to the disk's end.
 pub(crate) const GPT: &str = "label: gpt\nstart=2048, type=linux\n";
-
-pub(crate) fn run(program: &str, arguments: &[&OsStr], input: &str) -> (Option<i32>, String) {
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect(program);
-    // The program may have ended without reading its input.
-    let _unread = child.stdin.take().expect("input").write_all(input.as_bytes());
-    let out = child.wait_with_output().expect(program);
-    let said = [out.stdout, out.stderr].concat();
-    (out.status.code(), String::from_utf8_lossy(&said).into_owned())
-}
 
 pub(crate) fn ok(line: &str, path: &Path) -> String {
     let mut words: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();

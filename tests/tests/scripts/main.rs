@@ -258,8 +258,13 @@ fn reports_a_missing_security_archive_before_installing() {
 }
 
 fn prove(binary: &Path, limit: &str) -> (bool, String) {
-    let output = Command::new(root().join("scripts/prove")).arg(binary).arg(limit).output();
-    let output = output.expect("scripts/prove");
+    prove_by(&root(), binary, limit)
+}
+
+fn prove_by(root: &Path, binary: &Path, limit: &str) -> (bool, String) {
+    let mut command = Command::new("bash");
+    command.arg(root.join("scripts/prove")).arg(binary).arg(limit);
+    let output = command.output().expect("scripts/prove");
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -329,10 +334,7 @@ fn a_limit_for_debians_toolchain_follows_rustups() {
     let file = std::fs::File::options().append(true).open(&program).expect("it");
     let prove = |bytes: u64| {
         file.set_len(bytes).expect("another size");
-        let mut command = Command::new("bash");
-        command.arg(scratch.0.join("scripts/prove")).arg(&program);
-        let output = command.arg("limit with Debian's toolchain").output().expect("scripts/prove");
-        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+        prove_by(&scratch.0, &program, "limit with Debian's toolchain")
     };
     let least = program.metadata().expect("it").len();
     let base = least.next_multiple_of(100_000);

@@ -1,7 +1,6 @@
 //! Faults of guests, of the host and of unauthenticated peers.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Command;
 use std::time::Duration;
 
 use mote_tests::agent::split;
@@ -54,11 +53,6 @@ fn frees_the_quota_of_a_client_that_stops_waiting() {
 #[test]
 fn reports_missing_descriptors_and_keeps_its_host() {
     let pair = lxd();
-    let pid = pair.agent.0.id();
-    let limit = |most: usize| {
-        let set = [format!("--pid={pid}"), format!("--nofile={most}:")];
-        assert!(Command::new("prlimit").args(set).status().unwrap().success());
-    };
     let mut client = BufReader::new(pair.connect());
     let mut ask = || {
         let request = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -75,14 +69,13 @@ fn reports_missing_descriptors_and_keeps_its_host() {
     assert_eq!(ask(), (200, "bar".into()));
     let entered = || pair.log().matches(": STARTED").count();
     let before = entered();
-    let is_open = |fd: &usize| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
-    limit((0..).find(|fd| !is_open(fd)).unwrap());
+    pair.limit_descriptors(true);
     for _ in 0..3 {
         let (status, text) = ask();
         assert_eq!(status, 500, "{text}");
         assert!(text.contains("this agent cannot call the host now"), "{text}");
     }
-    limit(1024);
+    pair.limit_descriptors(false);
     assert_eq!(ask(), (200, "bar".into()));
     let log = pair.log();
     assert!(!log.contains("lost host"), "{log}");

@@ -3,7 +3,6 @@
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread::spawn;
 use std::time::Duration;
@@ -106,11 +105,6 @@ fn is_not_connected_to_a_host_with_another_certificate() {
 #[test]
 fn missing_descriptors_in_a_verification_do_not_lose_the_host() {
     let (pair, port, host) = with_port();
-    let pid = pair.agent.0.id();
-    let limit = |most: usize| {
-        let set = [format!("--pid={pid}"), format!("--nofile={most}:")];
-        assert!(Command::new("prlimit").args(set).status().expect("prlimit").success());
-    };
     // Each change of the state changes it.
     let since = || {
         let text = std::fs::read(pair.scratch.0.join("root/run/mote/status")).expect("a status");
@@ -119,13 +113,12 @@ fn missing_descriptors_in_a_verification_do_not_lose_the_host() {
     };
     let connected = since();
     let before = pair.log().len();
-    let is_open = |fd: &usize| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
-    limit((0..).find(|fd| !is_open(fd)).expect("a number"));
+    pair.limit_descriptors(true);
     port.say(&format!("CONNECT {host}\n"));
     wait("the shortage", LIMIT, || {
         pair.log()[before..].contains("cannot call the host now").then_some(())
     });
-    limit(1024);
+    pair.limit_descriptors(false);
     verified(&pair, &port, &host);
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()));
     assert_eq!(since(), connected, "{}", &pair.log()[before..]);

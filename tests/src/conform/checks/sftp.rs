@@ -39,17 +39,13 @@ pub(super) const ALL: &[Check] = &[
         same("it", sftp.name(kind::REALPATH, "/proc//./sys/../../tmp/no-such")?, "/tmp/no-such")
     }),
     GROUP.is("STAT follows links, LSTAT does not", |agent| {
-        let (mut sftp, dir) = session(agent, "stat")?;
-        let _made = agent.guest(&format!("cd {dir}; echo 1234 >file; ln -s file link"))?;
+        let (mut sftp, dir) = after(agent, "stat", "echo 1234 >file; ln -s file link")?;
         let kind_of = |attrs: Attrs| format!("{:o}", attrs.mode.unwrap_or(0) & 0o170_000);
         same("STAT's type", kind_of(sftp.attrs(kind::STAT, format!("{dir}/link"))?), "100000")?;
         same("LSTAT's type", kind_of(sftp.attrs(kind::LSTAT, format!("{dir}/link"))?), "120000")
     }),
     GROUP.is("attributes have size, owner, mode and times", |agent| {
-        let (mut sftp, dir) = session(agent, "attributes")?;
-        let _made = agent.guest(&format!(
-            "cd {dir}; echo 1234 >file; chown 12:34 file; chmod 4751 file; touch -d @1000000000 file"
-        ))?;
+        let (mut sftp, dir) = after(agent, "attributes", "echo 1234 >file; chown 12:34 file; chmod 4751 file; touch -d @1000000000 file")?;
         let seen = sftp.attrs(kind::STAT, format!("{dir}/file"))?;
         let times = Some((1_000_000_000, 1_000_000_000));
         let wanted = Attrs { size: Some(5), owner: Some((12, 34)), mode: Some(0o104_751), times };
@@ -64,8 +60,7 @@ pub(super) const ALL: &[Check] = &[
         same("OPEN", sftp.status(kind::OPEN, &body)?, NO_FILE)
     }),
     GROUP.is("READ gives bytes from any place, then the end", |agent| {
-        let (mut sftp, dir) = session(agent, "read")?;
-        let _made = agent.guest(&format!("printf 0123456789 >{dir}/file"))?;
+        let (mut sftp, dir) = after(agent, "read", "printf 0123456789 >file")?;
         let handle = sftp.file(format!("{dir}/file"), flag::READ)?;
         same("the middle", data(sftp.read(&handle, 3, 4)?)?, "3456")?;
         same("the start", data(sftp.read(&handle, 0, 100)?)?, "0123456789")?;
@@ -213,10 +208,7 @@ pub(super) const ALL: &[Check] = &[
         Ok(())
     }),
     GROUP.is("READDIR lists names, long names and attributes", |agent| {
-        let (mut sftp, dir) = session(agent, "readdir")?;
-        let _made = agent.guest(&format!(
-            "cd {dir}; echo 123 >file; mkdir sub; ln -s nowhere link; touch .hidden"
-        ))?;
+        let (mut sftp, dir) = after(agent, "readdir", "echo 123 >file; mkdir sub; ln -s nowhere link; touch .hidden")?;
         let mut all = sftp.list(&dir)?;
         all.sort_by(|one, other| one.0.cmp(&other.0));
         let names: Vec<_> = all.iter().map(|(name, ..)| String::from_utf8_lossy(name)).collect();
@@ -232,9 +224,7 @@ pub(super) const ALL: &[Check] = &[
         )
     }),
     GROUP.is("READDIR lists 500 files", |agent| {
-        let (mut sftp, dir) = session(agent, "many")?;
-        let _made = agent
-            .guest(&format!("cd {dir}; for n in $(seq 500); do : >a-long-name-for-a-file-$n; done"))?;
+        let (mut sftp, dir) = after(agent, "many", "for n in $(seq 500); do : >a-long-name-for-a-file-$n; done")?;
         let mut names: Vec<_> = sftp.list(&dir)?.into_iter().map(|(name, ..)| name).collect();
         names.sort_unstable();
         names.dedup();
@@ -326,6 +316,13 @@ fn session(agent: &Agent, name: &str) -> Result<(Sftp, String), String> {
     let directory = format!("/tmp/sftp-{name}");
     let _made = agent.guest(&format!("mkdir -p {directory}"))?;
     Ok((Sftp::open(agent)?, directory))
+}
+
+/// The same after a script in the directory.
+fn after(agent: &Agent, name: &str, script: &str) -> Result<(Sftp, String), String> {
+    let (sftp, directory) = session(agent, name)?;
+    let _made = agent.guest(&format!("cd {directory}; {script}"))?;
+    Ok((sftp, directory))
 }
 
 fn changes() -> Attrs {

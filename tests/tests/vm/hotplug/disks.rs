@@ -1,8 +1,8 @@
 //! Disks that the host enlarges while the VM runs: partition and file system follow. The core's tests
 //! cut the power at each write of the table.
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -30,14 +30,8 @@ enum Table {
 }
 
 fn run(program: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = mote_tests::bounded(&mut command).expect(program);
-    child.stdin.take().expect("input").write_all(input.as_bytes()).expect("input");
-    let out = child.wait_with_output().expect(program);
-    let said = [out.stdout, out.stderr].concat();
-    (out.status.code(), String::from_utf8_lossy(&said).into_owned())
+    let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
+    mote_tests::fed(program, &arguments, input)
 }
 
 fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {

@@ -5,18 +5,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use mote_tests::Scratch;
 use mote_tests::vm::{output, run};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
-use serde_json::Value;
+use mote_tests::{Scratch, fifo};
 
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).expect("a result")).expect("JSON")
-}
-
-fn pipe(path: &Path) {
-    mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
-}
+use super::result;
 
 /// Creates a program with mode 4755 in a directory with mode 1777, and files that cannot be copied.
 fn tree(path: &Path) {
@@ -26,7 +18,7 @@ fn tree(path: &Path) {
         fs::set_permissions(path.join(name), Permissions::from_mode(0o4755)).expect("a mode");
     }
     fs::set_permissions(path, Permissions::from_mode(0o1777)).expect("a mode");
-    pipe(&path.join("p"));
+    fifo(&path.join("p"));
 }
 
 #[test]
@@ -51,7 +43,7 @@ fn a_guest_cannot_write_to_a_share_that_it_may_only_read() {
     let options =
         ["--share", &shares[0], "--share", &shares[1], "--result", file.to_str().expect("text")];
     let (out, err, code) = output(run(&scratch.0, &options, &["sh", "-c", script]));
-    assert_eq!(json(&file)["vm"]["shares"]["/two"], "virtiofs", "{err}");
+    assert_eq!(result(&file)["vm"]["shares"]["/two"], "virtiofs", "{err}");
     // The guest may change its own mounts, so a read-only mount alone would not protect the host.
     assert_eq!(out, "minemineremount 0\nremount 0\nmount 0\nmount 0\n", "{err}");
     assert_eq!((err.as_str(), code), ("", Some(0)));
@@ -73,7 +65,7 @@ fn reports_a_command_that_never_ran_and_supports_a_custom_init() {
         let (_, err, ended) = output(run(&scratch.0, &[&reports, options].concat(), &[command]));
         assert_eq!(ended, Some(code), "{err}");
         assert!(err.starts_with(&format!("mote-host: {why}")), "{err}");
-        let result = json(&file);
+        let result = result(&file);
         assert_eq!((&result["outcome"], &result["code"]), (&"not-run".into(), &code.into()));
         assert!(result["cause"].as_str().is_some_and(|cause| cause.starts_with(why)), "{result}");
         let junit = fs::read_to_string(&junit).expect("a report");
