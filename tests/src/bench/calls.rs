@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::book::Found;
 use super::rows::FLOOR;
-use super::visit::Visit;
+use super::start::Visit;
 
 const LIMIT: Duration = Duration::from_secs(180);
 /// Target of the calls that the host answers.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::book::Found;
-use super::visit::{MEMORY, Visit};
+use super::start::{MEMORY, Visit};
 use super::{calls, start};
 use crate::{Column, NAME, Spec, attempt, noise, plain, world};
 

@@ -11,7 +11,7 @@ use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, No
 
 use super::book::Found;
 use super::rows::SINK;
-use super::visit::Visit;
+use super::start::Visit;
 use crate::{Host, NAME, attempt, noise, plain, wait};
 
 const COMMANDS: u32 = 8;

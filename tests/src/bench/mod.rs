@@ -12,7 +12,6 @@ pub mod results;
 pub mod rows;
 mod start;
 mod steps;
-mod visit;
 
 use std::process::Command;
 use std::time::Instant;
@@ -86,8 +85,8 @@ fn machine(options: &Options) -> Vec<(String, String)> {
         |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let kernel = attempt(|| {
-        let spec = Spec { memory: visit::MEMORY, ..world::spec(Column::MoteLxd) };
-        visit::Visit::boot(Column::MoteLxd, &spec).guest.ok("uname -r")
+        let spec = Spec { memory: start::MEMORY, ..world::spec(Column::MoteLxd) };
+        start::Visit::boot(Column::MoteLxd, &spec).guest.ok("uname -r")
     });
     let qemu = say("qemu-system-x86_64", &["--version"]);
     let qemu = qemu.split(" version ").last().unwrap_or_default().split(' ').next();
@@ -102,7 +101,7 @@ fn machine(options: &Options) -> Vec<(String, String)> {
         ("accelerator", variable("MOTE_ACCEL", "tcg")),
         (book::CPU, format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
         ("CPU where instructions are counted", counted::CPU.to_owned()),
-        ("memory of the VM", format!("{} MiB", visit::MEMORY)),
+        ("memory of the VM", format!("{} MiB", start::MEMORY)),
         // For judging the figures: those of a busy machine are less reliable.
         ("load average before", load.split(' ').next().unwrap_or_default().to_owned()),
         ("kernel of the VM", kernel.unwrap_or_default().trim().to_owned()),

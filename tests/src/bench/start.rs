@@ -7,8 +7,7 @@ use chrono::DateTime;
 use serde_json::Value;
 
 use super::book::Found;
-use super::visit::Visit;
-use crate::{BOOT, wait};
+use crate::{BOOT, Column, Guest, Spec, World, wait};
 
 /// Interval of polling the host. Long, as polling slows the guest; the stamps do not depend on it.
 const LOOK: Duration = Duration::from_millis(200);
@@ -53,5 +52,30 @@ fn millis(from: SystemTime, to: SystemTime) -> f64 {
     match to.duration_since(from) {
         Ok(time) => time.as_secs_f64() * 1e3,
         Err(error) => -error.duration().as_secs_f64() * 1e3,
+    }
+}
+
+/// Memory of the VM, MiB.
+pub(super) const MEMORY: u32 = 384;
+
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) column: Column,
+    pub(super) guest: Guest,
+    pub(super) world: World,
+}
+
+impl Visit {
+    /// Boots the VM up to its shell, with the agent not yet started.
+    pub(super) fn boot(column: Column, spec: &Spec) -> Self {
+        let words = format!("{} mote.agent=later", spec.words);
+        let mut world = World::boot(column, &Spec { words, ..spec.clone() }, &["user.foo=bar"]);
+        let guest = world.vm.guest();
+        Self { column, guest, world }
+    }
+
+    /// Reads a file of the agent's /proc; of all threads if the name begins with `task/*/`.
+    pub(super) fn proc(&mut self, name: &str) -> String {
+        self.guest.ok(&format!("cat /proc/$(cat /run/agent.pid)/{name}"))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::book::Found;
 use super::rows::{FLOOR, SINK};
-use super::visit::{MEMORY, Visit};
+use super::start::{MEMORY, Visit};
 use super::{calls, from_host, start};
 use crate::{Column, Spec, attempt, proc, world};
 

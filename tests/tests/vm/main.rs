@@ -3,7 +3,6 @@
 mod bad_images;
 mod early;
 mod freeze;
-mod guide;
 mod hotplug;
 mod recipe;
 mod resume;

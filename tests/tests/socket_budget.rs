@@ -1,0 +1,297 @@
+//! The memory that peers can make the agent use is limited: attacks in a memory cgroup of 8 MiB, if
+//! this machine allows one.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use mote_tests::attack::{Cgroup, more_descriptors};
+use mote_tests::conform::exec::{plain, run, with};
+use mote_tests::conform::wire::Wire;
+use mote_tests::conform::ws::{Message, Ws};
+use mote_tests::{Client, NAME, Pair};
+use serde_json::json;
+
+const PEAK: u64 = 6 * 1024;
+/// Just below the limit of an event.
+const MEGABYTE: usize = 1_000_000;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// An agent under attack. The fields' order matters: the cgroup must be empty when it is dropped.
+struct Victim {
+    pair: Pair,
+    host: Client,
+    cgroup: Cgroup,
+    idle: u64,
+}
+
+impl Victim {
+    fn start() -> Self {
+        more_descriptors();
+        let cgroup = Cgroup::new();
+        let pair = cgroup.start(&["user.foo=bar"]);
+        let host = pair.client();
+        assert_eq!(run(&host, &plain(&["true"]), b"").unwrap().code, 0);
+        Self::forget_peak(&pair);
+        let idle = pair.memory("VmRSS");
+        Self { pair, host, cgroup, idle }
+    }
+
+    /// Resets `VmHWM`.
+    fn forget_peak(pair: &Pair) {
+        fs::write(format!("/proc/{}/clear_refs", pair.agent.0.id()), "5").unwrap();
+    }
+
+    /// Checks that the agent runs, serves both sides and stayed within the limit.
+    fn survived(&mut self, attack: &str) {
+        if let Ok(Some(end)) = self.pair.agent.0.try_wait() {
+            panic!("{attack}: the agent died: {end}; {}", self.pair.log());
+        }
+        self.host.forget();
+        assert_eq!(run(&self.host, &plain(&["echo", "hi"]), b"").unwrap().out, "hi\n", "{attack}");
+        assert_eq!(self.pair.ask("GET", "/1.0/config/user.foo").1, "bar", "{attack}");
+        self.pair.assert_alive();
+        // The agent may read data after the attack has ended, so measure last.
+        let (idle, peak) = (self.idle, self.pair.memory("VmHWM"));
+        let charged = self.cgroup.peak();
+        println!("{attack}: {idle} kB idle, {peak} kB at its peak; charged: {charged}");
+        assert!(peak < PEAK, "{attack}: {peak} kB");
+    }
+}
+
+fn at_once<T: Send>(threads_of: usize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let (next, work) = (AtomicU32::new(0), &work);
+    let next = &next;
+    std::thread::scope(|threads| {
+        let threads: Vec<_> = (0..threads_of)
+            .map(|_| {
+                threads.spawn(move || {
+                    let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+                    let numbers = numbers.map(|number| number as usize);
+                    numbers.take_while(|number| *number < count).map(work).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// A former limit of simultaneous answers.
+const DEAF: usize = 128;
+const LONG: usize = 4_000_000;
+/// Size of a long value, bytes; 1.9 MB with its escapes.
+const PASSED: usize = 1_400_000;
+
+/// Sets long values, which no command line could take.
+fn give_values(victim: &mut Victim) {
+    let host = &mut victim.pair.host;
+    host.kill();
+    let path = host.directory.join("instances").join(NAME).join("instance.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut instance: serde_json::Value = serde_json::from_str(&text).unwrap();
+    instance["config"]["user.long"] = "x".repeat(LONG).into();
+    instance["config"]["user.lines"] = "\u{e4}\n".repeat(PASSED / 3).into();
+    fs::write(&path, instance.to_string()).unwrap();
+    host.start();
+    // The host's address may have changed.
+    victim.host.announce();
+    let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
+    mote_tests::wait("the host", LIMIT, || (asked() == "bar").then_some(()));
+    Victim::forget_peak(&victim.pair);
+}
+
+fn ask(victim: &Victim, key: &str) -> UnixStream {
+    let mut stream = victim.pair.connect();
+    let request = format!("GET /1.0/config/{key} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn holds_one_long_answer_for_clients_that_do_not_read() {
+    let mut victim = Victim::start();
+    give_values(&mut victim);
+    let deaf: Vec<_> = (0..DEAF)
+        .map(|number| ask(&victim, if number % 8 == 0 { "user.long" } else { "user.lines" }))
+        .collect();
+    // A new client waits until the host has begun those answers, but not until they are read.
+    let begun = Instant::now();
+    let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
+    mote_tests::wait("a short answer", LIMIT, || (asked() == "bar").then_some(()));
+    println!("a short answer beside them: {:?}", begun.elapsed());
+    std::thread::sleep(Duration::from_secs(5));
+    victim.survived("128 deaf clients of answers of 2 and 4 MB");
+    drop(deaf);
+    let answers = at_once(4, 4, |_| victim.pair.ask("GET", "/1.0/config/user.lines"));
+    let whole = "\u{e4}\n".repeat(PASSED / 3);
+    let got: Vec<_> = answers.iter().map(|answer| (answer.0, answer.1.len())).collect();
+    assert!(answers.iter().all(|answer| answer.0 == 200 && answer.1 == whole), "{got:?}");
+    let (status, text) = victim.pair.ask("GET", "/1.0/config/user.long");
+    assert_eq!(status, 500);
+    assert!(text.contains("answer is too long"), "{text}");
+    assert!(!victim.pair.log().contains("answer is too long"), "{}", victim.pair.log());
+    victim.survived("and four that read");
+}
+
+/// A former limit of simultaneous long commands.
+const COMMANDS: usize = 196;
+
+fn post_command(victim: &Victim, body: &str) -> u16 {
+    let answer = victim
+        .host
+        .connect()
+        .and_then(|mut wire| wire.within(LIMIT).ask("POST", "/1.0/exec", "", body.as_bytes()));
+    // The agent may close a refused connection before the client has read the reason. 408: on a
+    // busy machine the client sends too slowly.
+    answer.map_or(0, |answer| answer.status)
+}
+
+#[test]
+fn two_hundred_commands_of_0_9_mb_and_a_list_of_them() {
+    let mut victim = Victim::start();
+    let words = vec!["x".repeat(100_000); 9];
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let variables: serde_json::Map<_, _> =
+        (0..9).map(|number| (format!("V{number}"), "x".repeat(100_000).into())).collect();
+    let bodies = [
+        plain(&words).to_string(),
+        with(plain(&["true"]), json!({ "environment": variables })).to_string(),
+    ];
+    let mut done = Vec::new();
+    for body in &bodies {
+        done.extend(at_once(8, COMMANDS / 2, |_| post_command(&victim, body)));
+        let listed = victim.host.ask("GET", "/1.0/operations?recursion=1", "").unwrap();
+        assert!([200, 503].contains(&listed.status), "{}", listed.short());
+    }
+    assert!(done.contains(&202), "{done:?}");
+    assert!(done.iter().all(|status| [0, 202, 408, 503].contains(status)), "{done:?}");
+    let taken = done.iter().filter(|status| **status == 202).count();
+    victim.survived(&format!("196 commands of 0.9 MB, of which {taken} were taken, and a list"));
+}
+
+fn half(victim: &Victim, target: &str, length: usize) -> Wire {
+    let mut wire = victim.host.connect().unwrap();
+    let head = format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    wire.send(head.as_bytes()).unwrap();
+    let _cut = wire.within(Duration::from_millis(200)).send(&vec![b' '; length / 2]);
+    wire
+}
+
+#[test]
+fn incomplete_requests_of_the_host() {
+    let mut victim = Victim::start();
+    // Each is a TLS connection with a received record.
+    let events = at_once(8, 8, |_| half(&victim, "/1.0/events", MEGABYTE));
+    let commands = at_once(8, 8, |_| half(&victim, "/1.0/exec", 2 * MEGABYTE));
+    let short = at_once(8, 8, |_| half(&victim, "/1.0/events", 60_000));
+    // Then the agent has refused those that wait.
+    std::thread::sleep(Duration::from_secs(12));
+    victim.survived("24 half-sent requests of 2 MB, 1 MB and 60 kB");
+    drop((events, commands, short));
+}
+
+/// A former limit of listeners.
+const LISTENERS: usize = 1024;
+
+fn guest_listener(pair: &Pair) -> Result<UnixStream, String> {
+    let (head, reader) = pair.get("/1.0/events");
+    if head.starts_with("HTTP/1.1 200") { Ok(reader.into_inner()) } else { Err(head) }
+}
+
+fn host_listener(client: &Client) -> Result<Wire, String> {
+    let mut wire = client.connect()?;
+    wire.send(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&wire.within(LIMIT).until(b"\r\n\r\n")?).into_owned();
+    if head.starts_with("HTTP/1.1 200") { Ok(wire) } else { Err(head) }
+}
+
+fn event(number: usize) -> String {
+    let value = "x".repeat(MEGABYTE);
+    format!(r#"{{"type":"config","metadata":{{"key":"user.{number}","value":"{value}"}}}}"#)
+}
+
+/// Posts events; with a listener, waits until it has each one. On a busy machine a listener that
+/// lags behind by a whole event for a second is rightly dropped.
+fn post(victim: &Victim, count: usize, heard: Option<&mpsc::Receiver<usize>>) {
+    let mut wire = victim.host.connect().unwrap();
+    for number in 0..count {
+        let answer = wire.within(LIMIT).ask("POST", "/1.0/events", "", event(number).as_bytes());
+        assert_eq!(answer.map(|answer| answer.status), Ok(200), "{number}");
+        if let Some(heard) = heard {
+            assert_eq!(heard.recv(), Ok(number), "the listener was dropped");
+        }
+    }
+}
+
+#[test]
+fn drops_a_stalled_guest_listener_without_loss_for_others() {
+    let mut victim = Victim::start();
+    let deaf = guest_listener(&victim.pair).unwrap();
+    let good = guest_listener(&victim.pair).unwrap();
+    let (tell, heard) = mpsc::channel();
+    std::thread::spawn(move || {
+        for (number, event) in BufReader::with_capacity(1 << 16, good).split(b'\n').enumerate() {
+            assert!(event.unwrap().len() > MEGABYTE);
+            if tell.send(number).is_err() {
+                break;
+            }
+        }
+    });
+    post(&victim, 500, Some(&heard));
+    victim.survived("a deaf listener in the guest and 500 events of 1 MB");
+    assert!(victim.pair.log().contains("too slow"), "{}", victim.pair.log());
+    drop(deaf);
+}
+
+#[test]
+fn drops_a_stalled_host_listener_without_loss_for_others() {
+    let mut victim = Victim::start();
+    let deaf = [Ws::open(&victim.host, "/1.0/events").unwrap()];
+    let deaf_lines = host_listener(&victim.host).unwrap();
+    let mut good = Ws::open(&victim.host, "/1.0/events").unwrap();
+    let (tell, heard) = mpsc::channel();
+    std::thread::spawn(move || {
+        good.within(LIMIT);
+        for number in 0..100 {
+            let Message::Text(text) = good.message().unwrap() else { panic!("{number}: no text") };
+            assert!(text.len() > MEGABYTE);
+            tell.send(number).unwrap();
+        }
+    });
+    post(&victim, 100, Some(&heard));
+    victim.survived("a deaf websocket and a deaf stream of the host and 100 events of 1 MB");
+    drop((deaf, deaf_lines));
+}
+
+#[test]
+fn a_thousand_stalled_guest_listeners_share_one_copy() {
+    let mut victim = Victim::start();
+    let deaf = taken((0..LISTENERS).map(|_| guest_listener(&victim.pair)).collect());
+    post(&victim, 5, None);
+    victim.survived(&format!("{} deaf listeners in the guest and 5 events of 1 MB", deaf.len()));
+}
+
+#[test]
+fn a_hundred_stalled_host_listeners_share_one_copy() {
+    let mut victim = Victim::start();
+    let deaf = taken(at_once(32, 100, |_| host_listener(&victim.host)));
+    post(&victim, 5, None);
+    victim.survived(&format!("{} deaf listeners of the host and 5 events of 1 MB", deaf.len()));
+}
+
+/// Returns the accepted ones; the agent must have refused all others with 503.
+fn taken<T>(all: Vec<Result<T, String>>) -> Vec<T> {
+    let mut taken = Vec::new();
+    for one in all {
+        match one {
+            Ok(one) => taken.push(one),
+            Err(head) => assert!(head.starts_with("HTTP/1.1 503"), "{head}"),
+        }
+    }
+    assert!(taken.len() >= 32, "{}", taken.len());
+    taken
+}
