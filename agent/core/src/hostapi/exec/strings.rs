@@ -57,24 +57,23 @@ impl Strings {
         self.count += 1;
     }
 
-    /// Appends `end` to each string that begins with `start`, in place.
+    /// Appends `end` to the first string that begins with `start`, in place. Further ones do not
+    /// count, and a request may have 300,000 of them.
     pub(super) fn extend(&mut self, start: &str, end: &str) {
-        let mut at = 0;
-        while let Some(length) =
-            self.bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == 0))
-        {
-            let is_one = self.bytes.get(at..).is_some_and(|it| it.starts_with(start.as_bytes()));
-            at += length;
-            if is_one {
-                let (before, after) = (self.bytes.len(), at + end.len());
-                self.bytes.extend_from_slice(end.as_bytes());
-                self.bytes.copy_within(at..before, after);
-                if let Some(gap) = self.bytes.get_mut(at..after) {
-                    gap.copy_from_slice(end.as_bytes());
-                }
-                at = after;
+        let (mut at, before) = (0, self.bytes.len());
+        for string in self.bytes.split(|byte| *byte == 0) {
+            at += string.len();
+            if string.starts_with(start.as_bytes()) {
+                break;
             }
             at += 1;
+        }
+        if at < before {
+            self.bytes.extend_from_slice(end.as_bytes());
+            self.bytes.copy_within(at..before, at + end.len());
+            if let Some(gap) = self.bytes.get_mut(at..at + end.len()) {
+                gap.copy_from_slice(end.as_bytes());
+            }
         }
     }
 
@@ -157,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn extends_strings_in_place() {
-        let mut strings = of(&["PATH=/bin", "", "XPATH=1", "PATH="]);
+    fn extends_the_string_that_counts() {
+        let mut strings = of(&["", "XPATH=1", "PATH=/bin", "PATH="]);
         strings.extend("PATH=", ":/snap");
         let all: Vec<_> = strings.texts().collect();
-        assert_eq!(all, ["PATH=/bin:/snap", "", "XPATH=1", "PATH=:/snap"]);
+        assert_eq!(all, ["", "XPATH=1", "PATH=/bin:/snap", "PATH="]);
     }
 }
