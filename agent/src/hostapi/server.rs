@@ -290,10 +290,10 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     log::info(format_args!("host address {} (from PUT)", host.address));
     known_host::keep(&agent.options, body);
     let attempt = agent.status(|status| status.put_started(now(), host));
-    let verified = agent.verify(host, attempt).await;
-    // Even after a failure: the agent's next attempt may succeed before the host's next PUT.
+    // Before the verification, which a newer PUT may overtake, and even if it fails: the agent's
+    // next attempt may succeed before the host's next PUT.
     agent.allow_devlxd(guest_api);
-    match verified {
+    match agent.verify(host, attempt).await {
         Ok(host_state) => {
             // In a separate task: the host waits for this answer and may hold a lock until then.
             let task = agent.clone();

@@ -104,8 +104,16 @@ fn rejects_kept_connections_once_devlxd_is_disabled() {
         head
     };
     assert!(ask().contains(" 200 "));
+    // An older PUT enables it, and its verification ends after the newer one.
+    pair.host.ok(&["fault", NAME, "slow", "1500"]);
+    let (older, enabling, before) = (pair.client(), told.to_string(), pair.log().len());
+    let older = std::thread::spawn(move || older.ask("PUT", "/1.0", &enabling).unwrap().status);
+    let verifies = || pair.log()[before..].contains("GET /1.0 (").then_some(());
+    wait("its call", Duration::from_secs(10), verifies);
+    pair.host.ok(&["fault", NAME, "none"]);
     told["devlxd"] = false.into();
     assert_eq!(client.ask("PUT", "/1.0", &told.to_string()).unwrap().status, 200);
+    assert_eq!(older.join().unwrap(), 200);
     let head = ask();
     assert!(head.contains(" 403 "), "{head}");
 }
