@@ -1,7 +1,6 @@
 //! Finds the host's config files (P§1.2) in a directory, a share or a disk, and reads them once.
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -12,7 +11,7 @@ use crate::config::remember;
 use crate::config::share::{Source, SourceError};
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
-use crate::runtime::{log, read_bounded};
+use crate::runtime::{log, read_if_there};
 use crate::sys::file::{self, OFlags};
 use crate::system::devices::{self, entries};
 use crate::system::missing::Missing;
@@ -154,7 +153,8 @@ fn is_foreign(directory: &Path) -> bool {
 fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFiles, SourceError> {
     let certificates = secrets.unwrap_or(directory);
     let file = |file: &str| {
-        read_bounded(&certificates.join(file), MAX_HOST_FILE)
+        read_if_there(&certificates.join(file), MAX_HOST_FILE)
+            .and_then(|found| found.ok_or(Errno::NOENT.into()))
             .map_err(|error| SourceError::Bad(format!("{name}: {file}: {error}: {TOGETHER}")))
     };
     if !NAMES.iter().any(|name| file::lstat(&certificates.join(name)).is_ok()) {
@@ -164,13 +164,11 @@ fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFi
             Err(error) => SourceError::Bad(format!("{name}: {error}")),
         });
     }
-    let maybe = |file: &str| match read_bounded(&directory.join(file), MAX_HOST_FILE) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => {
+    let maybe = |file: &str| {
+        read_if_there(&directory.join(file), MAX_HOST_FILE).unwrap_or_else(|error| {
             log::warn(format_args!("{name}: {file}: {error}"));
             None
-        }
+        })
     };
     Ok(ConfigFiles {
         agent_crt: file("agent.crt")?,
@@ -190,8 +188,9 @@ fn nics(directory: &Path) -> Vec<(String, Vec<u8>)> {
         if !name.ends_with(".json") {
             continue;
         }
-        match read_bounded(&path, LONGEST_NIC) {
-            Ok(bytes) => {
+        match read_if_there(&path, LONGEST_NIC) {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
                 let at = files.partition_point(|(other, _): &(String, _)| other.as_str() < name);
                 files.insert(at, (name.to_owned(), bytes));
             }

@@ -18,12 +18,12 @@ use mote_core::flavour::Flavour;
 use mote_core::guest_path::Target;
 use mote_core::hostapi::policy::{Capability, Features};
 use mote_core::yaml::YamlError;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use crate::first_boot::own_files;
 use crate::guest_path::{Place, is_private};
-use crate::runtime::{is_there, log, log::audit, log::audit::Quoted, read_bounded};
+use crate::runtime::{is_there, log, log::audit, log::audit::Quoted, open_regular, read_if_there};
 use crate::sys::fd::give;
 use crate::sys::file;
 
@@ -119,11 +119,8 @@ fn each(
     share: &Path,
     give: &mut dyn FnMut(Result<Template, BadMetadata>),
 ) -> Result<(), BadMetadata> {
-    let metadata = match read_bounded(&share.join("files/metadata.yaml"), METADATA) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(BadMetadata::File(error)),
-    };
+    let metadata = read_if_there(&share.join("files/metadata.yaml"), METADATA);
+    let Some(metadata) = metadata.map_err(BadMetadata::File)? else { return Ok(()) };
     let listed = template::each(&metadata, |one| give(one.map_err(BadMetadata::Yaml)));
     listed.map_err(BadMetadata::Yaml)
 }
@@ -156,7 +153,7 @@ fn apply_one(
     template: &Template,
     applied: &mut Applied,
 ) {
-    let source = match open_plain(&source(share, template)) {
+    let source = match open_regular(&source(share, template)) {
         Ok(source) => source,
         // The host has not rendered it this time.
         Err(error) if error.kind() == ErrorKind::NotFound => return,
@@ -178,13 +175,6 @@ fn apply_one(
         }
         Err(error) => applied.report_error(&format_args!("template {}: {error}", template.target)),
     }
-}
-
-/// Opens a regular file for reading. Refuses others, because a FIFO could block.
-fn open_plain(path: &Path) -> io::Result<File> {
-    let file = file::open(path, OFlags::NONBLOCK)?;
-    let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
-    if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a file")) }
 }
 
 /// Result of `write`.

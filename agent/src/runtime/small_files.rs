@@ -1,5 +1,6 @@
 //! Reads and writes small files as a whole.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -21,23 +22,26 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_to_end(file::open(path, OFlags::RDONLY)?.as_fd(), most)
 }
 
-/// Does not block on a FIFO or acquire a controlling terminal.
-const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
+/// Opens a regular file for reading. Refuses others, because a FIFO could block and a terminal
+/// could become the controlling one. Errors: it is another file; any error of open(2).
+#[inline(never)] // its size
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let file = file::open(path, OFlags::NONBLOCK | OFlags::NOCTTY)?;
+    let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
+    if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+}
 
 /// Reads a whole regular file of at most `most` bytes; `None` if the name does not exist. A
 /// dangling symbolic link exists, also as a directory, because its target may be on a disk that is
 /// not mounted yet.
 /// Errors: `FileTooLarge`; it exists and is not a regular file; any error of open(2) and read(2).
+#[inline(never)] // its size
 pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let file = match file::open(path, NOW) {
-        Ok(file) => file,
-        Err(Errno::NOENT) if is_absent(path) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    if !FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
-        return Err(io::Error::other("not a regular file"));
+    match open_regular(path) {
+        Ok(file) => read_to_end(file.as_fd(), most).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound && is_absent(path) => Ok(None),
+        Err(error) => Err(error),
     }
-    read_to_end(file.as_fd(), most).map(Some)
 }
 
 /// Returns whether the name does not exist although its closest existing parent is a directory.

@@ -1,5 +1,5 @@
 use std::fs::Permissions;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 use crate::runtime::{scratch, scratch::put};
 
@@ -80,6 +80,10 @@ fn reads_certificates_from_another_directory_and_optional_files() {
         put(&share, name, text);
     }
     std::fs::write(share.join("nics/long.json"), vec![b' '; 5000]).unwrap();
+    // Like a FIFO, on which the agent would wait.
+    for name in ["agent.conf", "nics/c.json"] {
+        symlink("/dev/null", share.join(name)).unwrap();
+    }
     let mut options = options(&root, Some(&share));
     assert!(find(&options, &mut |_, _| Ok(())).is_err());
     options.secrets_dir = Some(secrets);
@@ -89,6 +93,7 @@ fn reads_certificates_from_another_directory_and_optional_files() {
     })
     .unwrap();
     assert_eq!((found.agent_crt.as_slice(), found.mounts), (&b"agent.crt"[..], Some(b"[]".into())));
+    assert_eq!(found.agent_conf, None);
     let names: Vec<_> = found.nics.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["a.json", "b.json"]);
 }

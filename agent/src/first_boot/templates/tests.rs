@@ -1,6 +1,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use rustix::fs::FileType;
+
 use super::*;
 use crate::runtime::{Scratch, scratch};
 
@@ -148,7 +150,7 @@ fn a_failed_template_does_not_stop_the_others() {
     let applied = world.apply(Flavour::Incus);
     assert_eq!(applied.written, ["etc/good"]);
     let troubles = applied.troubles.join("; ");
-    for part in ["template /etc: ", "line 3", "template f: not a file", "line 6: an anchor"] {
+    for part in ["template /etc: ", "line 3", "template f: not a regular", "line 6: an anchor"] {
         assert!(troubles.contains(part), "{part}: {troubles}");
     }
     assert_eq!(count(&world.share).unwrap_err().to_string().matches("anchor").count(), 1);
