@@ -77,30 +77,15 @@ mod tests {
     #[test]
     fn detects_misspelt_port_names_and_ignores_other_ports() {
         let (incus, lxd) = ("org.linuxcontainers.incus", "com.canonical.lxd");
-        for (name, meant) in [
-            ("com.canonical.lxdd", lxd),
-            ("com.canonical.lx", lxd),
-            ("com.canonical.lxc", lxd),
-            ("com.cannonical.lxd", lxd),
-            ("com.canoncial.lxd", lxd),
-            ("org.canonical.lxd", lxd),
-            ("com.canonical.lxd.0", lxd),
-            ("org.linuxcontainers.inucs", incus),
-            ("org.linuxcontainer.incus", incus),
-        ] {
-            assert_eq!(misspelt(name), Some(meant), "{name}");
-        }
-        for name in [
-            LEGACY_PORT,
-            lxd,
-            incus,
-            "org.qemu.guest_agent.0",
-            "com.redhat.spice.0",
-            "org.spice-space.webdav.0",
-            "com.canonical",
-            "",
-        ] {
-            assert_eq!(misspelt(name), None, "{name}");
+        let like_lxd = "com.canonical.lxdd com.canonical.lx com.canonical.lxc com.cannonical.lxd \
+                        com.canoncial.lxd org.canonical.lxd com.canonical.lxd.0";
+        let like_incus = "org.linuxcontainers.inucs org.linuxcontainer.incus";
+        let others = "org.linuxcontainers.lxd com.canonical.lxd org.linuxcontainers.incus \
+                      org.qemu.guest_agent.0 com.redhat.spice.0 org.spice-space.webdav.0 com.canonical ";
+        for (names, meant) in [(like_lxd, Some(lxd)), (like_incus, Some(incus)), (others, None)] {
+            for name in names.split(' ') {
+                assert_eq!(misspelt(name), meant, "{name}");
+            }
         }
     }
 }

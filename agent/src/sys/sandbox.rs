@@ -69,100 +69,31 @@ const REFUSE: u32 = 0x0005_0000 | libc::EPERM.unsigned_abs();
 /// For all threads, and logged.
 const FLAGS: libc::c_ulong = 1 | 2;
 
+macro_rules! calls {
+    ($($libc:ident)*; $($own:ident)*) => { &[$(libc::$libc as u16,)* $($own as u16,)*] };
+}
+
 /// System calls of the agent and its reports after the start: those of the tests, and alternatives
 /// that the C library may use.
-const CALLS: &[u16] = &[
-    libc::SYS_accept4 as u16,
-    libc::SYS_brk as u16,
-    libc::SYS_chdir as u16,
-    libc::SYS_clock_gettime as u16,
-    libc::SYS_close as u16,
-    libc::SYS_close_range as u16,
-    libc::SYS_connect as u16,
-    libc::SYS_dup as u16,
-    libc::SYS_dup3 as u16,
-    libc::SYS_epoll_create1 as u16,
-    libc::SYS_epoll_ctl as u16,
-    libc::SYS_epoll_pwait as u16,
-    libc::SYS_eventfd2 as u16,
-    libc::SYS_execve as u16,
-    libc::SYS_exit as u16,
-    libc::SYS_exit_group as u16,
-    libc::SYS_faccessat as u16,
-    libc::SYS_faccessat2 as u16,
-    libc::SYS_fcntl as u16,
-    libc::SYS_fstat as u16,
-    libc::SYS_futex as u16,
-    libc::SYS_getdents64 as u16,
-    libc::SYS_geteuid as u16,
-    libc::SYS_getpeername as u16,
-    libc::SYS_getpid as u16,
-    libc::SYS_getppid as u16,
-    libc::SYS_getrandom as u16,
-    libc::SYS_getsockname as u16,
-    libc::SYS_getsockopt as u16,
-    libc::SYS_getuid as u16,
-    libc::SYS_kill as u16,
-    libc::SYS_lseek as u16,
-    libc::SYS_madvise as u16,
-    libc::SYS_mmap as u16,
-    libc::SYS_mprotect as u16,
-    libc::SYS_mremap as u16,
-    libc::SYS_munmap as u16,
-    libc::SYS_nanosleep as u16,
-    libc::SYS_newfstatat as u16,
-    libc::SYS_openat as u16,
-    libc::SYS_pipe2 as u16,
-    libc::SYS_ppoll as u16,
-    libc::SYS_prctl as u16,
-    libc::SYS_read as u16,
-    libc::SYS_readlinkat as u16,
-    libc::SYS_readv as u16,
-    libc::SYS_recvfrom as u16,
-    libc::SYS_recvmsg as u16,
-    RENAMEAT as u16,
-    libc::SYS_renameat2 as u16,
-    libc::SYS_restart_syscall as u16,
-    libc::SYS_rt_sigaction as u16,
-    libc::SYS_rt_sigprocmask as u16,
-    libc::SYS_rt_sigreturn as u16,
-    libc::SYS_sched_yield as u16,
-    libc::SYS_set_tid_address as u16,
-    libc::SYS_setsid as u16,
-    libc::SYS_setsockopt as u16,
-    libc::SYS_shutdown as u16,
-    libc::SYS_sigaltstack as u16,
-    libc::SYS_signalfd4 as u16,
-    libc::SYS_statfs as u16,
-    libc::SYS_statx as u16,
-    libc::SYS_sysinfo as u16,
-    libc::SYS_tgkill as u16,
-    libc::SYS_timerfd_create as u16,
-    libc::SYS_timerfd_settime as u16,
-    libc::SYS_tkill as u16,
-    libc::SYS_umask as u16,
-    libc::SYS_uname as u16,
-    libc::SYS_unlinkat as u16,
-    libc::SYS_wait4 as u16,
-    libc::SYS_write as u16,
-    libc::SYS_writev as u16,
-];
+const CALLS: &[u16] = calls! {
+    SYS_accept4 SYS_brk SYS_chdir SYS_clock_gettime SYS_close SYS_close_range SYS_connect SYS_dup
+    SYS_dup3 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_eventfd2 SYS_execve SYS_exit
+    SYS_exit_group SYS_faccessat SYS_faccessat2 SYS_fcntl SYS_fstat SYS_futex SYS_getdents64
+    SYS_geteuid SYS_getpeername SYS_getpid SYS_getppid SYS_getrandom SYS_getsockname SYS_getsockopt
+    SYS_getuid SYS_kill SYS_lseek SYS_madvise SYS_mmap SYS_mprotect SYS_mremap SYS_munmap
+    SYS_nanosleep SYS_newfstatat SYS_openat SYS_pipe2 SYS_ppoll SYS_prctl SYS_read SYS_readlinkat
+    SYS_readv SYS_recvfrom SYS_recvmsg SYS_renameat2 SYS_restart_syscall SYS_rt_sigaction
+    SYS_rt_sigprocmask SYS_rt_sigreturn SYS_sched_yield SYS_set_tid_address SYS_setsid
+    SYS_setsockopt SYS_shutdown SYS_sigaltstack SYS_signalfd4 SYS_statfs SYS_statx SYS_sysinfo
+    SYS_tgkill SYS_timerfd_create SYS_timerfd_settime SYS_tkill SYS_umask SYS_uname SYS_unlinkat
+    SYS_wait4 SYS_write SYS_writev; RENAMEAT
+};
 /// Calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
-const OLD_CALLS: &[u16] = &[
-    libc::SYS_access as u16,
-    libc::SYS_arch_prctl as u16,
-    libc::SYS_dup2 as u16,
-    libc::SYS_epoll_create as u16,
-    libc::SYS_fork as u16,
-    libc::SYS_lstat as u16,
-    libc::SYS_open as u16,
-    libc::SYS_poll as u16,
-    libc::SYS_readlink as u16,
-    libc::SYS_rename as u16,
-    libc::SYS_stat as u16,
-    libc::SYS_unlink as u16,
-];
+const OLD_CALLS: &[u16] = calls! {
+    SYS_access SYS_arch_prctl SYS_dup2 SYS_epoll_create SYS_fork SYS_lstat SYS_open SYS_poll
+    SYS_readlink SYS_rename SYS_stat SYS_unlink;
+};
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: &[u16] = &[];
 

@@ -259,32 +259,30 @@ mod tests {
 
     #[test]
     fn every_lxd_endpoint_has_its_route() {
-        let json = Ok(Route::Ask(Ask::Json));
-        assert_eq!(get("/"), Ok(Route::Index));
-        assert_eq!(get("/1.0"), Ok(Route::Ask(Ask::Info)));
-        assert_eq!(get("/1.0/config"), Ok(Route::Ask(Ask::ConfigKeys)));
-        assert_eq!(get("/1.0/config/user.a"), Ok(Route::Ask(Ask::ConfigValue)));
-        assert_eq!(get("/1.0/meta-data"), Ok(Route::Ask(Ask::MetaData)));
-        assert_eq!(get("/1.0/events"), Ok(Route::Events));
-        assert_eq!(get("/1.0/images/ab/export"), Ok(Route::Ask(Ask::ImageExport)));
-        assert_eq!(get("/1.0/operations/x/wait"), Ok(Route::Ask(Ask::OperationWait)));
-        for path in ["/1.0/devices", "/1.0/ubuntu-pro", "/1.0/instances/c1", "/1.0/storage-pools/p"]
-        {
-            assert_eq!(get(path), json, "{path}");
+        let pool = "/1.0/storage-pools/p";
+        for (method, path, expected) in [
+            (Method::Get, "/", Route::Index),
+            (Method::Get, "/1.0", Route::Ask(Ask::Info)),
+            (Method::Get, "/1.0/config", Route::Ask(Ask::ConfigKeys)),
+            (Method::Get, "/1.0/config/user.a", Route::Ask(Ask::ConfigValue)),
+            (Method::Get, "/1.0/meta-data", Route::Ask(Ask::MetaData)),
+            (Method::Get, "/1.0/events", Route::Events),
+            (Method::Get, "/1.0/images/ab/export", Route::Ask(Ask::ImageExport)),
+            (Method::Get, "/1.0/operations/x/wait", Route::Ask(Ask::OperationWait)),
+            (Method::Get, "/1.0/devices", Route::Ask(Ask::Json)),
+            (Method::Get, "/1.0/ubuntu-pro", Route::Ask(Ask::Json)),
+            (Method::Get, "/1.0/instances/c1", Route::Ask(Ask::Json)),
+            (Method::Get, pool, Route::Ask(Ask::Json)),
+            (Method::Get, &format!("{pool}/volumes"), Route::Ask(Ask::VolumeList)),
+            (Method::Get, &format!("{pool}/volumes/custom"), Route::Ask(Ask::VolumeList)),
+            (Method::Get, &format!("{pool}/volumes/c/v/snapshots"), Route::Ask(Ask::VolumeList)),
+            (Method::Post, &format!("{pool}/volumes/custom"), Route::Ask(Ask::Json)),
+            (Method::Delete, &format!("{pool}/volumes/c/v/snapshots/s"), Route::Ask(Ask::Json)),
+            (Method::Delete, "/1.0/operations/x", Route::Ask(Ask::Json)),
+            (Method::Post, "/1.0/ubuntu-pro/token", Route::Ask(Ask::Json)),
+        ] {
+            assert_eq!(route(LXD, method, path), Ok(expected), "{path}");
         }
-        for path in ["volumes", "volumes/custom", "volumes/custom/v/snapshots"] {
-            let path = format!("/1.0/storage-pools/p/{path}");
-            assert_eq!(get(&path), Ok(Route::Ask(Ask::VolumeList)), "{path}");
-            if path.ends_with("volumes/custom") {
-                assert_eq!(route(LXD, Method::Post, &path), json);
-            }
-        }
-        assert_eq!(route(LXD, Method::Delete, "/1.0/operations/x"), json);
-        assert_eq!(route(LXD, Method::Post, "/1.0/ubuntu-pro/token"), json);
-        assert_eq!(
-            route(LXD, Method::Delete, "/1.0/storage-pools/p/volumes/custom/v/snapshots/s"),
-            json
-        );
     }
 
     #[test]

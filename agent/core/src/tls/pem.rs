@@ -126,15 +126,6 @@ mod tests {
     }
 
     #[test]
-    fn decodes_the_vectors_of_rfc_4648() {
-        for (text, plain) in
-            [("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9v\r\nYmFy", "foobar")]
-        {
-            assert_eq!(read(&pem("CERTIFICATE", text)).unwrap(), plain.as_bytes());
-        }
-    }
-
-    #[test]
     fn finds_the_requested_block_among_others() {
         let mut all = pem("EC PARAMETERS", "AAAA");
         all.extend(pem("EC PRIVATE KEY", "Zm9v"));
