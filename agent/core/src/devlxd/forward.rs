@@ -88,13 +88,6 @@ mod tests {
     }
 
     #[test]
-    fn sends_only_parameters_that_the_host_reads() {
-        assert_eq!(target(Ask::OperationWait, "/w", Some("timeout=3")), "/w?timeout=3");
-        assert_eq!(target(Ask::ImageExport, "/i", Some("secret=1")), "/i");
-        assert_eq!(target(Ask::ConfigValue, "/1.0/config/user.%2f", None), "/1.0/config/user.%2f");
-    }
-
-    #[test]
     fn forwards_tokens_but_no_other_credentials() {
         assert!(forwards(Ask::Json, "Authorization", b"Bearer x"));
         assert!(!forwards(Ask::Json, "Authorization", b"Basic x"));

@@ -130,26 +130,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_the_extensions_of_an_agent() {
+    fn info_has_the_expected_name_and_extensions() {
         let machine = Machine { architecture: "x86_64", hostname: "a\"b", release: "6.1", pid: 7 };
-        for flavour in [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld] {
+        for (flavour, name) in [
+            (Flavour::Incus, "incus-agent"),
+            (Flavour::Lxd, "lxd-agent"),
+            (Flavour::LxdOld, "lxd-agent"),
+        ] {
             let mut out = String::new();
             write_info(&mut Writer::new(&mut out), flavour, &machine);
-            let all = Value::parse(out.as_bytes()).unwrap().member("api_extensions").unwrap();
+            let info = Value::parse(out.as_bytes()).unwrap();
+            let all = info.member("api_extensions").unwrap();
             let has = |name: &str| all.elements().any(|one| one.is(name));
             assert!(has("metrics") && has("container_exec_user_group_cwd"), "{out}");
             assert!(has("container_exec_recording") && !has("resources"), "{out}");
-        }
-    }
-
-    #[test]
-    fn info_has_the_expected_name_and_its_own() {
-        let machine = Machine { architecture: "x86_64", hostname: "a", release: "6.1", pid: 7 };
-        for (flavour, name) in [(Flavour::Incus, "incus-agent"), (Flavour::Lxd, "lxd-agent")] {
-            let mut out = String::new();
-            write_info(&mut Writer::new(&mut out), flavour, &machine);
-            let said = Value::parse(out.as_bytes()).unwrap().member("environment").unwrap();
-            let is = |key: &str, text: &str| said.member(key).unwrap().is(text);
+            let environment = info.member("environment").unwrap();
+            let is = |key: &str, text: &str| environment.member(key).unwrap().is(text);
             assert!(is("server", name) && is("server_version", RELEASE), "{out}");
             assert!(is("agent", "mote-agent"), "{out}");
         }

@@ -4,49 +4,32 @@ fn refused(head: &str) -> HeadError {
     request(head.as_bytes()).expect_err(head)
 }
 
-/// Describes a request in text. Checks that it needs more bytes when cut anywhere, and that bytes
-/// behind it change nothing.
-fn three_ways(head: &str) -> String {
-    let said = |bytes: &[u8]| {
-        request(bytes).unwrap().map(|(it, length)| {
-            let headers: Vec<_> = it.headers.iter().map(|(k, v)| (k, v.to_vec())).collect();
-            let said = format!(
-                "{} {} {:?} {:?} {:?}",
-                it.method_text, it.path, it.query, it.framing, headers
-            );
-            (said, length)
-        })
-    };
-    let (whole, length) = said(head.as_bytes()).expect(head);
+/// Describes a request in text. The fuzz target `head` cuts heads and appends input.
+fn described(head: &str) -> String {
+    let (it, length) = request(head.as_bytes()).unwrap().expect(head);
     assert_eq!(length, head.len(), "{head:?}");
-    for cut in 0..head.len() {
-        assert_eq!(said(&head.as_bytes()[..cut]), None, "{head:?} cut at {cut}");
-    }
-    for trailing in ["\r\n", "G", "\0", "GET / HTTP/1.1\r\n\r\n", "\u{ff}"] {
-        let longer = format!("{head}{trailing}");
-        assert_eq!(said(longer.as_bytes()), Some((whole.clone(), length)), "{longer:?}");
-    }
-    whole
+    let headers: Vec<_> = it.headers.iter().map(|(k, v)| (k, v.to_vec())).collect();
+    format!("{} {} {:?} {:?} {headers:?}", it.method_text, it.path, it.query, it.framing)
 }
 
 #[test]
-fn parses_heads_cut_anywhere_and_followed_by_input() {
+fn parses_heads() {
     assert_eq!(
-        three_ways("GET /1.0?a=b?c HTTP/1.1\r\nHost: lxd\r\nConnection: x, Close\r\n\r\n"),
+        described("GET /1.0?a=b?c HTTP/1.1\r\nHost: lxd\r\nConnection: x, Close\r\n\r\n"),
         "GET /1.0 Some(\"a=b?c\") None [(\"Host\", [108, 120, 100]), \
          (\"Connection\", [120, 44, 32, 67, 108, 111, 115, 101])]"
     );
     assert_eq!(
-        three_ways("PUT / HTTP/1.1\r\nHost:\r\nContent-Length: 17\r\n\r\n"),
+        described("PUT / HTTP/1.1\r\nHost:\r\nContent-Length: 17\r\n\r\n"),
         "PUT / None Length(17) [(\"Host\", []), (\"Content-Length\", [49, 55])]"
     );
     // An empty line before a request is skipped (RFC 9112 §2.2).
-    assert_eq!(three_ways("\r\nGET / HTTP/1.0\r\n\r\n"), "GET / None None []");
+    assert_eq!(described("\r\nGET / HTTP/1.0\r\n\r\n"), "GET / None None []");
     let chunked = "POST / HTTP/1.1\r\nHost: h\r\ntransfer-encoding:CHUNKED \r\n\r\n";
-    assert!(three_ways(chunked).contains("Chunked"));
+    assert!(described(chunked).contains("Chunked"));
     // The same length twice is accepted.
     let same = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\ncontent-length: 03\r\n\r\n";
-    assert!(three_ways(same).contains("Length(3)"));
+    assert!(described(same).contains("Length(3)"));
 }
 
 #[test]
@@ -132,7 +115,7 @@ fn a_line_of_a_head_may_end_in_a_bare_line_feed() {
         "GET /1.0 HTTP/1.1\r\nHost: l\r\n\n",
         "\nGET /1.0 HTTP/1.1\r\nHost: l\r\n\r\n",
     ] {
-        assert_eq!(three_ways(head), said, "{head:?}");
+        assert_eq!(described(head), said, "{head:?}");
     }
     // Bytes after the head are not checked.
     assert!(request(b"GET / HTTP/1.0\r\n\r\n\n\n").unwrap().is_some());
@@ -300,11 +283,6 @@ fn a_response_shows_where_its_body_ends() {
         let (read, length) = response(head.as_bytes(), to).unwrap().unwrap();
         assert_eq!((read.framing, read.keep_alive), (framing, keep_alive), "{head:?}");
         assert_eq!(length, head.len());
-        for cut in 0..head.len() {
-            assert!(response(&head.as_bytes()[..cut], to).unwrap().is_none(), "{head:?} at {cut}");
-        }
-        let longer = format!("{head}HTTP/1.1");
-        assert_eq!(response(longer.as_bytes(), to).unwrap().unwrap().1, head.len());
     }
 }
 
