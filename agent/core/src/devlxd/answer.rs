@@ -305,4 +305,23 @@ mod tests {
             assert_eq!(unreachable(flavour, ask), words);
         }
     }
+
+    #[test]
+    fn an_untrusted_caller_does_not_see_the_environment() {
+        let info = "{\"auth\":\"untrusted\",\"environment\":{\"a\":1},\"state\":\"Ready\"}";
+        let (_, text) = shown(Flavour::Lxd, Ask::Info, 200, &sync(info));
+        assert_eq!(text, "{\"auth\":\"untrusted\",\"state\":\"Ready\"}\n");
+        let trusted = info.replace("untrusted", "trusted");
+        let (_, text) = shown(Flavour::Lxd, Ask::Info, 200, &sync(&trusted));
+        assert_eq!(text, format!("{trusted}\n"));
+    }
+
+    #[test]
+    fn incus_guests_see_only_their_own_keys() {
+        let list =
+            "[\"/1.0/config/user.a\",\"/1.0/config/volatile.x\",\"/1.0/config/cloud-init.b\"]";
+        let (_, text) = shown(Flavour::Incus, Ask::ConfigKeys, 200, &sync(list));
+        assert_eq!(text, "[\"/1.0/config/user.a\",\"/1.0/config/cloud-init.b\"]\n");
+        assert_eq!(shown(Flavour::Lxd, Ask::ConfigKeys, 200, &sync(list)).1, format!("{list}\n"));
+    }
 }

@@ -96,4 +96,11 @@ mod tests {
         assert!(forwards(Ask::ImageExport, "X-Other", b"1"));
         assert!(!forwards(Ask::ImageExport, "Transfer-Encoding", b"chunked"));
     }
+
+    #[test]
+    fn sends_only_parameters_that_the_host_reads() {
+        assert_eq!(target(Ask::OperationWait, "/w", Some("timeout=3")), "/w?timeout=3");
+        assert_eq!(target(Ask::ImageExport, "/i", Some("secret=1")), "/i");
+        assert_eq!(target(Ask::ConfigValue, "/1.0/config/user.%2f", None), "/1.0/config/user.%2f");
+    }
 }

@@ -195,3 +195,29 @@ fn the_latest_line_counts() {
     let expected = Action::Verify { host: three, attempt: 2 };
     assert_eq!(actions(&mut status, 1000), [expected]);
 }
+
+#[test]
+fn limits_the_calls_that_a_hostile_writer_causes() {
+    // Whether the calls hang, fail or succeed.
+    for (answer, most) in [(None, 11), (Some(false), 110), (Some(true), 110)] {
+        let (mut status, mut calls) = (announced(), 0);
+        for now in 0..10_000 {
+            let (cid, fingerprint) = (u32::try_from(now + 2).unwrap(), [0xab; 32]);
+            let hosts =
+                (1..20).map(|port| Host { address: HostAddress { cid, port }, fingerprint });
+            let words: String = hosts.map(line).collect();
+            status.received(at(now), words.as_bytes());
+            status.received(at(now), &[b'x'; 300]);
+            status.received(at(now), b"\n");
+            for action in actions(&mut status, now) {
+                if let Action::Verify { attempt, .. } = action {
+                    calls += 1;
+                    if let Some(ok) = answer {
+                        assert!(status.verified(at(now), attempt, ok));
+                    }
+                }
+            }
+        }
+        assert!((10..=most).contains(&calls), "{answer:?}: {calls}");
+    }
+}
