@@ -3,15 +3,10 @@
 use mote_core::flavour::Flavour;
 use mote_core::http::head::Method;
 
+#[rustfmt::skip] // several in a line
 pub(crate) const METHODS: [Method; 8] = [
-    Method::Get,
-    Method::Head,
-    Method::Post,
-    Method::Put,
-    Method::Patch,
-    Method::Delete,
-    Method::Options,
-    Method::Other,
+    Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete,
+    Method::Options, Method::Other,
 ];
 
 /// The rest of an input; after its end everything is 0 or empty.

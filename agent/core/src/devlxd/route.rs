@@ -44,16 +44,10 @@ pub enum Ask {
 
 impl Ask {
     /// All kinds of requests.
+    #[rustfmt::skip] // several in a line
     pub const ALL: [Self; 9] = [
-        Self::Info,
-        Self::SetState,
-        Self::ConfigKeys,
-        Self::ConfigValue,
-        Self::MetaData,
-        Self::ImageExport,
-        Self::VolumeList,
-        Self::OperationWait,
-        Self::Json,
+        Self::Info, Self::SetState, Self::ConfigKeys, Self::ConfigValue, Self::MetaData,
+        Self::ImageExport, Self::VolumeList, Self::OperationWait, Self::Json,
     ];
 
     /// Returns whether the answer is presented as bare text rather than JSON (P§5.2).

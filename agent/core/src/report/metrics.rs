@@ -59,15 +59,10 @@ fn entry(json: &mut Writer<'_>, flavour: Flavour, label: &'static str, name: &[u
 }
 
 pub fn cpu(json: &mut Writer<'_>, flavour: Flavour, cpu: &Cpu<'_>) {
+    #[rustfmt::skip] // several in a line
     const NAMES: [&str; 8] = [
-        "cpu_seconds_user",
-        "cpu_seconds_nice",
-        "cpu_seconds_system",
-        "cpu_seconds_idle",
-        "cpu_seconds_iowait",
-        "cpu_seconds_irq",
-        "cpu_seconds_softirq",
-        "cpu_seconds_steal",
+        "cpu_seconds_user", "cpu_seconds_nice", "cpu_seconds_system", "cpu_seconds_idle",
+        "cpu_seconds_iowait", "cpu_seconds_irq", "cpu_seconds_softirq", "cpu_seconds_steal",
     ];
     entry(json, flavour, "cpu", cpu.name);
     for (name, ticks) in NAMES.iter().zip(cpu.ticks) {

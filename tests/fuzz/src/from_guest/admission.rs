@@ -10,14 +10,10 @@ use mote_core::time::Uptime;
 
 use crate::input::Input;
 
+#[rustfmt::skip] // several in a line
 const ORDER: [Activity; 7] = [
-    Activity::Closing,
-    Activity::KeptAlive,
-    Activity::Silent,
-    Activity::Head,
-    Activity::Body,
-    Activity::Writing,
-    Activity::Served,
+    Activity::Closing, Activity::KeptAlive, Activity::Silent, Activity::Head, Activity::Body,
+    Activity::Writing, Activity::Served,
 ];
 
 /// Returns whether `one` is evicted before `other` of its class.

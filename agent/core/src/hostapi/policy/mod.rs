@@ -53,19 +53,11 @@ pub enum Capability {
 }
 
 /// All capabilities, in the order of messages.
+#[rustfmt::skip] // several in a line
 pub const CAPABILITIES: [Capability; 12] = [
-    Capability::GuestApi,
-    Capability::Exec,
-    Capability::Files,
-    Capability::Mounts,
-    Capability::PortForward,
-    Capability::Metrics,
-    Capability::State,
-    Capability::Templates,
-    Capability::Network,
-    Capability::FirstBoot,
-    Capability::Resources,
-    Capability::Clock,
+    Capability::GuestApi, Capability::Exec, Capability::Files, Capability::Mounts,
+    Capability::PortForward, Capability::Metrics, Capability::State, Capability::Templates,
+    Capability::Network, Capability::FirstBoot, Capability::Resources, Capability::Clock,
 ];
 
 impl Capability {

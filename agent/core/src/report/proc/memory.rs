@@ -3,30 +3,12 @@
 use super::{number, words};
 
 /// Keys of the lines that are read.
+#[rustfmt::skip] // several in a line
 const KEYS: [&str; 23] = [
-    "MemTotal",
-    "MemFree",
-    "MemAvailable",
-    "Cached",
-    "SwapCached",
-    "Active",
-    "Inactive",
-    "Active(anon)",
-    "Inactive(anon)",
-    "Active(file)",
-    "Inactive(file)",
-    "Unevictable",
-    "SwapTotal",
-    "SwapFree",
-    "Dirty",
-    "Writeback",
-    "AnonPages",
-    "Mapped",
-    "Shmem",
-    "SReclaimable",
-    "HugePages_Total",
-    "HugePages_Free",
-    "Hugepagesize",
+    "MemTotal", "MemFree", "MemAvailable", "Cached", "SwapCached", "Active", "Inactive",
+    "Active(anon)", "Inactive(anon)", "Active(file)", "Inactive(file)", "Unevictable", "SwapTotal",
+    "SwapFree", "Dirty", "Writeback", "AnonPages", "Mapped", "Shmem", "SReclaimable",
+    "HugePages_Total", "HugePages_Free", "Hugepagesize",
 ];
 
 /// Values in the order of `KEYS`, bytes or counts; 0 if not read.

@@ -3,31 +3,11 @@
 use crate::flavour::Flavour;
 
 /// File systems without data.
+#[rustfmt::skip] // several in a line
 const SKIPPED: [&str; 24] = [
-    "autofs",
-    "binfmt_misc",
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "fusectl",
-    "hugetlbfs",
-    "iso9660",
-    "mqueue",
-    "nsfs",
-    "overlay",
-    "proc",
-    "procfs",
-    "pstore",
-    "rpc_pipefs",
-    "securityfs",
-    "selinuxfs",
-    "squashfs",
-    "sysfs",
-    "tracefs",
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
+    "devtmpfs", "fusectl", "hugetlbfs", "iso9660", "mqueue", "nsfs", "overlay", "proc", "procfs",
+    "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "sysfs", "tracefs",
 ];
 
 /// File systems on this machine's memory or disks, where neither a path nor statfs(2) can hang.
