@@ -175,6 +175,7 @@ impl Stream {
             self.ended.set(matches!(read, Ok(0)));
             return read;
         };
+        let mut has_received = false;
         loop {
             let was_sent = tls.borrow().is_sent();
             let count = self.open(tls, out).await?;
@@ -182,6 +183,11 @@ impl Stream {
             // incomplete message.
             if count > 0 || tls.borrow().has_ended() {
                 return Ok(count);
+            }
+            // Records without data, such as tickets, may arrive faster than TLS processes them.
+            // Unlike a yield, this lets the reactor look for other events each time.
+            if std::mem::replace(&mut has_received, true) {
+                sleep(Duration::ZERO).await;
             }
             // TLS may have an answer to what it received. If a writer is active, it sends that
             // answer, too; waiting here for the writer's data would stop reading.

@@ -28,12 +28,15 @@ mod tests {
     use std::net::Shutdown;
     use std::os::unix::net::UnixStream;
     use std::rc::Rc;
+    use std::sync::mpsc::channel;
 
     use crate::runtime::reactor::Async;
     use smol::LocalExecutor;
 
     use super::*;
+    use crate::config::files::ConfigFiles;
     use crate::net::stream::Stream;
+    use crate::net::tls::{Identity, pem_fingerprint};
     use crate::runtime::block_on;
 
     /// Returns how often another task runs while `talk` has a peer that has sent 64 KiB and closed.
@@ -41,7 +44,11 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[b'x'; 64 * 1024]).unwrap();
         theirs.shutdown(Shutdown::Write).unwrap();
-        let stream = Stream::plain(Async::new(ours.into()).unwrap());
+        runs(async |_| talk(Stream::plain(Async::new(ours.into()).unwrap())).await)
+    }
+
+    /// Returns how often another task runs, since `talk` set that number to 0.
+    fn runs(talk: impl AsyncFnOnce(&Cell<u32>)) -> u32 {
         let (executor, runs) = (LocalExecutor::new(), Rc::new(Cell::new(0)));
         let count = runs.clone();
         let other = executor.spawn(async move {
@@ -50,7 +57,7 @@ mod tests {
                 yield_now().await;
             }
         });
-        block_on(&executor, talk(stream));
+        block_on(&executor, talk(&runs));
         drop(other);
         runs.get()
     }
@@ -78,5 +85,40 @@ mod tests {
             }
         });
         assert!(runs >= 2, "{runs}");
+    }
+
+    #[test]
+    fn receiving_without_plaintext_yields_to_other_tasks() {
+        let made = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
+        let pem = made.cert.pem().into_bytes();
+        let identity = Identity::load(&ConfigFiles {
+            agent_crt: pem.clone(),
+            agent_key: made.signing_key.serialize_pem().into_bytes(),
+            server_crt: pem.clone(),
+            ..ConfigFiles::default()
+        })
+        .unwrap();
+        let client = identity.client(pem_fingerprint(&pem).unwrap()).unwrap();
+        let server = identity.server().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (sent, all_sent) = channel();
+        std::thread::spawn(move || {
+            block_on(&LocalExecutor::new(), async {
+                let socket = Async::new(theirs.into()).unwrap();
+                let stream = Stream::accept(socket, server).await.unwrap();
+                // One record, which the agent receives in two pieces.
+                stream.write_all(&[0; 16 * 1024]).await.unwrap();
+                sent.send(()).unwrap();
+            });
+        });
+        let runs = runs(async |runs| {
+            let socket = Async::new(ours.into()).unwrap();
+            let stream = Stream::connect(socket, client.begin().unwrap()).await.unwrap();
+            stream.write_all(b"x").await.unwrap();
+            all_sent.recv().unwrap();
+            runs.set(0);
+            assert!(stream.read(&mut [0]).await.unwrap() > 0);
+        });
+        assert!(runs > 0);
     }
 }
