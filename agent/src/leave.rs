@@ -99,7 +99,7 @@ fn reexec(agent: &Agent, mode: Mode) {
     if sandbox::is_entered() {
         // The new program needs rights that this process has given up; a supervisor has them.
         log::info(format_args!(
-            "a sandboxed agent cannot re-exec; exiting with code 1 so that the supervisor restarts it"
+            "a sandboxed agent cannot re-exec; exiting with code 1 for a restart"
         ));
         sys::exit(1);
     }

@@ -137,7 +137,7 @@ impl Listener {
     }
 
     fn give_up(&self) {
-        log::warn(format_args!("dropped an event listener that was too slow"));
+        log::warn(format_args!("dropped a slow event listener"));
         self.overrun.set(true);
         self.queue.take();
         self.signal.raise();

@@ -11,7 +11,7 @@ use crate::config::remember;
 use crate::config::share::{Source, SourceError};
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
-use crate::runtime::{log, read_if_there};
+use crate::runtime::{log, read_if_there, read_regular};
 use crate::sys::file::{self, OFlags};
 use crate::system::devices::{self, entries};
 use crate::system::missing::Missing;
@@ -29,7 +29,7 @@ const FILES: &str = "agent.crt, agent.key, server.crt";
 /// Advice for missing or mismatched files.
 const TOGETHER: &str = "copy all three files from one share";
 /// Why a directory that no option names is not used.
-const FOREIGN: &str = "not used, because users other than root can change it or a file in it";
+const FOREIGN: &str = "not used: users other than root can change it or a file in it";
 const NOTHING: &str = "this VM has no disk \"incus-agent\" and no share \"config\" (virtiofs, 9p): \
                        add one, or name a directory with --config-dir";
 /// Where the set-up scripts of the Go agents copy the files (P§1.5), relative to the root.
@@ -153,8 +153,7 @@ fn is_foreign(directory: &Path) -> bool {
 fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFiles, SourceError> {
     let certificates = secrets.unwrap_or(directory);
     let file = |file: &str| {
-        read_if_there(&certificates.join(file), MAX_HOST_FILE)
-            .and_then(|found| found.ok_or(Errno::NOENT.into()))
+        read_regular(&certificates.join(file), MAX_HOST_FILE)
             .map_err(|error| SourceError::Bad(format!("{name}: {file}: {error}: {TOGETHER}")))
     };
     if !NAMES.iter().any(|name| file::lstat(&certificates.join(name)).is_ok()) {

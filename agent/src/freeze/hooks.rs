@@ -106,7 +106,7 @@ fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), Failed> {
         Ok(0) => return Ok(()),
         Ok(code) => format!("exit code {code}"),
         Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
-            "not a program, nor a script with #! in its first line".to_owned()
+            "neither a program nor a script that begins with #!".to_owned()
         }
         Err(error) => error.to_string(),
     };
@@ -207,7 +207,7 @@ mod tests {
     fn reports_why_a_hook_cannot_be_executed() {
         let root = scratch("no-program");
         for (text, wanted) in [
-            ("echo there\n", "not a program, nor a script with #! in its first line"),
+            ("echo there\n", "neither a program nor a script that begins with #!"),
             ("#!/nowhere/sh\n", "No such file or directory (os error 2)"),
         ] {
             put_mode(&root, "etc/mote/freeze.d/a", text, 0o755);

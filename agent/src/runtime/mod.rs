@@ -29,8 +29,8 @@ pub(crate) use run::block_on;
 #[cfg(test)]
 pub(crate) use scratch::{Scratch, chmod, put, put_mode, scratch};
 pub(crate) use small_files::{
-    MAX_DOCUMENT, is_there, make_directory, open_regular, read_bounded, read_if_there, read_text,
-    read_to_end, text_of, write_lasting, write_small,
+    MAX_DOCUMENT, is_there, make_directory, open_regular, read_bounded, read_if_there,
+    read_regular, read_text, read_to_end, text_of, write_lasting, write_small,
 };
 pub(crate) use wake::{NEVER, Signal};
 pub(crate) use yield_budget::Fair;

@@ -24,11 +24,16 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// Opens a regular file for reading. Refuses others, because a FIFO could block and a terminal
 /// could become the controlling one. Errors: it is another file; any error of open(2).
-#[inline(never)] // its size
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = file::open(path, OFlags::NONBLOCK | OFlags::NOCTTY)?;
     let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
     if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+}
+
+/// Like [`read_bounded`], of a regular file. Errors: also, it is another file.
+#[inline(never)] // its size
+pub(crate) fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_to_end(open_regular(path)?.as_fd(), most)
 }
 
 /// Reads a whole regular file of at most `most` bytes; `None` if the name does not exist. A
@@ -37,8 +42,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
 /// Errors: `FileTooLarge`; it exists and is not a regular file; any error of open(2) and read(2).
 #[inline(never)] // its size
 pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    match open_regular(path) {
-        Ok(file) => read_to_end(file.as_fd(), most).map(Some),
+    match read_regular(path, most) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound && is_absent(path) => Ok(None),
         Err(error) => Err(error),
     }

@@ -31,7 +31,8 @@ const NAMES: &str =
     "com.canonical.lxd, org.linuxcontainers.incus or (LXD 5.0) org.linuxcontainers.lxd";
 
 /// Warning if both Incus and LXD have a port.
-const TWO_SERVERS: &str = "ports of two servers: using org.linuxcontainers.incus; if the server is LXD, use --flavour lxd";
+const TWO_SERVERS: &str =
+    "ports of two servers: using Incus'; if the server is LXD, use --flavour lxd";
 
 /// A status port.
 #[derive(Debug, PartialEq, Eq)]

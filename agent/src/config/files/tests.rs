@@ -49,7 +49,7 @@ fn uses_a_directory_that_others_can_write_only_if_given() {
         let mode = |mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         mode(wrong);
         let why = find(None).unwrap_err().to_string();
-        assert!(why.contains("lxd_agent: not used, because users other than root"), "{why}");
+        assert!(why.contains("lxd_agent: not used: users other than root"), "{why}");
         mode(right);
         if rustix::process::geteuid().is_root() {
             chown(path, Some(65_534), None).unwrap();

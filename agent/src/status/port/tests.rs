@@ -35,9 +35,7 @@ fn warns_of_ports_of_two_servers_unless_a_flavour_is_given() {
     assert_eq!((flavour, path.as_str()), (Flavour::Incus, "vport1p3"));
     assert_eq!(
         doubt.as_deref(),
-        Some(
-            "ports of two servers: using org.linuxcontainers.incus; if the server is LXD, use --flavour lxd"
-        )
+        Some("ports of two servers: using Incus'; if the server is LXD, use --flavour lxd")
     );
     assert_eq!(found(Some(Flavour::Lxd)), (Flavour::Lxd, "vport1p2".into(), None));
     assert_eq!(found(Some(Flavour::Incus)), (Flavour::Incus, "vport1p3".into(), None));

@@ -61,7 +61,7 @@ impl fmt::Display for Refusal {
             Self::Hidden => "no such file, or the guest's policy does not show it",
             Self::Protected => {
                 "permission denied: another user's, in a sticky directory \
-                 (fs.protected_regular, fs.protected_symlinks); remove it first"
+                 (fs.protected_*); remove it first"
             }
             Self::System(errno) => return errno.fmt(out),
         })

@@ -181,7 +181,7 @@ pub(super) const BARE: &[Row] = &[
     ),
     row(
         two_servers,
-        "missing  port: ports of two servers: using org.linuxcontainers.incus; if the server is \
+        "missing  port: ports of two servers: using Incus'; if the server is \
          LXD, use --flavour lxd",
     ),
     row(

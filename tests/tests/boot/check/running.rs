@@ -150,7 +150,7 @@ fn check_reports_a_host_that_never_calls() {
 /// With ports of two servers, the agent may have selected the unread one, unless its host calls.
 #[test]
 fn check_reports_a_doubtful_port_if_calls_are_missing() {
-    const WHY: &str = "ports of two servers: using org.linuxcontainers.incus; if the server is LXD, use --flavour lxd";
+    const WHY: &str = "ports of two servers: using Incus'; if the server is LXD, use --flavour lxd";
     let boot = Boot::new("incus");
     whole(&boot);
     two_servers(&boot);
