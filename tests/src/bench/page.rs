@@ -48,12 +48,6 @@ compares medians; above 1 is better for mote.
 - **Wake-ups**: context switches of all threads.
 ";
 
-/// What the memory after calls consists of.
-const SPARES: &str = "\
-- **Memory after calls**: measured 1 s after the last call. When the agent wakes 1.5 s or more after a call, it releases spare blocks
-  and 20 kB of stack, and 8 kB more than at idle remain.
-";
-
 /// Where the time of a start goes.
 const START: &str = "\
 - **Start**: half of the time loads modules and reads the config share. The rest is two full TLS handshakes, mostly ring's P-384.
@@ -115,7 +109,6 @@ pub fn whole(book: &Book) -> String {
 fn shortfalls(book: &Book) -> String {
     let missed = |id| find(id).is_some_and(|row| book.reached(row) == Some(false));
     let reasons = [
-        (missed("pss300"), SPARES.to_owned()),
         (missed("answered"), START.to_owned()),
         (missed("config"), CALL.to_owned()),
         (missed("root"), ROOT.to_owned() + &limit_of("root", book)),

@@ -18,7 +18,7 @@ use crate::json::{JsonError, Value, Writer, quoted_length};
 
 /// `PATH` of a request without one (P§4.1).
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Appended to every `PATH` if the directory, without the colon, exists (P§4.1): for snaps, and for
+/// Appended to `PATH` if the directory, without the colon, exists (P§4.1): for snaps, and for
 /// NixOS.
 const MORE: [&str; 2] = [":/snap/bin", ":/run/current-system/sw/bin"];
 /// Size of the terminal until the host sets another (P§4.1).
