@@ -8,9 +8,9 @@ use mote_tests::{BACK, Guest, Late, MOTE_BOOT, Spec, World, patient, slowdown, w
 /// emulation on a busy machine.
 const PLUGGED: Duration = Duration::from_secs(40);
 
-/// Limit from a disk's appearance to its mount, seconds of the guest's time. It takes 0.25 s in
-/// software emulation at seven times the machine's load, and took 3.3 s once.
-const REACTION: f64 = 2.0;
+/// Limit from a disk's appearance until its files are read, seconds of the guest's time. It takes
+/// 1.2 to 2.8 s in software emulation, of which the mount is 0.25 s.
+const REACTION: f64 = 5.0;
 
 /// The port's driver, loaded or built in as in Debian 13.
 const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_console";
@@ -106,13 +106,10 @@ fn connects_once_late_devices_appear() {
             let _took = logged(&mut guest, what, PLUGGED);
             println!("{flavour}: {device:?} plugged in: \"{what}\" after {:?}", begun.elapsed());
             if device == Late::Disk {
-                let lines =
-                    ["virtio_blk virtio", "ISO 9660 Extensions", "mote: info: files from disk"];
-                let [came, mounted, used] = lines.map(|line| when(&mut guest, line));
-                println!(
-                    "{flavour}: disk at {came:.3} s, mounted at {mounted:.3} s, read and logged at {used:.3} s"
-                );
-                assert!(mounted - came < REACTION * slowdown(), "{came} {mounted} {used}");
+                let lines = ["virtio_blk virtio", "mote: info: files from disk"];
+                let [came, used] = lines.map(|line| when(&mut guest, line));
+                println!("{flavour}: disk at {came:.3} s, read and logged at {used:.3} s");
+                assert!(used - came < REACTION * slowdown(), "{came} {used}");
             }
         }
         let begun = Instant::now();
