@@ -234,9 +234,19 @@ const EMPTY: Duration = Duration::from_secs(60);
 pub struct Cgroup(Option<PathBuf>);
 
 impl Cgroup {
+    /// Starts an agent in a new one, with as many descriptors as this process may have.
+    pub fn with_agent() -> (Pair, Self) {
+        more_descriptors();
+        let cgroup = Self::new();
+        let enter = cgroup.0.as_ref().map_or_else(String::new, |path| {
+            format!("echo $$ > {}/cgroup.procs; ", path.display())
+        });
+        let by = format!("{enter}exec \"$0\" \"$@\"");
+        (Pair::start_by(&["sh", "-c", &by], "lxd", &["user.foo=bar"]), cgroup)
+    }
+
     /// Creates one with a limit; none without the privilege or with `MOTE_CGROUP=none`.
-    #[expect(clippy::new_without_default, reason = "it touches the system")]
-    pub fn new() -> Self {
+    fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unwanted = std::env::var_os("MOTE_CGROUP").is_some();
         let name = format!("mote-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -253,13 +263,6 @@ impl Cgroup {
             let _gone = fs::remove_dir(&path);
         }
         Self(None)
-    }
-
-    pub fn start(&self, config: &[&str]) -> Pair {
-        let enter = self.0.as_ref().map_or_else(String::new, |path| {
-            format!("echo $$ > {}/cgroup.procs; ", path.display())
-        });
-        Pair::start_by(&["sh", "-c", &format!("{enter}exec \"$0\" \"$@\"")], "lxd", config)
     }
 
     /// Returns the cgroup's peak, as text.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use mote_tests::attack::{Cgroup, more_descriptors};
+use mote_tests::attack::Cgroup;
 use mote_tests::conform::exec::{plain, run, with};
 use mote_tests::conform::wire::Wire;
 use mote_tests::conform::ws::{Message, Ws};
@@ -31,9 +31,7 @@ struct Victim {
 
 impl Victim {
     fn start() -> Self {
-        more_descriptors();
-        let cgroup = Cgroup::new();
-        let pair = cgroup.start(&["user.foo=bar"]);
+        let (pair, cgroup) = Cgroup::with_agent();
         let host = pair.client();
         assert_eq!(run(&host, &plain(&["true"]), b"").unwrap().code, 0);
         Self::forget_peak(&pair);

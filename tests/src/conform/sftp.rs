@@ -209,11 +209,9 @@ pub mod kind {
 }
 
 pub mod flag {
-    pub const READ: u32 = 1;
-    pub const WRITE: u32 = 2;
+    pub use mote_client::files::sftp::wire::open::*;
+
     pub const APPEND: u32 = 4;
-    pub const CREATE: u32 = 8;
-    pub const TRUNCATE: u32 = 16;
     pub const EXCLUSIVE: u32 = 32;
 }
 

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use mote_tests::attack::Cgroup;
-use mote_tests::attack::{Attack, Kind, become_user, more_descriptors};
+use mote_tests::attack::{Attack, Kind, become_user};
 use mote_tests::{NAME, Pair, wait};
 use rustix::process::getuid;
 
@@ -42,9 +42,7 @@ struct Victim {
 
 impl Victim {
     fn start() -> Self {
-        more_descriptors();
-        let cgroup = Cgroup::new();
-        let pair = cgroup.start(&["user.foo=bar"]);
+        let (pair, cgroup) = Cgroup::with_agent();
         let socket = pair.socket();
         set_permissions(&socket, Permissions::from_mode(0o666)).expect("the socket's mode");
         let above = socket.ancestors().skip(1);
