@@ -21,39 +21,35 @@ pub(crate) type BoxFuture<'a, T = ()> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The crate async-io instead of mote-reactor: a second thread, and therefore no sandbox.
 pub(crate) const ASYNC_IO: bool = cfg!(feature = "async-io");
-/// The cipher for CPUs without AES instructions: 50 KB. Go hosts do not need it.
-pub(crate) const CHACHA20: bool = cfg!(feature = "chacha20");
-/// systemd credentials, in a guest without systemd.
-pub(crate) const CREDENTIALS: bool = cfg!(feature = "credentials");
-/// `/1.0/exec`: commands.
-pub(crate) const EXEC: bool = cfg!(feature = "exec");
-/// `/1.0/sftp`: files.
-pub(crate) const FILES: bool = cfg!(feature = "files");
-/// Templates and NIC names at first boot.
-pub(crate) const FIRST_BOOT: bool = cfg!(feature = "first-boot");
-/// `freeze`, `thaw` and `trim`.
-pub(crate) const FREEZE: bool = cfg!(feature = "freeze");
 /// Process 1. Never listed as absent: only one-file images need it.
 pub(crate) const INIT: bool = cfg!(feature = "init");
-/// Serving beyond an initramfs: in the root that it switches to, or until that root's agent takes
-/// over.
-pub(crate) const INITRAMFS: bool = cfg!(feature = "initramfs");
-/// `/1.0/metrics`.
-pub(crate) const METRICS: bool = cfg!(feature = "metrics");
-/// Shared directories.
-pub(crate) const MOUNTS: bool = cfg!(feature = "mounts");
-/// Connections to ports in the guest.
-pub(crate) const PORT_FORWARD: bool = cfg!(feature = "port-forward");
-/// Ready without an application.
-pub(crate) const READY_WHEN: bool = cfg!(feature = "ready-when");
-/// Storing the host's files.
-pub(crate) const REMEMBER: bool = cfg!(feature = "remember");
-/// Bringing hot-plugged devices online.
-pub(crate) const RESOURCES: bool = cfg!(feature = "resources");
-/// Work after a resume.
-pub(crate) const RESTORE: bool = cfg!(feature = "restore");
-/// `/1.0/state`.
-pub(crate) const STATE: bool = cfg!(feature = "state");
+
+/// Defines a constant for each feature of the default build, and their list for `--check`.
+macro_rules! features {
+    ($($built:ident $name:tt,)*) => {
+        $(pub(crate) const $built: bool = cfg!(feature = $name);)*
+        const FEATURES: &[(&str, bool)] = &[$(($name, $built)),*];
+    };
+}
+
+features! {
+    CHACHA20 "chacha20", // the cipher for CPUs without AES instructions, 50 KB; not for Go hosts
+    CREDENTIALS "credentials", // of systemd, in a guest without it
+    EXEC "exec",
+    FILES "files",
+    FIRST_BOOT "first-boot", // templates and NIC names
+    FREEZE "freeze",
+    INITRAMFS "initramfs", // serving on in the next root, until its agent takes over
+    METRICS "metrics",
+    MOUNTS "mounts", // shared directories
+    PORT_FORWARD "port-forward",
+    READY_WHEN "ready-when",
+    REMEMBER "remember", // storing the host's files
+    RESOURCES "resources", // bringing hot-plugged devices online
+    RESTORE "restore", // work after a resume
+    STATE "state",
+}
+
 /// Limits of the policy within a capability.
 pub(crate) const LIMITS: bool = EXEC || FILES || PORT_FORWARD || RESOURCES;
 
@@ -64,26 +60,6 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
     (FIRST_BOOT || CREDENTIALS, Capability::Templates),
     (PORT_FORWARD, Capability::PortForward),
 ]);
-
-/// Features of the default build; `--check` shows the missing ones. `async-io`, `init` and `tcp`
-/// are additions and not shown.
-const FEATURES: [(&str, bool); 15] = [
-    ("chacha20", CHACHA20),
-    ("credentials", CREDENTIALS),
-    ("exec", EXEC),
-    ("files", FILES),
-    ("first-boot", FIRST_BOOT),
-    ("freeze", FREEZE),
-    ("initramfs", INITRAMFS),
-    ("metrics", METRICS),
-    ("mounts", MOUNTS),
-    ("port-forward", PORT_FORWARD),
-    ("ready-when", READY_WHEN),
-    ("remember", REMEMBER),
-    ("resources", RESOURCES),
-    ("restore", RESTORE),
-    ("state", STATE),
-];
 
 /// Returns the exit code of a subcommand that this build omits.
 pub(crate) fn absent() -> u8 {

@@ -20,7 +20,6 @@ const LINKS: usize = 40;
 pub(crate) const PROC: u32 = 0x9fa0;
 
 /// A name in an open directory that was not a symbolic link when it was looked up.
-#[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) directory: OwnedFd,
     pub(crate) name: CString,
@@ -29,7 +28,6 @@ pub(crate) struct Place {
 /// Resolves a path up to its last name, which need not exist. With `make`, creates missing
 /// directories. Errors: a symbolic link that users other than root can modify; any error of open(2)
 /// and mkdir(2).
-#[inline(never)] // its size
 pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Place> {
     let top = || file::open(root, directory()).map(OwnedFd::from);
     let mut here = top()?;
@@ -86,7 +84,6 @@ pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Pl
 
 /// Opens the directory at a path. With `make`, creates it and its missing parents.
 /// Errors: as [`find`]; `InvalidInput` for the root or a path with `..`.
-#[inline(never)] // its size
 pub(crate) fn enter(root: &Path, target: &str, make: bool) -> io::Result<OwnedFd> {
     let target = Target::parse(target).ok_or(io::ErrorKind::InvalidInput)?;
     let place = find(root, target, make)?;
@@ -98,7 +95,6 @@ fn directory() -> OFlags {
 }
 
 /// Opens a directory unless it is a symbolic link. With `make`, creates it if missing.
-#[inline(never)] // its size
 fn open_directory(above: &OwnedFd, name: &CStr, make: bool) -> Result<OwnedFd, Errno> {
     let open = || openat(above, name, directory() | OFlags::NOFOLLOW, Mode::empty());
     match open() {
@@ -112,7 +108,6 @@ fn open_directory(above: &OwnedFd, name: &CStr, make: bool) -> Result<OwnedFd, E
 
 /// Returns a symbolic link's target; `None` for another file. `trusted`: only root can modify the
 /// directories above.
-#[inline(never)] // its size
 fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let link = openat(above, name, flags, Mode::empty())?;
@@ -149,7 +144,6 @@ pub(crate) fn is_roots_alone(path: &Path) -> bool {
 }
 
 /// Returns whether root owns it and it has none of these mode bits.
-#[inline(never)] // its size
 pub(crate) fn is_roots_but_for(path: &Path, bits: u32) -> bool {
     file::lstat(path).is_ok_and(|about| is_roots(about.st_uid) && about.st_mode & bits == 0)
 }

@@ -12,13 +12,13 @@ use crate::built;
 use crate::handover::new_root::OldRoot;
 use crate::handover::reexec::{self, Mode};
 use crate::runtime::{Async, Task, log, notify, now, sleep, within};
-use crate::sys::{self, SignalSource, Signalled, SystemError, sandbox};
+use crate::sys::{self, SignalSource, Signalled, sandbox};
 
 /// Polling interval while the agent waits to leave or for a switch of the root.
 const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest wait for the host to fetch the exit codes of its commands: within the 5 s that init
-/// systems allow between SIGTERM and SIGKILL. A host fetches them at once.
+/// systems allow between SIGTERM and SIGKILL. A host fetches them immediately.
 const HANG_UP: Duration = Duration::from_secs(3);
 
 /// Why the agent ends.
@@ -30,7 +30,6 @@ pub(crate) enum ExitReason {
     Replaced,
 }
 
-#[derive(Debug)]
 pub(crate) struct Signals {
     fd: Async<SignalSource>,
     root: OldRoot,
@@ -38,19 +37,19 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Reads signals from `fd`, and follows process 1 out of `root`.
-    pub(crate) fn new(fd: SignalSource, root: OldRoot) -> Result<Self, SystemError> {
-        let fd = Async::new_nonblocking(fd).map_err(|error| SystemError::of("signals", error))?;
+    pub(crate) fn new(fd: SignalSource, root: OldRoot) -> Result<Self, String> {
+        let fd = Async::new_nonblocking(fd).map_err(|error| format!("signals: {error}"))?;
         Ok(Self { fd, root })
     }
 
-    async fn next(&self) -> Result<Signalled, SystemError> {
+    async fn next(&self) -> Result<Signalled, String> {
         let next = self.fd.read_with(sys::next_signal).await;
-        next.map_err(|error| SystemError::of("signals", error))
+        next.map_err(|error| format!("signals: {error}"))
     }
 
     /// Reaps children until a signal ends the agent. Re-execs on SIGHUP or after a switch of the
     /// root.
-    pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, SystemError> {
+    pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, String> {
         let (mut follows, mut mode) = (agent.options.is_early(), Mode::Same);
         let mut leave: Option<Leave> = None;
         loop {
@@ -138,6 +137,11 @@ pub(crate) async fn hang_up(agent: &Agent) {
         return;
     }
     agent.operations.hang_up();
+    fetched(agent).await;
+}
+
+/// Waits until the host has fetched the results of its commands, at most [`HANG_UP`].
+pub(crate) async fn fetched(agent: &Agent) {
     let taken = left(agent, Leave::reexec(now()), |agent| {
         let is_busy = agent.operations.load() == Load::Busy
             || agent.host_requests.free() != HOST_REQUEST_PERMITS

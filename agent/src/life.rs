@@ -17,15 +17,13 @@ use crate::hostapi::{self, mounts};
 use crate::leave::{self, ExitReason, Signals};
 use crate::options::Options;
 use crate::runtime::{Signal, clock, log, notify, now, reactor::jumps};
-use crate::start::error::StartError;
 use crate::start::listen::{self, HostLink};
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::sandbox;
 use crate::start::wait::{Wait, Waited};
 use crate::status::{port, pump, search, without_vsock};
-use crate::sys::{self, SignalSource, SystemError, file};
+use crate::sys::{self, SignalSource, file};
 use crate::system::devices;
-use crate::system::missing::Missing;
 use crate::system::modules::NodeWait;
 use crate::transport::Listener;
 use crate::{devlxd, first_boot, hotplug, ready_when, resume};
@@ -33,7 +31,7 @@ use crate::{devlxd, first_boot, hotplug, ready_when, resume};
 /// Longest wait for STOPPED to be written.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-pub(crate) type Served = BoxFuture<'static, Result<(), SystemError>>;
+pub(crate) type Served = BoxFuture<'static, Result<(), String>>;
 
 /// Logs the version and problems of the image.
 fn log_startup_state(options: &Options) {
@@ -54,8 +52,8 @@ fn log_startup_state(options: &Options) {
 pub(crate) fn run(
     options: Options,
     signals: SignalSource,
-    go: impl FnOnce(Rc<Agent>, Served) -> Result<(), SystemError>,
-) -> Result<(), StartError> {
+    go: impl FnOnce(Rc<Agent>, Served) -> Result<(), String>,
+) -> Result<(), String> {
     let old_root = prepare_for_switch_root(&options);
     log_startup_state(&options);
     // Before the agent touches anything that belongs to the host.
@@ -71,12 +69,13 @@ pub(crate) fn run(
     let takes_over = (!options.makes_room()).then_some(&options.transport);
     // An initramfs' agent continues to serve the host until this one has what it needs. `Wait`
     // waits for what is missing.
-    let mut lock = lock::acquire(&options.root, takes_over, &mut || drop(attempt()))?;
+    let mut lock = lock::acquire(&options.root, takes_over, &mut || drop(attempt()))
+        .map_err(|why| why.to_string())?;
     let mut wait = Wait::new(&options, &signals, &mut lock, old_root);
     if wait.until(&what(&options), &mut attempt)? == Waited::Leave {
         return Ok(());
     }
-    let prepared = prepared.ok_or_else(|| Missing::Other("nothing was prepared".into()))?;
+    let prepared = prepared.ok_or("nothing was prepared")?;
     let Prepared { identity, files, mut applied, flavour } = prepared;
     log::info(format_args!("files from {}", files.from));
     let policy = InForce::new();
@@ -117,7 +116,7 @@ pub(crate) fn run(
     drop((files.agent_key, files.nics, applied));
     let signals = Signals::new(signals, old_root)?;
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
-    Ok(go(agent, Box::pin(served))?)
+    go(agent, Box::pin(served))
 }
 
 /// Lets an agent of an initramfs survive the switch of the root.
@@ -162,7 +161,7 @@ async fn serve(
     signals: Signals,
     shares: Option<Vec<u8>>,
     conf: Option<Vec<u8>>,
-) -> Result<(), SystemError> {
+) -> Result<(), String> {
     let guests = agent.task(never(devlxd::server::run(agent.clone())));
     watch_changes(&agent);
     let (late, arrived) = (Rc::new(RefCell::new(None)), Rc::new(Signal::default()));
@@ -194,7 +193,7 @@ async fn serve(
         agent.find_host(conf.as_deref());
         match hostapi::server::listen(agent.clone(), listeners).await {
             Ok(never) => match never {},
-            Err(error) => Err(SystemError::of("the host listener is broken", error)),
+            Err(error) => Err(format!("the host listener is broken: {error}")),
         }
     };
     let mut host = Box::pin(host);
@@ -255,7 +254,7 @@ async fn never(task: impl Future<Output = Infallible>) {
 
 /// Reports READY to systemd, then feeds its watchdog, if it has one.
 async fn notify_loop() {
-    notify::ready();
+    notify::send("READY=1");
     let Some(interval) = notify::watchdog_interval() else { return };
     loop {
         // sd_watchdog_enabled(3) recommends half the time allowed.

@@ -42,8 +42,6 @@ use crate::cli::{check, client, connect, help};
 use crate::options::{Command, Options};
 use crate::ready_when::watch;
 use crate::runtime::{log, run};
-use crate::start::error::StartError;
-use crate::sys::SystemError;
 use crate::workers::{after_resume, grow, mount, report};
 
 /// Runs the command given by `arguments`, the program's name first; returns the exit code.
@@ -84,7 +82,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
         Command::Nics(first) if built::FIRST_BOOT => first_boot::nics::plugged(&options, *first),
         Command::AfterResume(what) if built::RESTORE => after_resume::run(what),
         Command::Init if built::INIT => init::run(),
-        Command::Leave(goal) if built::INIT => init::tell(*goal),
+        Command::Leave(power) if built::INIT => init::tell(power),
         Command::Connect(_)
         | Command::SftpServer(_)
         | Command::MountWorker(..)
@@ -101,14 +99,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
         Command::Version => printed(format_args!("mote-agent {VERSION}\n")),
         Command::Help if built::INIT => printed(format_args!("{}{}", help::HELP, init::HELP)),
         Command::Help => printed(format_args!("{}", help::HELP)),
-        Command::Ready
-        | Command::Started
-        | Command::Get(_)
-        | Command::Config
-        | Command::Metadata
-        | Command::Devices
-        | Command::Events
-        | Command::Status => client::run(&options),
+        Command::Ask(ask) => client::run(&options, ask),
     }
 }
 
@@ -120,10 +111,10 @@ fn printed(text: Arguments<'_>) -> u8 {
 }
 
 /// Prepares the process and runs the agent.
-fn run(options: Options) -> Result<(), StartError> {
+fn run(options: Options) -> Result<(), String> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread starts, because threads inherit the signal mask.
-    let signals = sys::signals().map_err(|error| SystemError::of("signals", error))?;
+    let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
     sys::raise_file_limit();
     sys::keep_secrets();
     sys::lower_oom_score();

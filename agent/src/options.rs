@@ -4,9 +4,7 @@ pub(crate) mod command;
 
 pub(crate) use command::Command;
 
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +14,7 @@ use mote_core::freeze;
 use mote_core::hostapi::exec::{BY_AGENT, BY_HOST};
 use mote_core::hostapi::policy::Features;
 
-use self::command::{Freeze, Starter};
+use self::command::{Ask, Freeze, Starter};
 use crate::built;
 use crate::transport::Transport;
 
@@ -24,43 +22,6 @@ pub(crate) const INITRAMFS: &str = "--initramfs";
 /// Option that an agent from an initramfs passes to itself in the real root.
 pub(crate) const LEFT: &str = "--left-initramfs";
 
-#[derive(Clone, Copy)]
-enum Valued {
-    Allow,
-    ConfigDir,
-    Deny,
-    Flavour,
-    For,
-    /// Index in [`Options::intervals`].
-    Interval(usize),
-    Port,
-    Remember,
-    Root,
-    Secrets,
-    Timeout,
-    VsockUnix,
-    #[cfg(feature = "tcp")]
-    VsockTcp,
-}
-
-const VALUED: &[(&str, Valued)] = &[
-    (SECRETS, Valued::Secrets),
-    ("--allow", Valued::Allow),
-    ("--config-dir", Valued::ConfigDir),
-    ("--deny", Valued::Deny),
-    ("--flavour", Valued::Flavour),
-    ("--for", Valued::For),
-    ("--interval-connect", Valued::Interval(0)),
-    ("--interval-connected", Valued::Interval(2)),
-    ("--interval-started", Valued::Interval(1)),
-    ("--port", Valued::Port),
-    ("--remember", Valued::Remember),
-    ("--root", Valued::Root),
-    ("--timeout", Valued::Timeout),
-    ("--vsock-unix", Valued::VsockUnix),
-    #[cfg(feature = "tcp")]
-    ("--vsock-tcp", Valued::VsockTcp),
-];
 /// The long name of `-s`.
 const SECRETS: &str = "--secrets-location";
 
@@ -131,7 +92,7 @@ impl Options {
     /// policy denies. Errors: the starter may not run it.
     ///
     /// [`STARTED_BY`]: mote_core::hostapi::exec::STARTED_BY
-    pub(crate) fn check_starter(&self, by: Option<&OsStr>) -> Result<(), BadOption> {
+    pub(crate) fn check_starter(&self, by: Option<&OsStr>) -> Result<(), String> {
         let starter = self.command.starter();
         if starter == Starter::Agent && by != Some(OsStr::new(BY_AGENT)) {
             return Err("only the agent starts this command".into());
@@ -164,7 +125,7 @@ pub(crate) enum Initramfs {
 }
 
 /// Parses the command line, including `argv[0]`.
-pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, BadOption> {
+pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
     let name = args.next().unwrap_or_default();
     let called = Path::new(&name).file_name();
     let is_called =
@@ -172,7 +133,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     let stands_in = is_called(&["lxd-agent", "incus-agent"]);
     let leaves = built::INIT && is_called(&["halt", "poweroff", "reboot"]);
     let mut options = defaults(stands_in);
-    let (mut words, mut given) = (Vec::new(), 0);
+    let (mut words, mut given) = (Vec::new(), Vec::new());
     if leaves {
         // Shut down for any arguments.
         words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
@@ -210,7 +171,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     if options.dry_run && !matches!(options.command, Command::Grow(_)) {
         return Err("--dry-run needs grow".into());
     }
-    if options.json && !matches!(options.command, Command::Status | Command::Check) {
+    if options.json && !matches!(options.command, Command::Ask(Ask::Status) | Command::Check) {
         return Err("--json needs status or --check".into());
     }
     Ok(options)
@@ -241,73 +202,71 @@ fn defaults(stands_in: bool) -> Options {
     }
 }
 
-/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has a
-/// bit for each row of [`VALUED`] that has occurred.
+/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has the
+/// names that have occurred.
 fn option(
     options: &mut Options,
     arg: &str,
     args: &mut impl Iterator<Item = OsString>,
-    given: &mut u32,
-) -> Result<(), BadOption> {
+    given: &mut Vec<String>,
+) -> Result<(), String> {
     let (name, value) = match arg.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (arg, None),
     };
     let name = if name == "-s" { SECRETS } else { name };
     if flag(options, name) {
-        return if value.is_some() { Err(format!("{name} takes no value").into()) } else { Ok(()) };
+        return if value.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
     }
-    let named = |(known, _): &(&str, Valued)| *known == name;
-    let Some((at, (name, valued))) = VALUED.iter().enumerate().find(|(_, row)| named(row)) else {
-        return Err(format!("unknown option {name}").into());
-    };
     // Cumulative options may be repeated. A Go agent uses the last occurrence.
-    let bit = 1 << at;
-    if *given & bit != 0 && !(options.stands_in || matches!(valued, Valued::Deny | Valued::Allow)) {
-        return Err(format!("{name} is given twice").into());
-    }
-    *given |= bit;
-    let value = match value {
-        Some(value) => Some(value.to_owned()),
-        None => args.next().and_then(|value| value.into_string().ok()),
-    };
-    let value = value.ok_or_else(|| format!("{name} needs a value"))?;
-    match valued {
-        Valued::Secrets => options.secrets_dir = Some(value.into()),
-        Valued::ConfigDir => options.config_dir = Some(value.into()),
-        Valued::For | Valued::Timeout => {
-            let length = freeze::length(&value);
-            length.ok_or_else(|| format!("{name} needs a time, such as 60s or 5m"))?;
-            let is_for = matches!(valued, Valued::For);
-            *(if is_for { &mut options.length } else { &mut options.timeout }) = length;
+    let is_cumulative = options.stands_in || matches!(name, "--deny" | "--allow");
+    let mut value = || {
+        if !is_cumulative && given.iter().any(|other| other == name) {
+            return Err(format!("{name} is given twice"));
         }
-        Valued::Remember => options.remember = Some(value.into()),
-        Valued::Root => options.root = value.into(),
-        Valued::Port => options.port = Some(value.into()),
-        Valued::VsockUnix => options.transport = Transport::Unix(value.into()),
+        given.push(name.to_owned());
+        let value = value.map(str::to_owned).or_else(|| args.next()?.into_string().ok());
+        value.ok_or_else(|| format!("{name} needs a value"))
+    };
+    match name {
+        SECRETS => options.secrets_dir = Some(value()?.into()),
+        "--config-dir" => options.config_dir = Some(value()?.into()),
+        "--for" | "--timeout" => {
+            let length = freeze::length(&value()?);
+            length.ok_or_else(|| format!("{name} needs a time, such as 60s or 5m"))?;
+            *(if name == "--for" { &mut options.length } else { &mut options.timeout }) = length;
+        }
+        "--remember" => options.remember = Some(value()?.into()),
+        "--root" => options.root = value()?.into(),
+        "--port" => options.port = Some(value()?.into()),
+        "--vsock-unix" => options.transport = Transport::Unix(value()?.into()),
         #[cfg(feature = "tcp")]
-        Valued::VsockTcp => {
-            let port = digits(&value).ok_or_else(|| format!("{name} takes a port"))?;
+        "--vsock-tcp" => {
+            let port = digits(&value()?).ok_or_else(|| format!("{name} takes a port"))?;
             options.transport = Transport::Tcp(port);
         }
-        Valued::Flavour => {
+        "--flavour" => {
+            let value = value()?;
             let flavour = Flavour::parse(&value);
             options.flavour = Some(flavour.ok_or_else(|| format!("unknown flavour {value}"))?);
         }
-        Valued::Deny | Valued::Allow => {
-            let is_deny = matches!(valued, Valued::Deny);
-            let restrict = if is_deny { Features::without } else { Features::only };
-            let features = restrict(&value).map_err(|why| format!("{name}: {why}"))?;
+        "--deny" | "--allow" => {
+            let restrict = if name == "--deny" { Features::without } else { Features::only };
+            let features = restrict(&value()?).map_err(|why| format!("{name}: {why}"))?;
             options.features = options.features.and(features);
         }
-        Valued::Interval(which) => {
-            let Some(millis @ 10..=3_600_000) = digits(&value) else {
-                return Err(format!("{name} takes 10 to 3600000 milliseconds").into());
+        "--interval-connect" | "--interval-started" | "--interval-connected" => {
+            let Some(millis @ 10..=3_600_000) = digits(&value()?) else {
+                return Err(format!("{name} takes 10 to 3600000 milliseconds"));
             };
-            if let Some(interval) = options.intervals.get_mut(*which) {
-                *interval = Some(Duration::from_millis(millis));
-            }
+            let [connect, started, connected] = &mut options.intervals;
+            *match name {
+                "--interval-connect" => connect,
+                "--interval-started" => started,
+                _ => connected,
+            } = Some(Duration::from_millis(millis));
         }
+        _ => return Err(format!("unknown option {name}")),
     }
     Ok(())
 }
@@ -335,7 +294,7 @@ fn flag(options: &mut Options, name: &str) -> bool {
     true
 }
 
-fn about_freeze(options: &mut Options) -> Result<(), BadOption> {
+fn about_freeze(options: &mut Options) -> Result<(), String> {
     if let Command::Freeze(Freeze::For(length)) = &mut options.command {
         *length = options.length.unwrap_or(*length);
         if options.status_only {
@@ -345,28 +304,6 @@ fn about_freeze(options: &mut Options) -> Result<(), BadOption> {
         return Err("--for and --status need freeze".into());
     }
     Ok(())
-}
-
-/// Why the command line is invalid.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BadOption(Cow<'static, str>);
-
-impl fmt::Display for BadOption {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl From<&'static str> for BadOption {
-    fn from(why: &'static str) -> Self {
-        Self(why.into())
-    }
-}
-
-impl From<String> for BadOption {
-    fn from(why: String) -> Self {
-        Self(why.into())
-    }
 }
 
 #[cfg(test)]

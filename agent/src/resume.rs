@@ -89,7 +89,6 @@ impl Watch {
     }
 
     /// Collects new signs.
-    #[inline(never)] // its size
     fn look(&mut self, agent: &Agent, signs: &mut Signs) {
         // Only the arrival matters: messages may be cut off, and lost ones had others before.
         while self.links.try_read(|links| Ok(read(links, &mut [0])?)).is_ok() {
@@ -133,7 +132,6 @@ impl Watch {
 
     /// Completes a resume after the worker has reseeded and set the clock (`said` is its output):
     /// reconnects to the host, then runs the hooks.
-    #[inline(never)] // its size
     fn done(&mut self, agent: &Agent, mut signs: Signs, said: &[u8]) {
         // The clock is now taken as correct.
         self.difference.settle();

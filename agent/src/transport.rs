@@ -1,10 +1,6 @@
 //! Sockets towards host and guests: vsock or, for tests, unix sockets (named like
 //! vhost-device-vsock's) or TCP (feature `tcp`). All are non-blocking.
 
-mod probe;
-
-pub(crate) use probe::probe_vsock;
-
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -18,11 +14,12 @@ use rustix::net::{
 };
 
 use crate::runtime::{Async, Fair};
+use crate::sys::file::OFlags;
 use crate::sys::{self, VsockAddr, file, listener};
 
 /// Any context id, so that a listener survives a change of the guest's (P§3.1).
 const CID_ANY: u32 = u32::MAX;
-/// The host's context id. Callers with it or a lower one are served, except vsock's loopback (1).
+/// The host's context id. mote serves callers with it or a lower one, except vsock's loopback (1).
 const CID_HOST: u32 = 2;
 /// The vsock port that the host calls (P§3.1).
 pub(crate) const AGENT_PORT: u32 = 8443;
@@ -47,15 +44,9 @@ pub(crate) enum Transport {
     Tcp(u16),
 }
 
-/// A socket that the host calls, not yet in the reactor, because the sandbox comes first.
-#[derive(Debug)]
+/// A socket that the host calls. mote's reactor registers it at the first wait, because the sandbox
+/// comes first.
 pub(crate) struct Listener {
-    transport: Transport,
-    socket: OwnedFd,
-}
-
-#[derive(Debug)]
-pub(crate) struct Watched {
     transport: Transport,
     socket: Socket,
 }
@@ -68,7 +59,7 @@ impl Transport {
             Some(socket) => socket,
             None => self.bind()?,
         };
-        Ok(Listener { transport: self.clone(), socket })
+        Ok(Listener { transport: self.clone(), socket: Async::new_nonblocking(socket)? })
     }
 
     fn bind(&self) -> io::Result<OwnedFd> {
@@ -103,7 +94,6 @@ impl Transport {
         self.name().is_some_and(|name| listener::take(agent, socket, &name))
     }
 
-    #[inline(never)] // its size
     fn name(&self) -> Option<Vec<u8>> {
         match self {
             Self::Vsock => Some(listener::name(&LISTENER)),
@@ -118,12 +108,7 @@ impl Transport {
 
     /// Returns whether it needs the kernel's vsock.
     pub(crate) fn is_vsock(&self) -> bool {
-        match self {
-            Self::Vsock => true,
-            Self::Unix(_) => false,
-            #[cfg(feature = "tcp")]
-            Self::Tcp(_) => false,
-        }
+        matches!(self, Self::Vsock)
     }
 
     pub(crate) fn family(&self) -> u16 {
@@ -163,14 +148,6 @@ impl Transport {
 }
 
 impl Listener {
-    /// Errors: as [`Async::new_nonblocking`].
-    pub(crate) fn watched(self) -> io::Result<Watched> {
-        let socket = Async::new_nonblocking(self.socket)?;
-        Ok(Watched { transport: self.transport, socket })
-    }
-}
-
-impl Watched {
     /// Accepts one connection. Closes a vsock connection that is not the host's before it costs a
     /// handshake: any local user could connect through vsock's loopback.
     pub(crate) async fn accept(&self) -> io::Result<Socket> {
@@ -270,6 +247,19 @@ fn suffixed(prefix: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
+/// Checks that vsock is usable: opens and binds a socket, and returns the guest's context id.
+/// Errors: why not.
+pub(crate) fn probe_vsock(root: &Path) -> Result<u32, String> {
+    let fd = stream(AddressFamily::VSOCK).map_err(|why| format!("no vsock sockets: {why}"))?;
+    bind(&fd, &VsockAddr { cid: CID_ANY, port: u32::MAX })
+        .map_err(|why| format!("cannot bind a vsock: {why}"))?;
+    let device = file::open(&root.join("dev/vsock"), OFlags::RDONLY).map_err(io::Error::from);
+    match device.and_then(|device| sys::vsock_local_cid(&device)) {
+        Ok(u32::MAX) => Err("no vsock device, or its driver is not loaded".into()),
+        cid => cid.map_err(|why| format!("/dev/vsock: {why}")),
+    }
+}
+
 /// Returns whether an error of accept(2) is temporary: no descriptors or memory for now, or the
 /// caller left.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
@@ -366,7 +356,7 @@ mod tests {
         let executor = smol::LocalExecutor::new();
         let other = executor.spawn(async move { last.read(&mut [0]).map_err(|why| why.kind()) });
         let seen = block_on(&executor, async {
-            let listener = Watched { transport: Transport::Vsock, socket: listener };
+            let listener = Listener { transport: Transport::Vsock, socket: listener };
             let never = async move { Err(listener.accept().await.expect("nobody")) };
             never.or(async { Ok(other.await) }).await.ok()
         });

@@ -30,6 +30,12 @@ pub struct Call<'a> {
     pub retry: Retry,
 }
 
+impl<'a> Call<'a> {
+    pub fn get(target: &'a str, timeout: Duration) -> Self {
+        Self { method: "GET", target, body: None, extra: &[], timeout, retry: Retry::Dial }
+    }
+}
+
 /// The host's answer.
 #[cfg(feature = "alloc")]
 #[derive(Debug)]
@@ -98,28 +104,20 @@ impl Tries {
 mod tests {
     use super::*;
 
-    /// Returns the pauses of a call whose tries all fail in the same way.
-    fn pauses(retry: Retry, how: Failure) -> Vec<Duration> {
-        let mut tries = Tries::new(retry);
-        core::iter::from_fn(|| tries.failed(how)).take(100).collect()
-    }
-
     #[test]
-    fn makes_ten_attempts_at_the_callers_pace() {
-        assert_eq!(pauses(Retry::Dial, Failure::Other), [PAUSE; 9]);
-        assert_eq!(pauses(Retry::Patient, Failure::Other), [PATIENT_PAUSE; 9]);
-    }
-
-    #[test]
-    fn only_patient_callers_retry_after_a_refusal() {
-        assert_eq!(pauses(Retry::Dial, Failure::Refused), []);
-        assert_eq!(pauses(Retry::Patient, Failure::Refused), [PATIENT_PAUSE; 9]);
-    }
-
-    #[test]
-    fn gives_up_after_two_timeouts_in_total() {
-        for retry in [Retry::Dial, Retry::Patient] {
-            assert_eq!(pauses(retry, Failure::TimedOut).len(), 1);
+    fn tries_as_often_as_the_caller_and_the_failure_allow() {
+        for (retry, how, expected) in [
+            (Retry::Dial, Failure::Other, &[PAUSE; 9][..]),
+            (Retry::Dial, Failure::Refused, &[]),
+            (Retry::Dial, Failure::TimedOut, &[PAUSE]),
+            (Retry::Patient, Failure::Other, &[PATIENT_PAUSE; 9]),
+            (Retry::Patient, Failure::Refused, &[PATIENT_PAUSE; 9]),
+            (Retry::Patient, Failure::TimedOut, &[PATIENT_PAUSE]),
+        ] {
+            let mut tries = Tries::new(retry);
+            let pauses: Vec<_> = core::iter::from_fn(|| tries.failed(how)).take(100).collect();
+            assert_eq!(pauses, expected, "{retry:?} {how:?}");
+            // Timeouts count in total.
             let mut tries = Tries::new(retry);
             let mixed = [Failure::TimedOut, Failure::Other, Failure::Other];
             assert!(mixed.into_iter().all(|how| tries.failed(how).is_some()));

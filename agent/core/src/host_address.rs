@@ -13,15 +13,6 @@ pub struct HostAddress {
     pub port: u32,
 }
 
-/// Why a text is not a host's address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadHostAddress {
-    /// Not `<cid>:<port>` with two decimal numbers of at most 32 bits.
-    Malformed,
-    /// Well-formed, but reserved: see [`HostAddress::new`].
-    NotAHost,
-}
-
 impl HostAddress {
     /// Returns the address, or `None` if it is reserved: context ids 0, 1 and `u32::MAX` are the
     /// hypervisor, the guest itself and "any"; port `u32::MAX` is "any", too (vsock(7)), and port 0
@@ -31,12 +22,10 @@ impl HostAddress {
         (usable_cid && usable_port).then_some(Self { cid, port })
     }
 
-    /// Parses `<cid>:<port>`.
-    /// Errors: [`BadHostAddress`] if the text has another form or the address is reserved.
-    pub fn parse(text: &str) -> Result<Self, BadHostAddress> {
-        let (cid, port) = text.split_once(':').ok_or(BadHostAddress::Malformed)?;
-        let (cid, port) = digits(cid).zip(digits(port)).ok_or(BadHostAddress::Malformed)?;
-        Self::new(cid, port).ok_or(BadHostAddress::NotAHost)
+    /// Parses `<cid>:<port>`, two decimal numbers of at most 32 bits, for [`HostAddress::new`].
+    pub fn parse(text: &str) -> Option<(u32, u32)> {
+        let (cid, port) = text.split_once(':')?;
+        digits(cid).zip(digits(port))
     }
 }
 

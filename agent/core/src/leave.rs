@@ -71,25 +71,23 @@ mod tests {
     }
 
     #[test]
-    fn leaves_after_a_moment_without_activity() {
-        let make = || Leave::reexec(START);
-        assert_eq!(leaves(make(), &[]), Some(100));
-        assert_eq!(leaves(make(), &[(Load::Busy, 0, 300), (Load::Busy, 350, 1000)]), Some(1100));
-        assert_eq!(leaves(make(), &[(Load::Busy, 0, 300), (Load::Results, 300, 5300)]), Some(5400));
-        assert_eq!(leaves(make(), &[(Load::Busy, 0, 30_000)]), Some(30_000));
-    }
-
-    #[test]
-    fn a_busy_host_does_not_delay_it_forever() {
-        let short = [(Load::Busy, 0, 9_900), (Load::Results, 9_900, u64::MAX)];
-        assert_eq!(leaves(Leave::reexec(START), &short), Some(10_000));
-    }
-
-    #[test]
-    fn only_a_takeover_limits_the_wait_for_commands() {
-        let always = [(Load::Busy, 0, u64::MAX)];
-        assert_eq!(leaves(Leave::reexec(START), &always), None);
-        assert_eq!(leaves(Leave::replaced(START), &always), Some(300_000));
-        assert_eq!(leaves(Leave::replaced(START), &[(Load::Busy, 0, 200)]), Some(300));
+    fn leaves_once_idle_or_after_its_limit() {
+        use Load::{Busy, Results};
+        let reexec = || Leave::reexec(START);
+        let always = [(Busy, 0, u64::MAX)];
+        for (leave, loads, expected) in [
+            (reexec(), &[][..], Some(100)),
+            (reexec(), &[(Busy, 0, 300), (Busy, 350, 1000)], Some(1100)),
+            (reexec(), &[(Busy, 0, 300), (Results, 300, 5300)], Some(5400)),
+            (reexec(), &[(Busy, 0, 30_000)], Some(30_000)),
+            // A busy host does not delay it forever.
+            (reexec(), &[(Busy, 0, 9_900), (Results, 9_900, u64::MAX)], Some(10_000)),
+            // Only a takeover limits the wait for commands.
+            (reexec(), &always, None),
+            (Leave::replaced(START), &always, Some(300_000)),
+            (Leave::replaced(START), &[(Busy, 0, 200)], Some(300)),
+        ] {
+            assert_eq!(leaves(leave, loads), expected, "{loads:?}");
+        }
     }
 }

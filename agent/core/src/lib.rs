@@ -12,6 +12,7 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+pub mod base64;
 pub mod decimal;
 pub mod limits;
 pub mod time;

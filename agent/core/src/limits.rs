@@ -4,8 +4,7 @@
 //!
 //! Every other size, period and deadline is a named constant with its reason, at the top of the
 //! file that applies it: the status channel's in `status/pace.rs`, those of exec in `hostapi/exec`,
-//! and so on. The tests below check these rules for this file, and for every duration in core and
-//! shell.
+//! and so on.
 
 use core::time::Duration;
 
@@ -55,94 +54,3 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// An idle keep-alive connection is closed after this (P§3.1).
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-
-#[cfg(test)]
-mod tests {
-    use std::fs::{read_dir, read_to_string};
-    use std::path::{Path, PathBuf};
-
-    /// The comment above each constant of this file.
-    fn comments() -> Vec<(String, String)> {
-        let (mut comment, mut found) = (String::new(), Vec::new());
-        for line in include_str!("limits.rs").lines().take_while(|line| !line.starts_with("#[cfg"))
-        {
-            match (line.strip_prefix("///"), line.strip_prefix("pub const ")) {
-                (Some(text), _) => comment.push_str(text),
-                (_, Some(constant)) => found.push((constant.into(), core::mem::take(&mut comment))),
-                _ => {}
-            }
-        }
-        found
-    }
-
-    #[test]
-    fn each_limit_has_a_unit_and_a_consequence() {
-        let comments = comments();
-        assert!(comments.len() >= 10, "{comments:?}");
-        for (constant, comment) in comments {
-            let outcome = ["Over it", "dropped", "closed"];
-            assert!(outcome.iter().any(|word| comment.contains(word)), "{constant}");
-            let unit = ["bytes", "levels", "number of"];
-            let has_unit = unit.iter().any(|word| comment.contains(word));
-            assert!(has_unit || constant.contains("Duration"), "{constant}");
-        }
-    }
-
-    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap();
-            if path.is_dir() && name != "tests" {
-                sources(&path, found);
-            } else if name.ends_with(".rs") && name != "tests.rs" {
-                found.push(path);
-            }
-        }
-    }
-
-    /// The lines of a source that break the rule: a literal duration outside of a constant, or a
-    /// constant without a comment.
-    fn nameless_times(text: &str) -> Vec<String> {
-        let is_constant = |line: &str| line.starts_with("const ") || line.contains(" const ");
-        let lines: Vec<_> =
-            text.lines().take_while(|line| *line != "#[cfg(test)]").map(str::trim).collect();
-        let mut wrong = Vec::new();
-        for (number, line) in lines.iter().enumerate() {
-            let literal = line.split("Duration::from_").skip(1).any(|rest| {
-                rest.split_once('(')
-                    .is_some_and(|(_, it)| it.starts_with(|c: char| c.is_ascii_digit()))
-            });
-            let above = lines[..number].iter().rfind(|line| !is_constant(line));
-            let has_reason = above.is_some_and(|line| line.starts_with("///"));
-            if literal && !(is_constant(line) && has_reason) {
-                wrong.push(format!("{}: {line}", number + 1));
-            }
-        }
-        wrong
-    }
-
-    #[test]
-    fn every_other_duration_has_a_name_and_a_reason() {
-        let (here, mut files) = (Path::new(env!("CARGO_MANIFEST_DIR")), Vec::new());
-        sources(&here.join("src"), &mut files);
-        sources(&here.join("../src"), &mut files);
-        assert!(files.len() > 100, "{}", files.len());
-        // No duration in the runtime limits a wait for a peer.
-        for file in files.iter().filter(|file| !file.to_str().unwrap().contains("/runtime/")) {
-            let wrong = nameless_times(&read_to_string(file).unwrap());
-            assert!(wrong.is_empty(), "{}: {wrong:?}", file.display());
-        }
-    }
-
-    #[test]
-    fn finds_inline_durations_and_missing_reasons() {
-        for (source, count) in [
-            ("/// Why.\nconst A: u32 = 1;\nconst B: Duration = Duration::from_secs(1);", 0),
-            ("sleep(Duration::from_millis(millis));", 0),
-            ("const B: Duration = Duration::from_secs(1);", 1),
-            ("/// Why.\nfn f() {\n    sleep(Duration::from_secs(1));", 1),
-        ] {
-            assert_eq!(nameless_times(source).len(), count, "{source}");
-        }
-    }
-}

@@ -3,7 +3,7 @@
 //! The kernel's messages are not trusted: one that is cut short, or an attribute of an unexpected
 //! size, is ignored. All numbers are in native byte order.
 
-use heapless::Vec;
+use heapless::{String, Vec};
 
 /// Longest datagram of a dump, bytes: the kernel's limit (`netlink_dump`).
 pub const DATAGRAM: usize = 32 * 1024;
@@ -40,11 +40,14 @@ pub enum Table {
     Addresses,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'n> {
+/// An interface's name, bytes: `IFNAMSIZ` is 16 with the NUL.
+pub type Name = String<15>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
     Down,
     Up,
-    Name(&'n str),
+    Name(Name),
     /// Set its MTU, bytes.
     Mtu(u32),
 }
@@ -60,7 +63,7 @@ pub fn dump(table: Table) -> Request {
 }
 
 /// Requests one change of the link with this index. The reply is a [`Reply::Verdict`].
-pub fn change(index: u32, change: Change<'_>) -> Request {
+pub fn change(index: u32, change: &Change) -> Request {
     const NAME: u16 = 3;
     const MTU: u16 = 4;
     let link = |flags: u32, mask: u32| {
@@ -202,7 +205,7 @@ fn counters(value: &[u8]) -> Counters {
 }
 
 /// Parses `ifaddrmsg` and its attributes. On a point-to-point link `IFA_ADDRESS` is the peer's and
-/// `IFA_LOCAL` ours; only there IPv6 has `IFA_LOCAL`.
+/// `IFA_LOCAL` ours; IPv6 has `IFA_LOCAL` only there.
 fn address(body: &[u8]) -> Option<Address> {
     const ADDRESS: u16 = 1;
     const LOCAL: u16 = 2;

@@ -3,8 +3,6 @@
 //! Writes whole frames. Reads frames of any size piece by piece and unmasks them in place, so that
 //! a message of gigabytes needs no memory. Never allocates.
 
-use core::fmt::Write;
-
 /// Appended to the client's key before hashing (RFC 6455 §1.3).
 pub const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Longest payload of a control frame, bytes (RFC 6455 §5.5).
@@ -16,37 +14,20 @@ pub const HEADER: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
     /// Next fragment of a message.
-    Continuation,
+    Continuation = 0,
     /// UTF-8 text.
-    Text,
-    Binary,
-    Close,
-    Ping,
-    Pong,
+    Text = 1,
+    Binary = 2,
+    Close = 8,
+    Ping = 9,
+    Pong = 10,
 }
 
 impl Opcode {
-    fn bits(self) -> u8 {
-        match self {
-            Self::Continuation => 0x0,
-            Self::Text => 0x1,
-            Self::Binary => 0x2,
-            Self::Close => 0x8,
-            Self::Ping => 0x9,
-            Self::Pong => 0xa,
-        }
-    }
-
     fn parse(bits: u8) -> Option<Self> {
-        Some(match bits {
-            0x0 => Self::Continuation,
-            0x1 => Self::Text,
-            0x2 => Self::Binary,
-            0x8 => Self::Close,
-            0x9 => Self::Ping,
-            0xa => Self::Pong,
-            _ => return None,
-        })
+        [Self::Continuation, Self::Text, Self::Binary, Self::Close, Self::Ping, Self::Pong]
+            .into_iter()
+            .find(|opcode| *opcode as u8 == bits)
     }
 }
 
@@ -56,7 +37,7 @@ pub fn header(opcode: Opcode, payload: usize, out: &mut [u8; HEADER]) -> usize {
     let length = u64::try_from(payload).unwrap_or(u64::MAX).to_be_bytes();
     let [_, _, _, _, _, _, high, low] = length;
     let mut all = [0u8; HEADER];
-    all[0] = 0x80 | opcode.bits();
+    all[0] = 0x80 | opcode as u8;
     let size = if payload <= CONTROL {
         all[1] = low;
         2
@@ -118,15 +99,7 @@ pub enum Violation {
 impl Violation {
     /// Returns the status code to close with (§7.4.1).
     pub fn code(self) -> u16 {
-        match self {
-            Self::BadText => 1007,
-            Self::NotMasked
-            | Self::Reserved
-            | Self::BadControl
-            | Self::BadFragment
-            | Self::BadLength
-            | Self::BadClose => 1002,
-        }
+        if self == Self::BadText { 1007 } else { 1002 }
     }
 }
 
@@ -339,24 +312,6 @@ impl Header {
         let Some((mask, _)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         Ok(Some(Self { opcode, last: first & 0x80 != 0, length, mask: *mask }))
     }
-}
-
-/// Writes standard base64 with padding (for `Sec-WebSocket-Accept`). Errors: only those of `out`.
-pub fn write_base64(out: &mut impl Write, bytes: &[u8]) -> core::fmt::Result {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |value: u32| {
-        let index = usize::try_from(value & 63).unwrap_or(0);
-        char::from(ALPHABET.get(index).copied().unwrap_or(b'='))
-    };
-    for three in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        out.write_char(digit(bits >> 18))?;
-        out.write_char(digit(bits >> 12))?;
-        out.write_char(if three.len() > 1 { digit(bits >> 6) } else { '=' })?;
-        out.write_char(if three.len() > 2 { digit(bits) } else { '=' })?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ struct Asked {
     may_take: Micros,
 }
 
-/// A program that connects now and then, each time in another way.
+/// A program that connects from time to time, each time in a different way.
 pub(crate) async fn visitor(guest: Rc<Guest>) {
     loop {
         sleep(&guest.sim, Zone::Guest, guest.sim.dice.between(10 * MILLI, 15 * SECOND)).await;

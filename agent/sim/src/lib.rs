@@ -42,7 +42,6 @@ mod shipped {
         mod exchanged;
         pub(crate) mod incumbent;
         pub(crate) mod lock;
-        pub(crate) mod lock_error;
         pub(crate) mod others;
         pub(crate) mod view;
         pub(crate) use exchanged::{lock_file, new_root, processes, reexec};
@@ -51,14 +50,12 @@ mod shipped {
         pub(crate) mod denied;
         pub(crate) mod events;
         pub(crate) mod exec {
-            mod arrival;
             mod execute;
             #[path = "../../../sim/src/below/hostapi/pty.rs"]
             mod pty;
             mod pump;
             mod start;
-            pub(crate) use arrival::arrive;
-            pub(crate) use start::start;
+            pub(crate) use start::{arrive, start};
         }
         pub(crate) mod mounts;
         pub(crate) mod operations;
@@ -77,11 +74,8 @@ mod shipped {
         pub(crate) mod tickets;
         #[path = "../../sim/src/below/net/tls.rs"]
         pub(crate) mod tls;
-        #[path = "../../sim/src/below/net/tls_error.rs"]
-        pub(crate) mod tls_error;
-        #[path = "../../sim/src/below/net/tls_types.rs"]
-        pub(crate) mod tls_types;
         pub(crate) mod websocket;
+        pub(crate) use {tls as tls_error, tls as tls_types};
     }
     pub(crate) mod options;
     pub(crate) mod print;
@@ -113,12 +107,11 @@ mod shipped {
         pub(crate) use permits::{Permit, Semaphore};
         pub(crate) use reactor::Async;
         pub(crate) use run::Task;
-        pub(crate) use small_files::{read_bounded, read_if_there, read_text, write_small};
+        pub(crate) use small_files::{read_bounded, read_if_there, text_of, write_small};
         pub(crate) use wake::{NEVER, Signal};
         pub(crate) use yield_budget::Fair;
     }
     pub(crate) mod start {
-        pub(crate) mod error;
         pub(crate) mod listen;
         #[path = "../../sim/src/below/start/look.rs"]
         mod look;
@@ -150,10 +143,10 @@ mod plan;
 
 // Replacements.
 mod below;
-use below::{first_boot, guest_path, hotplug, ready_when, resume, sys, system, transport};
+use below::{first_boot, guest_path, resume, sys, system, transport};
+use below::{unwatched as hotplug, unwatched as ready_when};
 
 // Surroundings.
-mod agents;
 mod faults;
 mod guest;
 mod host;

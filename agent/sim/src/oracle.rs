@@ -98,19 +98,19 @@ impl Oracle {
     pub(crate) fn host_hears(&self, word: Word) {
         self.sim.trace("host hears", u64::from(word == Word::Ready), 0);
         if self.asked.get() != Some(word) && !self.may_be(word) {
-            self.sim.fail(format!("{word:?} is invented: the application said otherwise"));
+            self.sim.fail(format!("{word:?} was not reported by the application"));
         }
         let is_unsure = self.unsure.borrow().contains(&(word == Word::Ready));
         if !self.says_ready_again && self.asked.get() != Some(word) && !is_unsure {
-            self.sim.fail(format!("{word:?} is said again"));
+            self.sim.fail(format!("{word:?} is repeated"));
         }
     }
 
-    /// Checks the state that the host has in the end.
+    /// Checks the state that the host has at the end.
     pub(crate) fn host_keeps(&self, word: Word) {
         if self.says_ready_again && self.asked.get().is_none() && !self.may_be(word) {
             let said = self.said.get();
-            self.sim.fail(format!("the application said {said:?}, the host keeps {word:?}"));
+            self.sim.fail(format!("the application reported {said:?}, the host has {word:?}"));
         }
     }
 
@@ -126,7 +126,7 @@ impl Oracle {
         }
         self.sim.trace(state.name(), 0, 0);
         if self.keeps_host.get() {
-            self.sim.fail(format!("{}: a host that is there is lost", state.name()));
+            self.sim.fail(format!("{}: the agent lost a reachable host", state.name()));
         }
         self.since.set(self.sim.awake());
         if state == State::Connected {
@@ -135,7 +135,7 @@ impl Oracle {
             let now = self.sim.awake();
             let proves = |(when, of): (Micros, u32)| now - when <= PROOF && port == Some(of);
             if !self.proof.get().is_some_and(proves) {
-                self.sim.fail(format!("CONNECTED is invented: no host has answered at {port:?}"));
+                self.sim.fail(format!("CONNECTED, but no host has answered at {port:?}"));
             }
         }
     }

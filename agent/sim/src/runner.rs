@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::faults::{LONGEST, mend, strike};
 use crate::host::caller::AGENT;
-use crate::machine::{Dice, MILLI, Micros, SECOND, Stage, Zone, until};
+use crate::machine::{Dice, MILLI, Micros, SECOND, Stage, Timer, Zone};
 use crate::scenario::{Outcome, Scenario};
 
 /// Time after the last fault within which host and agent agree: the next call of a guest program,
@@ -49,7 +49,7 @@ pub fn run_with(dice: Dice, is_loud: bool) -> Outcome {
         let (sim, mut now) = (&task.sim, 0);
         while now < end {
             now = (now + sim.dice.between(10 * MILLI, 10 * SECOND)).min(end);
-            until(sim, Zone::Host, now).await;
+            Timer::new(Zone::Host, now).await;
             strike(&task);
         }
     });

@@ -7,7 +7,6 @@ use mote_core::devlxd::quota::{Bounds, Quota};
 use mote_core::flavour::Flavour;
 use mote_core::status::State;
 
-use crate::agents::AgentTracker;
 use crate::below::here::{Here, enter, here};
 use crate::guest::{Guest, application, visitor};
 use crate::host::daemon::{Host, Nature};
@@ -16,6 +15,7 @@ use crate::host::port::{Backend, Qemu};
 use crate::machine::{Dice, Micros, Net, Place, SECOND, Sim, Zone, sleep};
 use crate::oracle::Oracle;
 use crate::programs::echo;
+use crate::supervisor::AgentTracker;
 
 /// Interval of a guest program's requests.
 const POLL: Micros = 5 * SECOND;
@@ -129,9 +129,7 @@ impl Scenario {
                 sim.spawn(process, async move { echo(&here(), &stream).await });
             }
         });
-        if self.flavour != Flavour::LxdOld {
-            self.sim.spawn(process, application(self.guest.clone()));
-        }
+        self.sim.spawn(process, application(self.guest.clone()));
         let scenario = Rc::downgrade(self);
         self.sim.watch(move || scenario.upgrade().iter().for_each(|scenario| scenario.watch()));
         let scenario = self.clone();

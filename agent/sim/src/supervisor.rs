@@ -1,12 +1,11 @@
 //! Starts, stops and replaces the agents of a scenario, and checks their deadlines.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use mote_core::flavour::Flavour;
 use mote_core::status::State;
 
 use crate::agent::Agent;
-use crate::agents::Running;
 use crate::below::here::here;
 use crate::host::port::Backend;
 use crate::life;
@@ -14,7 +13,6 @@ use crate::machine::{AgentProcess, Listener, MILLI, Micros, SECOND, Stage, Zone,
 use crate::options::{self, Options};
 use crate::oracle::END;
 use crate::scenario::Scenario;
-use crate::start::error::StartError;
 use crate::sys::{SignalSource, Signalled};
 
 /// The first line is due when the port is found, at most 200 ms after an older one. The agent looks
@@ -46,13 +44,57 @@ const ALL: &[u8] =
 const NO_EXEC: &[u8] = b"features: {files: true, guestapi: true, metrics: true, mounts: true, \
                          network: true, port-forward: true, state: true, templates: true}\n";
 
+#[derive(Default)]
+pub(crate) struct AgentTracker {
+    pub(crate) last: RefCell<Option<Rc<AgentProcess>>>,
+    pub(crate) running: RefCell<Option<Running>>,
+    /// When the last agent was started, until it serves.
+    pub(crate) starting: Cell<Option<Micros>>,
+    /// Since when everything that a start needs is available.
+    pub(crate) whole: Cell<Micros>,
+    /// When the previous agent ended.
+    pub(crate) freed: Cell<Micros>,
+    /// When it was asked to end.
+    pub(crate) stopping: Cell<Option<Micros>>,
+}
+
+/// An agent that serves, and the start of its service in time awake.
+pub(crate) struct Running {
+    pub(crate) process: Rc<AgentProcess>,
+    pub(crate) agent: Rc<Agent>,
+    pub(crate) begun: Micros,
+    /// Whether it was started without vsock.
+    pub(crate) is_alone: bool,
+}
+
+impl AgentTracker {
+    pub(crate) fn agent(&self) -> Option<Rc<Agent>> {
+        self.running.borrow().as_ref().map(|running| running.agent.clone())
+    }
+
+    pub(crate) fn process(&self) -> Option<Rc<AgentProcess>> {
+        self.running.borrow().as_ref().map(|running| running.process.clone())
+    }
+
+    /// Whether an initramfs started the first agent, so that a second takes over from it.
+    pub(crate) fn makes_room(&self) -> bool {
+        self.process().is_some_and(|agent| agent.stage != Stage::Root)
+    }
+
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.process().map(|agent| agent.process.number)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.running.take();
+        self.last.take();
+    }
+}
+
 impl Scenario {
     fn options(&self, stage: Stage) -> Options {
-        let flavour = match self.flavour {
-            Flavour::Incus => "incus",
-            Flavour::Lxd | Flavour::LxdOld => "lxd",
-        };
-        let mut words = vec!["mote-agent", "--root", "/simulated", "--flavour", flavour];
+        let mut words =
+            vec!["mote-agent", "--root", "/simulated", "--flavour", self.flavour.name()];
         if !self.denied.is_empty() {
             words.extend(["--deny", self.denied]);
         }
@@ -112,14 +154,9 @@ impl Scenario {
         self.agents.starting.set(Some(self.sim.awake()));
         let scenario = self.clone();
         self.sim.spawn(process, async move {
-            loop {
-                let seen = scenario.sim.unblocked.seen();
-                // Nothing else happens during exec(2).
-                if !scenario.sim.is_blocked() && !here().kernel.is_reexecuting(process) {
-                    break;
-                }
-                scenario.sim.unblocked.after(seen).await;
-            }
+            // Nothing else happens during exec(2).
+            let is_free = || !scenario.sim.is_blocked() && !here().kernel.is_reexecuting(process);
+            scenario.sim.unblocked.until(|| is_free().then_some(())).await;
             let mut begun = None;
             let go = |shared, served| {
                 begun = Some((shared, served));
@@ -130,7 +167,7 @@ impl Scenario {
             scenario.sim.unblocked.raise();
             if let Some((shared, served)) = begun.filter(|_| !agent.is_dead.get()) {
                 scenario.serves(&agent, shared);
-                result = served.await.map_err(StartError::from);
+                result = served.await;
             }
             scenario.over(&agent, result);
         });
@@ -149,7 +186,7 @@ impl Scenario {
     }
 
     /// Handles the end of its program.
-    fn over(self: &Rc<Self>, agent: &Rc<AgentProcess>, result: Result<(), StartError>) {
+    fn over(self: &Rc<Self>, agent: &Rc<AgentProcess>, result: Result<(), String>) {
         let (sim, kernel) = (&self.sim, &here().kernel);
         let is_last = self.agents.last.borrow().as_ref().is_some_and(|it| Rc::ptr_eq(it, agent));
         let is_running = self.agents.process().is_some_and(|it| Rc::ptr_eq(&it, agent));
@@ -218,9 +255,11 @@ impl Scenario {
     /// Sends SIGHUP: the agent reads its policy again and re-execs once no request of the host is
     /// in progress.
     pub(crate) fn renew_agent(&self) {
-        let agent = self.agents.process().or_else(|| self.agents.last.borrow().clone());
+        let (running, last) = (self.agents.process(), self.agents.last.borrow().clone());
         self.sim.trace("agent is to re-exec", 0, 0);
-        agent.inspect(|agent| agent.signal(Signalled::Reexec));
+        // The last one may still be taking over from the running one.
+        let other = last.filter(|last| !running.iter().any(|it| Rc::ptr_eq(it, last)));
+        running.iter().chain(&other).for_each(|agent| agent.signal(Signalled::Reexec));
     }
 
     /// Changes the guest's policy and signals the agent.

@@ -34,7 +34,6 @@ impl Errors {
     }
 
     /// Returns the most important error.
-    #[inline(never)] // its size
     pub(crate) fn first(&self) -> Option<&str> {
         self.0.iter().flatten().next().map(String::as_str)
     }

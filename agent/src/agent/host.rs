@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::devlxd::ready::{Ready, ReadyState, host_state, write_state};
-use mote_core::dial::{CALL_TIMEOUT, Call, Reply, Retry};
+use mote_core::dial::{CALL_TIMEOUT, Call, Reply};
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::json::{Document, Value};
 use mote_core::status::Host;
@@ -101,17 +101,10 @@ impl Agent {
         }
     }
 
-    /// 403 is an answer: devlxd may be just about to be switched on (P§3.3).
+    /// 403 is an answer: the host may be about to enable devlxd (P§3.3).
     async fn try_verify(&self, host: Host) -> Result<(Rc<Link>, Option<String>), CallError> {
         let link = self.link_to(host)?;
-        let request = Call {
-            method: "GET",
-            target: "/1.0",
-            body: None,
-            extra: &[],
-            timeout: VERIFY,
-            retry: Retry::Dial,
-        };
+        let request = Call::get("/1.0", VERIFY);
         let reply = match within(VERIFY, call(&link, &request, &|| false)).await {
             Some(reply) => reply?,
             None => return Err("the host took too long to answer".into()),
@@ -130,14 +123,7 @@ impl Agent {
     /// Returns the host's answer with the devices that it shows guests (P§5.3); empty if there is
     /// none.
     pub(crate) async fn devices(&self) -> Vec<u8> {
-        let request = Call {
-            method: "GET",
-            target: "/1.0/devices",
-            body: None,
-            extra: &[],
-            timeout: CALL_TIMEOUT,
-            retry: Retry::Dial,
-        };
+        let request = Call::get("/1.0/devices", CALL_TIMEOUT);
         let reply = self.ask(&request, &|| false).await.ok();
         reply.filter(|reply| reply.status == 200).map_or_else(Vec::new, |reply| reply.body)
     }
@@ -216,11 +202,9 @@ impl Agent {
         let body = Document::new(32, |json| write_state(json, state.name()));
         let request = Call {
             method: "PATCH",
-            target: "/1.0",
             body: Some(body.value().raw().as_bytes()),
             extra: &[("Content-Type", "application/json")],
-            timeout: CALL_TIMEOUT,
-            retry: Retry::Dial,
+            ..Call::get("/1.0", CALL_TIMEOUT)
         };
         match self.ask(&request, &|| false).await {
             Ok(reply) if reply.status == 200 => return true,
@@ -244,7 +228,7 @@ pub(crate) fn read_host_info(host_info: &[u8]) -> Result<(Host, bool), String> {
     let info = HostInfo::parse(host_info).map_err(|why| why.to_string())?;
     let mut pem = Vec::new();
     info.certificate_pem(|piece| pem.extend_from_slice(piece));
-    let fingerprint = pem_fingerprint(&pem).map_err(|why| why.to_string())?;
+    let fingerprint = pem_fingerprint(&pem)?;
     Ok((Host { address: info.address, fingerprint }, info.guest_api))
 }
 

@@ -39,7 +39,7 @@ use crate::net::tls::Identity;
 use crate::options::Options;
 use crate::runtime::children::Children;
 use crate::runtime::run::Executor;
-use crate::runtime::{Semaphore, Signal, Task, log, now, read_text, run_dir};
+use crate::runtime::{Semaphore, Signal, Task, log, now, run_dir, text_of};
 use crate::sys::sandbox;
 
 /// Shortest interval between log lines about callers with another certificate: a real host calls
@@ -64,15 +64,11 @@ const OTHER_CALLER: &str = "refused a caller whose certificate is not server.crt
 
 /// Everything that more than one task needs.
 pub(crate) struct Agent {
-    /// Command-line options.
     pub(crate) options: Options,
-    /// The server that the host runs.
     pub(crate) flavour: Flavour,
-    /// The guest's policy for the host.
     pub(crate) policy: InForce,
     /// Our certificate, and the caller's.
     pub(crate) identity: Identity,
-    /// The status channel's state machine.
     pub(crate) status: RefCell<Status>,
     /// Raised when `status` may have something to do.
     pub(crate) status_changed: Signal,
@@ -96,7 +92,6 @@ pub(crate) struct Agent {
     pub(crate) devlxd_changed: Signal,
     /// One permit, because device events are handled one after another.
     pub(crate) device_event_lock: Rc<Semaphore>,
-    /// Listeners of `/1.0/events`.
     pub(crate) events: Rc<Events>,
     /// The last state that an application set, and the Ready lock.
     pub(crate) ready: Ready,
@@ -114,16 +109,13 @@ pub(crate) struct Agent {
     pub(crate) shortages: RefCell<LogLimit>,
     /// Rate limit of log lines about what the policy refuses.
     pub(crate) refusals: RefCell<LogLimit>,
-    /// The files below `/run/mote`.
     pub(crate) run_files: RunFiles,
     /// Source of the host's files, for the status file.
     pub(crate) files: String,
-    /// Operations that the host started.
     pub(crate) operations: Operations,
     /// A permit for each request of the host until the end of its answer, and for each forwarded
     /// connection.
     pub(crate) host_requests: Rc<Semaphore>,
-    /// Permits of SFTP sessions.
     pub(crate) sessions: Rc<Semaphore>,
     pub(crate) children: Children,
     /// Runs the tasks. Some of them hold the agent, which holds this; both live until the process
@@ -149,8 +141,7 @@ impl Agent {
             connected: connected.unwrap_or(default.connected),
         };
         let events = Rc::new(Events::new());
-        let ready = read_text(&options.root.join(run_dir::READY)).unwrap_or_default();
-        let ready = Ready::restore(ready.as_bytes());
+        let ready = Ready::restore(text_of(&options.root, run_dir::READY).as_bytes());
         Self {
             policy,
             options,
@@ -215,7 +206,6 @@ impl Agent {
     }
 
     /// Logs an error and adds it to the status file.
-    #[inline(never)] // its size
     pub(crate) fn report_error(&self, text: Arguments<'_>) {
         self.report_error_about(About::Else, text.to_string());
     }
@@ -354,7 +344,6 @@ pub(crate) fn error(status: u16, text: &str) -> Answer {
 }
 
 /// Returns an error answer with the text of `why`.
-#[inline(never)] // its size
 pub(crate) fn error_by(status: u16, why: &dyn Display) -> Answer {
     error(status, &why.to_string())
 }

@@ -23,6 +23,20 @@ const MAX_OPERATIONS: usize = 4096;
 /// Longest JSON of an operation without its metadata and error, bytes.
 const FIELDS: usize = 1024;
 
+pub(crate) struct Operation {
+    id: String,
+    created: (u64, u32),
+    updated: Cell<(u64, u32)>,
+    pub(crate) state: Cell<State>,
+    metadata: RefCell<Document>,
+    /// Permits for the first metadata.
+    share: Cell<Option<Permit>>,
+    pub(crate) error: RefCell<String>,
+    changed: Signal,
+    /// The websockets to its command.
+    pub(crate) sockets: Sockets,
+}
+
 pub(crate) struct Operations {
     flavour: Flavour,
     events: Rc<Events>,
@@ -55,23 +69,7 @@ impl Operations {
     pub(crate) async fn hung_up(&self) {
         self.end.after(0).await;
     }
-}
 
-pub(crate) struct Operation {
-    id: String,
-    created: (u64, u32),
-    updated: Cell<(u64, u32)>,
-    pub(crate) state: Cell<State>,
-    metadata: RefCell<Document>,
-    /// Permits for the first metadata.
-    share: Cell<Option<Permit>>,
-    pub(crate) error: RefCell<String>,
-    changed: Signal,
-    /// The websockets to its command.
-    pub(crate) sockets: Sockets,
-}
-
-impl Operations {
     /// Returns the operation with this ID. Compares IDs from the end, because thousands may share
     /// their start, the time.
     pub(crate) fn find(&self, id: &str) -> Option<Rc<Operation>> {

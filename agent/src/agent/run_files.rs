@@ -19,7 +19,6 @@ const LOOKS: Duration = Duration::from_secs(1);
 pub(crate) const MOVED: &str = "/run/mote was replaced: writing lock and status to the new one";
 
 /// State of the files in `/run/mote`.
-#[derive(Debug)]
 pub(crate) struct RunFiles {
     lock: RefCell<Lock>,
     /// Time of the next check of the lock.

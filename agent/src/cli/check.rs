@@ -16,7 +16,7 @@ use rustix::fs::{Access, access, statvfs};
 
 use crate::config::files::{self, ConfigFiles};
 use crate::config::policy::{self, Grade, Judged};
-use crate::first_boot::templates::{self, BadMetadata};
+use crate::first_boot::templates;
 use crate::handover::running::{self, Running};
 use crate::handover::{others, view};
 use crate::net::tls;
@@ -57,19 +57,22 @@ struct Facts {
 
 impl Facts {
     #[inline(never)] // its size
+    fn add(&mut self, mark: &'static str, about: &'static str, text: Arguments<'_>) {
+        let facts = if mark == "missing" { &mut self.missing } else { &mut self.others };
+        facts.push(Fact { about, mark, text: text.to_string() });
+    }
+
     fn ok(&mut self, about: &'static str, text: Arguments<'_>) {
-        self.others.push(Fact { about, mark: "ok", text: text.to_string() });
+        self.add("ok", about, text);
     }
 
     /// Adds a limitation or a hint.
-    #[inline(never)] // its size
     fn note(&mut self, about: &'static str, text: Arguments<'_>) {
-        self.others.push(Fact { about, mark: "note", text: text.to_string() });
+        self.add("note", about, text);
     }
 
-    #[inline(never)] // its size
     fn missing(&mut self, about: &'static str, text: Arguments<'_>) {
-        self.missing.push(Fact { about, mark: "missing", text: text.to_string() });
+        self.add("missing", about, text);
     }
 
     #[inline(never)] // its size
@@ -279,9 +282,9 @@ fn about_vsock(facts: &mut Facts, root: &Path, flavour: Option<Flavour>) {
     let why = match modules::load_vsock(root, NodeWait::Timeout) {
         Ok(doubt) => match probe_vsock(root) {
             Ok(cid) => return facts.ok("vsock", format_args!("context id {cid}")),
-            Err(why) => doubt.unwrap_or_else(|| why.to_string()),
+            Err(why) => doubt.unwrap_or(why),
         },
-        Err(why) => why.to_string(),
+        Err(why) => why,
     };
     if flavour == Some(Flavour::Incus) {
         facts.missing("vsock", format_args!("{why}; {SERIAL_ONLY}"));
@@ -331,11 +334,11 @@ fn about_found(
     facts: &mut Facts,
     flavour: Option<Flavour>,
     files: &ConfigFiles,
-    due: Result<usize, BadMetadata>,
+    due: Result<usize, String>,
 ) {
     facts.ok("files", format_args!("{}", files.from));
-    match tls::check(files) {
-        Ok(()) => facts.ok("certificates", format_args!("they match")),
+    match tls::Identity::load(files) {
+        Ok(_) => facts.ok("certificates", format_args!("they match")),
         Err(why) => facts.missing("certificates", format_args!("{why}")),
     }
     match files.agent_conf.as_deref().map(HostInfo::parse) {

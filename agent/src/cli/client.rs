@@ -1,5 +1,5 @@
-//! The built-in client, for images without curl: sends requests to the devlxd socket. `--help`
-//! lists the exit codes.
+//! The built-in client, for images without curl: sends requests to the devlxd socket, and prints the
+//! agent's own view. `--help` lists the exit codes.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,14 +15,16 @@ use mote_core::http::reply::{RequestLine, write_request};
 use mote_core::json::{Document, Value};
 use mote_core::status::State;
 use mote_core::status::view::View;
+use mote_core::time::Uptime;
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
 use crate::cli::connect::dial;
-use crate::cli::status::{self, Failure};
 use crate::handover::running::{self, Running};
 use crate::handover::view;
-use crate::options::{Command, Options};
+use crate::options::Options;
+use crate::options::command::Ask;
+use crate::runtime::now;
 use crate::{built, print};
 
 /// Longest response body, bytes.
@@ -34,39 +36,18 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 const ACCEPT: Duration = Duration::from_secs(5);
 
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(options: &Options) -> u8 {
-    match answer(options) {
+pub(crate) fn run(options: &Options, ask: &Ask) -> u8 {
+    let done = match ask {
+        Ask::Set(state) => set(options, *state),
+        Ask::Get(key) => value(options, key).and_then(|value| print(&value)),
+        Ask::Config => config(options),
+        Ask::Show(target) => get(options, target).and_then(|answer| print(&answer)),
+        Ask::Events => events(options),
+        Ask::Status => status(options),
+    };
+    match done {
         Ok(()) => 0,
         Err(failure) => failure.report(),
-    }
-}
-
-fn answer(options: &Options) -> Result<(), Failure> {
-    match &options.command {
-        Command::Ready => set(options, ReadyState::Ready),
-        Command::Started => set(options, ReadyState::Started),
-        Command::Get(key) => print(&value(options, key)?),
-        Command::Config => config(options),
-        Command::Metadata => print(&get(options, "/1.0/meta-data")?),
-        Command::Devices => print(&get(options, "/1.0/devices")?),
-        Command::Events => events(options),
-        Command::Status => status::print(options),
-        Command::MountWorker(..)
-        | Command::Run
-        | Command::Check
-        | Command::Connect(_)
-        | Command::Report(_)
-        | Command::Version
-        | Command::Help
-        | Command::SftpServer(_)
-        | Command::Freeze(_)
-        | Command::ReadyWhen(_)
-        | Command::AfterResume(_)
-        | Command::Init
-        | Command::Grow(_)
-        | Command::GrowWorker
-        | Command::Nics(_)
-        | Command::Leave(_) => Ok(()),
     }
 }
 
@@ -173,7 +154,7 @@ fn unserved(view: &View<'_>, why: &str) -> String {
         format!("the guest's policy denies guestapi ({policy})")
     } else if state == State::Connected.name() {
         format!(
-            "the host has not allowed devlxd: security.devlxd (Incus: security.guestapi) is false ({why})"
+            "the host has disabled devlxd: security.devlxd (Incus: security.guestapi) is false ({why})"
         )
     } else if let Some(last_error) = &view.last_error {
         format!("it cannot reach the host: {last_error}")
@@ -301,6 +282,98 @@ impl Answer {
     }
 }
 
+/// Why a command failed; each kind has its exit code.
+enum Failure {
+    /// The host refuses the request, or its result is unusable.
+    Refused(String),
+    /// No agent answers.
+    NoAgent(String),
+    /// The agent cannot reach its host.
+    NoHost(String),
+}
+
+impl Failure {
+    fn report(self) -> u8 {
+        let (code, text) = match self {
+            Self::Refused(text) => (1, text),
+            Self::NoAgent(text) => (3, text),
+            Self::NoHost(text) => (4, text),
+        };
+        print::complain(format_args!("{}", text.trim_end()));
+        code
+    }
+}
+
+/// Prints the agent's own view; fails if no agent runs, or if the host cannot use it.
+fn status(options: &Options) -> Result<(), Failure> {
+    let (running, hidden) = match running::running(&options.root) {
+        Running::Yes => (true, None),
+        Running::Hidden(hidden) => (true, Some(hidden.to_string())),
+        Running::No => (false, None),
+        Running::Unknown(why) => return Err(Failure::NoAgent(why)),
+    };
+    // The view could be another agent's.
+    let read = hidden.map_or_else(|| view::read(&options.root), Err);
+    let unread = read.as_ref().err().filter(|_| running).cloned();
+    let mut view = read.unwrap_or_default();
+    let mut ended = (None, None);
+    if !running {
+        // Most of a dead agent's view no longer applies.
+        let View { version, flavour, last_error, pid, state, .. } = view;
+        ended = (pid, state);
+        view = View { version, flavour, last_error, ..View::default() };
+    }
+    view.running = running;
+    view.last_error = unread.map(Into::into).or(view.last_error);
+    let printed = if options.json {
+        print::passed_on(view.write().as_bytes())
+    } else {
+        print::out(format_args!("{}", lines(&view)))
+    };
+    printed.map_err(|error| Failure::Refused(error.to_string()))?;
+    if view.blocked {
+        return Err(Failure::NoHost(view.last_error.unwrap_or_default().into_owned()));
+    }
+    match ended {
+        _ if running => Ok(()),
+        (Some(pid), Some(state)) if state != State::Stopped.name() => Err(Failure::NoAgent(
+            format!("no agent is running; process {pid} ended unexpectedly in state {state}"),
+        )),
+        _ => Err(Failure::NoAgent("no agent is running".into())),
+    }
+}
+
+fn lines(view: &View<'_>) -> String {
+    let pid = view.pid.map(|pid| pid.to_string());
+    let lasts = view.since_uptime_ms.map(|since| {
+        let lasts = now() - Uptime::from_millis(since);
+        format!("{}.{:03} s", lasts.as_secs(), lasts.subsec_millis())
+    });
+    let mut out = String::with_capacity(512);
+    for (key, value) in [
+        ("running", Some(if view.running { "yes" } else { "no" })),
+        ("version", view.version.as_deref()),
+        ("program", view.program.as_deref()),
+        ("pid", pid.as_deref()),
+        ("flavour", view.flavour.as_deref()),
+        ("files", view.files.as_deref()),
+        ("port", view.port.as_deref()),
+        ("state", view.state.as_deref()),
+        ("host", view.host.as_deref()),
+        ("devlxd", view.devlxd.as_deref()),
+        ("ready", view.ready.as_deref()),
+        ("policy", view.policy.as_deref()),
+        ("called", view.called.then_some("yes")),
+        ("last_error", view.last_error.as_deref()),
+        ("for", lasts.as_deref()),
+    ] {
+        if key != "for" || value.is_some() {
+            out.extend([key, ": ", value.unwrap_or("-"), "\n"]);
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,41 +381,23 @@ mod tests {
     #[test]
     fn reports_why_the_socket_is_missing() {
         let rows = [
-            ("waiting for vsock", "", None, "it is still waiting for vsock; "),
             (
                 "CONNECTED",
                 "denied: exec guestapi; f: line 1",
-                None,
                 "policy denies guestapi (denied: exec guestapi; f: line 1)",
             ),
             (
                 "CONNECTED",
                 "denied: exec; guestapi",
-                None,
-                "the host has not allowed devlxd: security.devlxd",
+                "the host has disabled devlxd: security.devlxd",
             ),
-            (
-                "STARTED",
-                "everything is allowed",
-                Some("no vsock: x"),
-                "it cannot reach the host: no vsock: x",
-            ),
-            ("STARTED", "", None, "the host has not called it yet (w)"),
+            ("STARTED", "", "the host has not called it yet (w)"),
         ];
-        for (state, policy, last_error, part) in rows {
-            let view = View {
-                state: Some(state.into()),
-                policy: Some(policy.into()),
-                last_error: last_error.map(Into::into),
-                ..View::default()
-            };
+        for (state, policy, part) in rows {
+            let view =
+                View { state: Some(state.into()), policy: Some(policy.into()), ..View::default() };
             let text = unserved(&view, "w");
             assert!(text.starts_with("an agent is running, but ") && text.contains(part), "{text}");
         }
-    }
-
-    #[test]
-    fn keys_become_one_segment() {
-        assert_eq!(encoded("user.a b/c%"), "user.a%20b%2Fc%25");
     }
 }

@@ -41,7 +41,8 @@ Options:
   --flavour NAME     incus, lxd or lxd-5.0 (default: by the port's name)
   --deny LIST        deny the host features: guestapi (also configures cloud-init), exec,
                      files, mounts, port-forward, metrics, state, templates, network,
-                     first-boot, resources, clock; separated by commas (also /etc/mote-agent.yml)
+                     first-boot, resources, clock, power; separated by commas
+                     (also /etc/mote-agent.yml)
   --allow LIST       deny all features but these; a denied one stays denied
   --no-wait          exit with an error if devices or the host's files are missing
   --no-replay-ready  do not repeat Ready after the host restarts

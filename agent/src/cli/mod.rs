@@ -1,7 +1,6 @@
-//! The commands: `--check`, `status`, `connect`, and the built-in client of the running agent.
+//! The commands: `--check`, `connect`, and the built-in client of the running agent.
 
 pub(crate) mod check;
 pub(crate) mod client;
 pub(crate) mod connect;
 pub(crate) mod help;
-mod status;

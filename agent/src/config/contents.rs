@@ -18,6 +18,3 @@ pub(crate) struct ConfigFiles {
     /// Name of the source, for log and status.
     pub(crate) from: String,
 }
-
-/// Why the caller cannot use the files.
-pub(crate) struct Unfit(pub(crate) String);

@@ -2,19 +2,21 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
 
+use mote_core::time::Uptime;
 use rustix::io::Errno;
 
 use crate::built;
-pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
-use crate::config::remember;
+pub(crate) use crate::config::contents::ConfigFiles;
+use crate::config::known_host::{ADDRESS, keep_in};
 use crate::config::share::{Source, SourceError};
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
-use crate::runtime::{log, read_if_there, read_regular};
+use crate::runtime::{log, log::frozen, now, read_if_there, read_regular, write_lasting};
 use crate::sys::file::{self, OFlags};
 use crate::system::devices::{self, entries};
-use crate::system::missing::Missing;
 use crate::system::modules;
 
 /// Longest config file, bytes; a certificate chain has a few thousand.
@@ -35,18 +37,22 @@ const NOTHING: &str = "this VM has no disk \"incus-agent\" and no share \"config
 /// Where the set-up scripts of the Go agents copy the files (P§1.5), relative to the root.
 const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
 
+/// How long to wait for the share, whose device may be late at boot, before the stored files are
+/// used.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Tries each source in turn, or only the directory given by option. Calls `visit` with the
 /// directory while it is mounted, because large templates are copied straight from it. If `visit`
 /// fails, tries the next source.
 /// Errors: the problem of each existing source, or why there is none, and what to do.
 pub(crate) fn find(
     options: &Options,
-    visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), Unfit>,
-) -> Result<ConfigFiles, Missing> {
+    visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), String>,
+) -> Result<ConfigFiles, String> {
     let mut read = |directory: &Path, secrets: Option<&Path>, name: &str| {
         let files = read(directory, secrets, name)?;
         visit(directory, &files)
-            .map_err(|Unfit(why)| SourceError::Bad(format!("{name}: {why}: {TOGETHER}")))?;
+            .map_err(|why| SourceError::Bad(format!("{name}: {why}: {TOGETHER}")))?;
         Ok(files)
     };
     let secrets = options.secrets_dir.as_deref();
@@ -54,9 +60,9 @@ pub(crate) fn find(
         find_by(options, &mut |directory: &Path, name: &str| read(directory, secrets, name));
     let Some(kept) = options.remember.as_deref().filter(|_| built::REMEMBER) else { return found };
     match &found {
-        Ok(files) if options.is_agent() => remember::keep(kept, files),
+        Ok(files) if options.is_agent() => keep(kept, files),
         Ok(_) => {}
-        Err(_) if remember::is_time(options) && !is_foreign(kept) => {
+        Err(_) if is_time(options) && !is_foreign(kept) => {
             if let Ok(files) = read(kept, None, &kept.display().to_string()) {
                 return Ok(files);
             }
@@ -79,7 +85,7 @@ pub(crate) fn directories(options: &Options) -> Vec<PathBuf> {
     [PathBuf::from(".")].into_iter().chain(copies).collect()
 }
 
-fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, Missing> {
+fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, String> {
     // Incus' agent reads everything except the certificates from its working directory (P§1.1).
     let secrets = options.secrets_dir.as_ref().map(|secrets| (Path::new("."), secrets));
     if let Some((directory, name)) =
@@ -87,29 +93,33 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, Missing> {
     {
         let name = name.display().to_string();
         if options.config_dir.is_none() && !is_roots_alone(directory) {
-            return Err(Missing::Other(format!("the working directory: {FOREIGN}")));
+            return Err(format!("the working directory: {FOREIGN}"));
         }
-        return read(directory, &name).map_err(|why| {
-            Missing::Other(match why {
-                SourceError::Absent => format!("{name} has none of {FILES}: copy them there"),
-                SourceError::Bad(why) => why,
-            })
+        return read(directory, &name).map_err(|why| match why {
+            SourceError::Absent => format!("{name} has none of {FILES}: copy them there"),
+            SourceError::Bad(why) => why,
         });
     }
     let mut bad = Vec::new();
+    let mut note = |found| match found {
+        Err(SourceError::Bad(why)) => {
+            bad.push(why);
+            None
+        }
+        found => found.ok(),
+    };
     for directory in directories(options) {
         let name = match directory.to_str() {
             Some(".") => "the working directory".to_owned(),
             _ => directory.display().to_string(),
         };
-        if is_foreign(&directory) {
-            bad.push(format!("{name}: {FOREIGN}"));
-            continue;
-        }
-        match read(&directory, &name) {
-            Ok(files) => return Ok(files),
-            Err(SourceError::Absent) => {}
-            Err(SourceError::Bad(why)) => bad.push(why),
+        let found = if is_foreign(&directory) {
+            Err(SourceError::Bad(format!("{name}: {FOREIGN}")))
+        } else {
+            read(&directory, &name)
+        };
+        if let Some(files) = note(found) {
+            return Ok(files);
         }
     }
     modules::prepare(&options.root, &[]);
@@ -122,19 +132,39 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, Missing> {
                 SourceError::Bad(_) => why,
             })
         });
-        match found {
-            Ok(files) => return Ok(files),
-            Err(SourceError::Absent) => {}
-            Err(SourceError::Bad(why)) => bad.push(why),
+        if let Some(files) = note(found) {
+            return Ok(files);
         }
     }
     if !bad.is_empty() {
-        return Err(Missing::Other(bad.join("; ")));
+        return Err(bad.join("; "));
     }
-    Err(match devices::unmounted(&options.root) {
-        Some(why) => Missing::Unmounted(why),
-        None => Missing::Other(NOTHING.to_owned()),
-    })
+    Err(devices::unmounted(&options.root).unwrap_or(NOTHING).to_owned())
+}
+
+/// Stores the host's files in the guest (`--remember`), for a start without the share:
+/// `migration.stateful` removes virtiofs permanently. Skips a frozen disk, which would block the
+/// start; the next start stores them.
+fn keep(directory: &Path, files: &ConfigFiles) {
+    if frozen::is_frozen() {
+        return;
+    }
+    // The umask makes them accessible to root only.
+    let _there = file::mkdir(directory);
+    let contents = [&files.agent_crt, &files.agent_key, &files.server_crt];
+    for (name, bytes) in NAMES.into_iter().zip(contents) {
+        keep_in(directory, name, bytes, write_lasting);
+    }
+    if let Some(address) = &files.agent_conf {
+        keep_in(directory, ADDRESS, address, write_lasting);
+    }
+}
+
+/// Returns whether the wait for the share has ended.
+pub(crate) fn is_time(options: &Options) -> bool {
+    static FIRST: OnceLock<Uptime> = OnceLock::new();
+    let first = *FIRST.get_or_init(now);
+    !options.waits() || now() - first >= TIMEOUT
 }
 
 /// Returns whether users other than root could have created the files.

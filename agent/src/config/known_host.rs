@@ -31,7 +31,6 @@ pub(crate) fn keep(options: &Options, body: &[u8]) {
 type Write = fn(&Path, &[u8]) -> io::Result<()>;
 
 /// Stores a changed host file in a directory that only root can write.
-#[inline(never)] // its size
 pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8], write: Write) {
     let path = directory.join(name);
     let is_there = || read_bounded(&path, MAX_HOST_INFO).is_ok_and(|old| old == bytes);

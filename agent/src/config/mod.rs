@@ -2,10 +2,7 @@
 //! earlier agent.
 
 mod contents;
-pub(crate) mod credentials;
-pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod known_host;
 pub(crate) mod policy;
-pub(crate) mod remember;
 mod share;

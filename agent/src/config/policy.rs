@@ -38,7 +38,6 @@ pub(crate) struct Judged {
 
 /// Reads both files. An unreadable file denies everything, because that may be its content. Incus'
 /// agent does not start with one.
-#[inline(never)] // its size
 pub(crate) fn read(options: &Options) -> Judged {
     let mut troubles = String::new();
     let [ours, incus] = FILES;
@@ -75,7 +74,6 @@ impl InForce {
     }
 
     /// Applies the policy that was read, and logs it.
-    #[inline(never)] // its size
     pub(crate) fn take(&self, new: Judged) {
         let say = match new.grade {
             Grade::Good => log::info,
@@ -103,20 +101,17 @@ impl InForce {
     }
 
     /// Returns the policy; drop the borrow before an await.
-    #[inline(never)] // its size
     pub(crate) fn get(&self) -> Ref<'_, Policy> {
         self.policy.borrow()
     }
 
     /// Returns whether the capability is allowed, as a whole or within limits.
-    #[inline(never)] // its size
     pub(crate) fn allows(&self, capability: Capability) -> bool {
         self.get().allows(capability)
     }
 }
 
 /// Reads one file. Appends its problems to `troubles`.
-#[inline(never)] // its size
 fn read_one(root: &Path, file: &str, whose: Whose, troubles: &mut String) -> Policy {
     let path = root.join(file);
     let before = troubles.len();
@@ -142,10 +137,8 @@ fn read_one(root: &Path, file: &str, whose: Whose, troubles: &mut String) -> Pol
 
 #[cfg(test)]
 mod tests {
-    use mote_core::hostapi::policy::loopholes;
-
     use super::*;
-    use crate::runtime::{put, scratch};
+    use crate::runtime::scratch;
 
     fn options(root: &Path, denied: &str) -> Options {
         let args = ["mote-agent", "--deny", denied, "--root", root.to_str().unwrap()];
@@ -161,7 +154,7 @@ mod tests {
         let of = || found().policy.features;
         assert_eq!(of(), Features::without("exec").unwrap());
         std::fs::write(&incus, "features: {exec: true, state: true, templates: false}").unwrap();
-        let left = Features::only("state,network,first-boot,resources,clock").unwrap();
+        let left = Features::only("state,network,first-boot,resources,clock,power").unwrap();
         assert_eq!(of(), left);
         std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();
         assert_eq!(of(), Features::NONE);
@@ -189,42 +182,6 @@ mod tests {
         let text = found().text;
         assert!(text.starts_with("denied: guestapi exec files"), "{text}");
         assert!(text.contains("etc/mote-agent.yml: line 1: unknown key \"feature\""), "{text}");
-    }
-
-    #[test]
-    fn ignores_a_policy_in_a_credential_of_the_host() {
-        let root = scratch("policy-credential");
-        let value = "features: {exec: false}\nready-when: [command /bin/x]\n";
-        let name = "\x0b\x05\0\0\x01io.systemd.credential:mote-agent.yml=";
-        let table = [name, value, "\0\0"].concat();
-        put(&root, "sys/firmware/dmi/tables/DMI", table);
-        for denied in ["", "exec"] {
-            let judged = read(&options(&root, denied));
-            assert_eq!(judged.policy, Features::without(denied).unwrap().into());
-            assert_eq!(judged.policy.ready_when().next(), None);
-        }
-    }
-
-    #[test]
-    fn only_commands_of_ready_when_need_unlimited_exec() {
-        let root = scratch("ready-command");
-        let of = |denied: &str, file: &str| {
-            put(&root, "etc/mote-agent.yml", file);
-            let judged = read(&options(&root, denied));
-            (judged.policy.ready_when().count(), judged.grade, judged.text)
-        };
-        let (command, port) = ("ready-when: [command /x/check]", "ready-when: [port 80]");
-        assert_eq!(of("", command), (1, Grade::Good, "everything is allowed".into()));
-        for (denied, features) in [
-            ("exec", ""),
-            ("", "features: {files: {below: [/x]}}"),
-            ("", "features: {exec: {users: [1000]}}"),
-        ] {
-            let (count, grade, text) = of(denied, &format!("{command}\n{features}\n"));
-            assert_eq!((count, grade), (0, Grade::Loophole), "{denied} {features}");
-            assert!(text.contains(loopholes::READY_WHEN), "{text}");
-            assert_eq!(of(denied, &format!("{port}\n{features}\n")).0, 1);
-        }
     }
 
     #[test]

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, pread};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, unmount,
 };
 use rustix::process::fchdir;
 
-use crate::config::disk;
+use crate::guest_path::{is_roots_alone, is_roots_but_for};
 use crate::options::Options;
 use crate::runtime::{look_for, make_directory, run_dir};
-use crate::sys::file;
+use crate::sys::{file, run_in_fork};
 use crate::system::devices::{self, BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
 use crate::system::modules;
 
@@ -28,12 +28,23 @@ const TAG: &CStr = c"config";
 const LABEL: &str = "incus-agent";
 /// Time limit for the kernel's scan of the SCSI bus.
 const SCAN: Duration = Duration::from_secs(2);
+/// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).
+const DESCRIPTOR: u64 = 16 * 2048;
+/// Limit of examined disks; VMs have a few dozen.
+const DEVICES: usize = 256;
+/// Time limit for reading a label: a busy host is slow, and a broken disk never answers.
+const LABEL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Part of the sysfs path of a virtual disk.
+const VIRTUAL: &[u8] = b"/virtual/";
+/// Name prefixes of a machine's disks: virtio, SCSI (also ATA and USB) and its CD-ROMs, NVMe, IDE,
+/// Xen.
+const DRIVERS: [&str; 6] = ["vd", "sd", "sr", "nvme", "hd", "xvd"];
+
 /// Options of a 9p share.
 const PLAN9_OPTIONS: [(&CStr, &CStr); 3] =
     [(c"trans", c"virtio"), (c"access", c"0"), (c"msize", c"131072")];
 
 /// Why a source was not used.
-#[derive(Debug)]
 pub(super) enum SourceError {
     Absent,
     Bad(String),
@@ -47,12 +58,20 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn name(self) -> &'static str {
+    /// Returns its name, its virtio device type (the disk may have several), the required modules,
+    /// and the file system.
+    fn about(
+        self,
+    ) -> (&'static str, Option<&'static Kind>, &'static [&'static str], &'static CStr) {
         match self {
-            Self::Virtiofs => "virtiofs share \"config\"",
-            Self::Plan9 => "9p share \"config\"",
-            Self::Iso => "disk \"incus-agent\"",
+            Self::Virtiofs => ("virtiofs share \"config\"", Some(&FS), &["virtiofs"], c"virtiofs"),
+            Self::Plan9 => ("9p share \"config\"", Some(&PLAN9), &["9pnet_virtio", "9p"], c"9p"),
+            Self::Iso => ("disk \"incus-agent\"", None, &["virtio_blk", "isofs"], c"iso9660"),
         }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        self.about().0
     }
 
     /// Returns all sources, those with a visible device first, because loading an unneeded file
@@ -68,36 +87,18 @@ impl Source {
         ];
         let no_sysfs = entries(&root.join("sys/bus/virtio/devices")).is_empty();
         let is_visible = move |source: Self| {
-            let stage = source.device().map(|kind| devices::find(root, kind));
+            let stage = source.about().1.map(|kind| devices::find(root, kind));
             no_sysfs || stage.is_none_or(|stage| stage > Device::Pci)
         };
         ALL.into_iter()
             .filter_map(move |(source, visible)| (is_visible(source) == visible).then_some(source))
     }
 
-    /// Returns the virtio device type; `None` for the disk, which may have several.
-    fn device(self) -> Option<&'static Kind> {
-        match self {
-            Self::Virtiofs => Some(&FS),
-            Self::Plan9 => Some(&PLAN9),
-            Self::Iso => None,
-        }
-    }
-
-    /// Returns the required modules. The last one has the name of the file system.
-    fn modules(self) -> (&'static [&'static str], &'static CStr) {
-        match self {
-            Self::Virtiofs => (&["virtiofs"], c"virtiofs"),
-            Self::Plan9 => (&["9pnet_virtio", "9p"], c"9p"),
-            Self::Iso => (&["virtio_blk", "isofs"], c"iso9660"),
-        }
-    }
-
     /// Mounts it.
     /// Errors: [`SourceError`], by the mount's error, the device's stage and the modules' errors.
     pub(super) fn mounted(self, options: &Options) -> Result<Mounted, SourceError> {
         let root = options.root.as_path();
-        let (modules, kind) = self.modules();
+        let (name, device_kind, modules, kind) = self.about();
         let mut loaded = Ok(());
         for module in modules {
             // Not final: a module may be built in without being listed, so the mount decides.
@@ -123,14 +124,14 @@ impl Source {
             Ok(mounted) => return Ok(mounted),
             Err(why) => why,
         };
-        let stage = self.device().map(|kind| devices::find(root, kind));
+        let stage = device_kind.map(|kind| devices::find(root, kind));
         Err(match (why, loaded) {
             // Without its device a share cannot be mounted, whatever the error.
             _ if stage == Some(Device::Absent) => SourceError::Absent,
             // A device with another tag.
             (Errno::INVAL | Errno::NOENT, _) if stage.is_some() => SourceError::Absent,
-            (Errno::NODEV, Err(why)) => SourceError::Bad(format!("{}: {why}", self.name())),
-            (error, _) => SourceError::Bad(format!("{}: {error}", self.name())),
+            (Errno::NODEV, Err(why)) => SourceError::Bad(format!("{name}: {why}")),
+            (error, _) => SourceError::Bad(format!("{name}: {error}")),
         })
     }
 }
@@ -200,7 +201,7 @@ fn directory(path: &Path) -> Result<OwnedFd, Errno> {
 fn undriven(root: &Path) -> SourceError {
     for (kind, driver) in [(&BLOCK, "virtio_blk"), (&SCSI, "virtio_scsi")] {
         if let Err(why) = modules::drive(root, kind, "a disk", driver) {
-            return SourceError::Bad(why.to_string());
+            return SourceError::Bad(why);
         }
     }
     SourceError::Absent
@@ -209,12 +210,54 @@ fn undriven(root: &Path) -> SourceError {
 /// Finds Incus' config disk, a CD-ROM (P§1.2). On a SCSI bus its drivers may have to be loaded
 /// first; the kernel then scans the bus in the background.
 fn disk(root: &Path, scan: Duration) -> Option<PathBuf> {
-    let found = disk::find(root, LABEL);
+    let found = find_disk(root, LABEL);
     if found.is_some() || devices::find(root, &SCSI) == Device::Absent {
         return found;
     }
     modules::prepare(root, &["virtio_scsi", "sr_mod"]);
-    look_for(scan, || disk::find(root, LABEL))
+    look_for(scan, || find_disk(root, LABEL))
+}
+
+/// Returns the block device whose volume has this label. Reads only disks of the machine: a user
+/// may control others (a loop device) or make them hang (nbd).
+fn find_disk(root: &Path, label: &str) -> Option<PathBuf> {
+    let devices = root.join("dev");
+    if !is_roots_alone(&devices) {
+        return None;
+    }
+    for entry in entries(&root.join("sys/block")).into_iter().take(DEVICES) {
+        let name = entry.file_name()?;
+        let path = devices.join(name);
+        if is_of_machine(&entry, name.as_encoded_bytes())
+            // The group `disk` may write.
+            && is_roots_but_for(&path, 0o002)
+            && run_in_fork(LABEL_TIMEOUT, &|| has_label(&path, label))
+        {
+            return Some(path);
+        }
+    }
+    None
+}
+
+/// Returns whether a disk is the machine's own, by its name and its sysfs path.
+fn is_of_machine(entry: &Path, name: &[u8]) -> bool {
+    let known = DRIVERS.iter().any(|driver| name.starts_with(driver.as_bytes()));
+    let place = file::readlink(entry).unwrap_or_default().into_os_string().into_encoded_bytes();
+    known && !place.is_empty() && !place.windows(VIRTUAL.len()).any(|part| part == VIRTUAL)
+}
+
+fn has_label(path: &Path, label: &str) -> bool {
+    // O_NONBLOCK: opening an empty CD-ROM drive must not wait for a medium.
+    let Ok(device) = file::open(path, OFlags::NONBLOCK) else { return false };
+    let mut descriptor = [0; 72];
+    if pread(&device, &mut descriptor, DESCRIPTOR) != Ok(descriptor.len()) {
+        return false;
+    }
+    // Type 1, "CD001", version 1; the label is 32 bytes at offset 40, padded with spaces.
+    let [kind, rest @ ..] = &descriptor;
+    *kind == 1
+        && rest.starts_with(b"CD001\x01")
+        && descriptor.get(40..).is_some_and(|text| text.trim_ascii_end() == label.as_bytes())
 }
 
 #[cfg(test)]

@@ -69,8 +69,8 @@ impl Guests {
         self.evict(None, Duration::ZERO).is_ok()
     }
 
-    /// Adds a client of this user. Serves it at once as far as possible, because later clients may
-    /// close it, then in a task.
+    /// Adds a client of this user. Serves it immediately as far as possible, because later clients
+    /// may close it, then in a task.
     pub(crate) async fn admit(
         self: &Rc<Self>,
         user: u32,
@@ -193,7 +193,7 @@ impl Entry {
             }
             match self.guests.evict(Some((quota, &self.client)), grace) {
                 Ok(evicted) => {
-                    // Taken over at once, so that no other task is woken for it. The other task
+                    // Taken over immediately, so that no other task is woken for it. The other task
                     // ends before this one continues.
                     self.guests.give_back(&evicted, quota);
                     self.try_obtain(quota);

@@ -5,14 +5,17 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use mote_core::first_boot::credentials::{HOSTNAME, KEYS, host_name};
+use mote_core::first_boot::credentials::{HOSTNAME, KEYS, find, host_name};
 use mote_core::hostapi::policy::{Capability, Features};
 
 use super::HOSTNAME as FILE;
-use crate::config::credentials;
-use crate::runtime::{log, text_of, write_lasting};
+use crate::runtime::{is_there, log, read_bounded, text_of, write_lasting};
 use crate::sys::file;
 
+/// The firmware's table, which root can read even without the module `dmi-sysfs`.
+const TABLE: &str = "sys/firmware/dmi/tables/DMI";
+/// Longest table, bytes; a table of SMBIOS 2 has at most 65,535.
+const MOST: u64 = 1024 * 1024;
 const PLACE: &str = "root/.ssh/authorized_keys";
 /// The kernel's host name file, and its content while no name was set.
 const KERNEL: &str = "proc/sys/kernel/hostname";
@@ -21,7 +24,7 @@ const UNNAMED: [&str; 3] = ["", "(none)", "localhost"];
 /// Applies the existing credentials, if the host may write files at start.
 pub(crate) fn apply(root: &Path, features: Features) {
     for (name, apply) in [(HOSTNAME, name as Apply), (KEYS, keys)] {
-        let done = credentials::read(root, name).and_then(|value| {
+        let done = read(root, name).and_then(|value| {
             if features.allows(Capability::Templates) {
                 apply(root, &value)
             } else {
@@ -37,6 +40,19 @@ pub(crate) fn apply(root: &Path, features: Features) {
             Err(why) => log::warn(format_args!("credential {name}: {why}")),
         }
     }
+}
+
+/// Returns the credential's value.
+/// Errors: `NotFound` if there is none, if systemd runs, which uses it itself, or if the table cannot
+/// be read; `FileTooLarge`, or why it is malformed.
+fn read(root: &Path, name: &str) -> io::Result<Vec<u8>> {
+    if is_there(root, "run/systemd/system") {
+        return Err(ErrorKind::NotFound.into());
+    }
+    let is_too_large = |error: &io::Error| error.kind() == ErrorKind::FileTooLarge;
+    let table = read_bounded(&root.join(TABLE), MOST)
+        .map_err(|error| if is_too_large(&error) { error } else { ErrorKind::NotFound.into() })?;
+    find(&table, name).ok_or(ErrorKind::NotFound)?.map_err(io::Error::other)
 }
 
 type Apply = fn(&Path, &[u8]) -> io::Result<bool>;

@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use mote_core::first_boot::nic::{self, Act, MAX_NICS, Nic, Search, State, Step, Wanted};
+use mote_core::first_boot::nic::{self, MAX_NICS, Nic, Search, Step, Wanted};
 use mote_core::json::Value;
-use mote_core::netlink::{Reply, Table};
+use mote_core::netlink::{Change, Reply, Table};
 use rustix::io::Errno;
 use rustix::stdio::stdin;
 
@@ -101,12 +101,12 @@ fn log_change(nic: &Nic) {
 
 /// Performs all steps or none: after an error, reverts the completed steps in reverse order.
 /// Errors: interface index and action of the step that failed, and the kernel's reason.
-fn walk(netlink: &mut Netlink, steps: &[Step]) -> Result<(), (u32, Act, Errno)> {
+fn walk(netlink: &mut Netlink, steps: &[Step]) -> Result<(), (u32, Change, Errno)> {
     for (at, step) in steps.iter().enumerate() {
-        let Err(error) = netlink.change(step.index, step.act.change()) else { continue };
+        let Err(error) = netlink.change(step.index, &step.act) else { continue };
         for done in steps.iter().take(at).rev() {
             let Some(undo) = &done.undo else { continue };
-            if let Err(error) = netlink.change(done.index, undo.change()) {
+            if let Err(error) = netlink.change(done.index, undo) {
                 log::warn(format_args!(
                     "NIC number {}: cannot {}: {error}",
                     done.index,
@@ -119,15 +119,15 @@ fn walk(netlink: &mut Netlink, steps: &[Step]) -> Result<(), (u32, Act, Errno)> 
     Ok(())
 }
 
-struct Words<'a>(&'a Act);
+struct Words<'a>(&'a Change);
 
 impl std::fmt::Display for Words<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
-            Act::Set(State::Up) => out.write_str("bring it up"),
-            Act::Set(State::Down) => out.write_str("take it down"),
-            Act::Name(name) => write!(out, "name it {name}"),
-            Act::Mtu(mtu) => write!(out, "set MTU {mtu}"),
+            Change::Up => out.write_str("bring it up"),
+            Change::Down => out.write_str("take it down"),
+            Change::Name(name) => write!(out, "name it {name}"),
+            Change::Mtu(mtu) => write!(out, "set MTU {mtu}"),
         }
     }
 }
@@ -182,9 +182,7 @@ mod tests {
 
     #[test]
     fn the_kernel_renames_swaps_and_reverts() {
-        if !in_private_network("the_kernel_renames_swaps_and_reverts") {
-            return;
-        }
+        let true = in_private_network("the_kernel_renames_swaps_and_reverts") else { return };
         ip(&format!("link add enp5s0 address {A} type veth peer name enp6s0 address {B}"));
         ip(&format!("link add enp7s0 address {C} type ifb"));
         ip("link set enp5s0 up");
@@ -216,9 +214,7 @@ mod tests {
 
     #[test]
     fn renames_only_the_hot_plugged_nics() {
-        if !in_private_network("renames_only_the_hot_plugged_nics") {
-            return;
-        }
+        let true = in_private_network("renames_only_the_hot_plugged_nics") else { return };
         ip(&format!("link add enp5s0 address {A} type ifb"));
         ip(&format!("link add enp6s0 address {B} type ifb"));
         let index = ip("-o link show enp6s0").split(':').next().unwrap().parse().unwrap();
@@ -232,9 +228,7 @@ mod tests {
 
     #[test]
     fn ignores_a_bridge_with_the_same_address() {
-        if !in_private_network("ignores_a_bridge_with_the_same_address") {
-            return;
-        }
+        let true = in_private_network("ignores_a_bridge_with_the_same_address") else { return };
         ip(&format!("link add enp5s0 address {A} type ifb"));
         ip(&format!("link add br0 address {A} type bridge"));
         apply_all(&[file(A, "eth0", 1400)]);

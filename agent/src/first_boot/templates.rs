@@ -2,7 +2,7 @@
 //! failure and continues; the Go agents exit at the first one, and again after each restart.
 //!
 //! The guest's policy may deny all templates or cloud-init's seed. No template may change the
-//! policy's files ([`own_files`]).
+//! policy's files through any path, link or mount, so opened files are compared, not only names.
 //!
 //! An existing target is truncated in place, as in the Go agents: it may be a bind mount or a link,
 //! or have its own owner, mode and labels. A new target is written to a temporary file and renamed,
@@ -11,18 +11,18 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use mote_core::first_boot::template::{self, Template};
 use mote_core::flavour::Flavour;
 use mote_core::guest_path::Target;
 use mote_core::hostapi::policy::{Capability, Features};
-use mote_core::yaml::YamlError;
-use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use crate::first_boot::own_files;
-use crate::guest_path::{Place, is_private};
+use crate::config::policy;
+use crate::guest_path::{Place, find, is_private};
 use crate::runtime::{is_there, log, log::audit, log::audit::Quoted, open_regular, read_if_there};
 use crate::sys::fd::give;
 use crate::sys::file;
@@ -33,24 +33,6 @@ const METADATA: u64 = 256 * 1024;
 const SEEDS: &str = "var/lib/cloud/seed/";
 /// Copy buffer, bytes. It is on the stack, whose used pages stay resident.
 const COPY_BUFFER: usize = 4 * 1024;
-
-/// Why `files/metadata.yaml` or an entry of it is unusable.
-#[derive(Debug)]
-pub(crate) enum BadMetadata {
-    /// It cannot be read.
-    File(io::Error),
-    Yaml(YamlError),
-}
-
-impl fmt::Display for BadMetadata {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why: &dyn fmt::Display = match self {
-            Self::File(why) => why,
-            Self::Yaml(why) => why,
-        };
-        write!(out, "files/metadata.yaml: {why}")
-    }
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
@@ -78,7 +60,7 @@ impl Applied {
 }
 
 /// Returns the number of templates in a share, for `--check`.
-pub(crate) fn count(share: &Path) -> Result<usize, BadMetadata> {
+pub(crate) fn count(share: &Path) -> Result<usize, String> {
     let mut count = 0;
     each(share, &mut |template| {
         count +=
@@ -115,14 +97,11 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
 
 /// Passes each entry of `files/metadata.yaml`, if it exists, to `give`.
 /// Errors: the file cannot be read or parsed.
-fn each(
-    share: &Path,
-    give: &mut dyn FnMut(Result<Template, BadMetadata>),
-) -> Result<(), BadMetadata> {
+fn each(share: &Path, give: &mut dyn FnMut(Result<Template, String>)) -> Result<(), String> {
     let metadata = read_if_there(&share.join("files/metadata.yaml"), METADATA);
-    let Some(metadata) = metadata.map_err(BadMetadata::File)? else { return Ok(()) };
-    let listed = template::each(&metadata, |one| give(one.map_err(BadMetadata::Yaml)));
-    listed.map_err(BadMetadata::Yaml)
+    let bad = |why: &dyn fmt::Display| format!("files/metadata.yaml: {why}");
+    let Some(metadata) = metadata.map_err(|why| bad(&why))? else { return Ok(()) };
+    template::each(&metadata, |one| give(one.map_err(|why| bad(&why)))).map_err(|why| bad(&why))
 }
 
 fn source(share: &Path, template: &Template) -> PathBuf {
@@ -137,10 +116,7 @@ fn is_seed(template: &Template) -> bool {
 fn one_spelling(target: Target<'_>) -> String {
     let mut path = String::new();
     for part in target.parts() {
-        if !path.is_empty() {
-            path.push('/');
-        }
-        path.push_str(part);
+        path.extend([if path.is_empty() { "" } else { "/" }, part]);
     }
     path
 }
@@ -165,10 +141,10 @@ fn apply_one(
     let Some(target) = Target::absolute(&template.target) else { return };
     let below_root = one_spelling(target);
     match write(source, root, target, flavour, template) {
-        Ok(Done::Kept) => log::debug(format_args!("template {} exists", template.target)),
-        Ok(done) => {
+        Ok(None) => log::debug(format_args!("template {} exists", template.target)),
+        Ok(Some(is_changed)) => {
             audit::note(format_args!("template {}", Quoted(&template.target)));
-            if done == Done::Changed {
+            if is_changed {
                 applied.changed.push(below_root.clone());
             }
             applied.written.push(below_root);
@@ -177,31 +153,24 @@ fn apply_one(
     }
 }
 
-/// Result of `write`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Done {
-    /// The target exists, and the template is `create_only`.
-    Kept,
-    Same,
-    Changed,
-}
-
+/// Writes the target; returns whether that changed it, or `None` if it exists and the template is
+/// `create_only`.
 fn write(
     mut source: File,
     root: &Path,
     target: Target<'_>,
     flavour: Flavour,
     template: &Template,
-) -> io::Result<Done> {
+) -> io::Result<Option<bool>> {
     // A dangling symbolic link counts as existing.
     if template.create_only && file::lstat(&root.join(target.below_root())).is_ok() {
-        return Ok(Done::Kept);
+        return Ok(None);
     }
-    let place = own_files::place(root, target)?;
+    let place = place(root, target)?;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = match openat(&place.directory, &place.name, flags, Mode::empty()) {
         Err(Errno::NOENT) => {
-            return create(source, &place, flavour, template).map(|()| Done::Changed);
+            return create(source, &place, flavour, template).map(|()| Some(true));
         }
         opened => File::from(opened?),
     };
@@ -209,7 +178,7 @@ fn write(
     if about.st_nlink > 1 && !is_private(&fstat(&place.directory)?) {
         return Err(io::Error::other("a hard link that users other than root can make"));
     }
-    own_files::check(root, &about)?;
+    check(root, &about)?;
     let same = same(&mut source, &mut file)?;
     if !same {
         io::Seek::rewind(&mut source)?;
@@ -217,7 +186,7 @@ fn write(
         file.set_len(0)?;
         copy(&mut source, &mut file)?;
     }
-    Ok(if same { Done::Same } else { Done::Changed })
+    Ok(Some(!same))
 }
 
 fn create(
@@ -280,6 +249,57 @@ fn same(one: &mut File, other: &mut File) -> io::Result<bool> {
             return Ok(false);
         }
     }
+}
+
+/// Finds a template's target and creates missing directories. Checks each directory on the way: one
+/// instead of a policy file would make that unreadable.
+/// Errors: it is a policy file; any error of [`find`] and mkdir(2).
+fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
+    let path = target.below_root();
+    for (end, _) in path.match_indices('/') {
+        let Some(above) = path.get(..end).and_then(Target::parse) else { continue };
+        let place = find(root, above, false)?;
+        check_place(root, &place)?;
+        match mkdirat(&place.directory, &place.name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let place = find(root, target, false)?;
+    check_place(root, &place)?;
+    Ok(place)
+}
+
+/// Errors: the policy has, or would have, a file here.
+fn check_place(root: &Path, place: &Place) -> io::Result<()> {
+    for own in policy::FILES {
+        let own = Target::parse(own).and_then(|own| find(root, own, false).ok());
+        if let Some(own) = own
+            && own.name == place.name
+            && is_same(&own.directory, &place.directory)
+        {
+            return Err(refused());
+        }
+    }
+    Ok(())
+}
+
+fn is_same(one: &impl AsFd, other: &impl AsFd) -> bool {
+    let identity = |file: &dyn AsFd| fstat(file.as_fd()).map(|about| (about.st_dev, about.st_ino));
+    identity(one).is_ok_and(|one| identity(other) == Ok(one))
+}
+
+/// Errors: the open file is one of the policy's, under another name.
+fn check(root: &Path, about: &Stat) -> io::Result<()> {
+    let is_own = |own: &&str| {
+        let own = file::stat(&root.join(own));
+        own.is_ok_and(|own| (own.st_dev, own.st_ino) == (about.st_dev, about.st_ino))
+    };
+    if policy::FILES.iter().any(is_own) { Err(refused()) } else { Ok(()) }
+}
+
+fn refused() -> io::Error {
+    io::Error::other("it would change the guest's policy; not written")
 }
 
 #[cfg(test)]

@@ -14,10 +14,9 @@ use crate::runtime::read_to_end;
 use crate::sys::file::{self, OFlags};
 use crate::sys::{self, fd};
 
-use super::disks::{Points, about, add};
 use super::hold::{Disks, hold};
-use super::hooks;
 use super::state::{End, State};
+use super::{Points, about, add, hooks};
 
 /// SIGTERM, which ends the wait.
 pub(super) const THAW: i32 = 15;
@@ -148,7 +147,6 @@ fn words(error: i32) -> String {
     io::Error::from_raw_os_error(error).to_string()
 }
 
-#[inline(never)] // its size
 pub(super) fn note(failed: &mut String, text: &str) {
     log(text);
     failed.push_str("; ");
@@ -156,7 +154,6 @@ pub(super) fn note(failed: &mut String, text: &str) {
 }
 
 /// Writes a line to the kernel's log.
-#[inline(never)] // its size
 fn log(text: &str) {
     if let Ok(mut log) = file::open("/dev/kmsg".as_ref(), OFlags::WRONLY) {
         let _told = log.write_all(format!("<4>mote-agent: {text}\n").as_bytes());

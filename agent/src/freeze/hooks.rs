@@ -14,7 +14,7 @@ use crate::runtime::read_bounded;
 use crate::sys::{self, file};
 use crate::workers::command::{self, hooks, is_roots};
 
-use super::disks::about;
+use super::about;
 
 /// Directories of hooks: mote's, qemu-ga's by its documentation, and Red Hat's; each with the
 /// program that qemu-ga runs.
@@ -41,11 +41,11 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
             seen.push(found);
             is_new
         };
-        if is_program(&one) && !runs_its_directory(&one) && is_new(&one) {
+        if is_roots(&one, FileType::RegularFile) && !runs_its_directory(&one) && is_new(&one) {
             all.push(one);
         }
         if is_new(&directory) {
-            all.extend(hooks(&directory).into_iter().filter(|path| is_program(path)));
+            all.extend(hooks(&directory));
         }
     }
     all
@@ -59,13 +59,6 @@ fn runs_its_directory(program: &Path) -> bool {
     text.windows(NAME.len()).any(|part| part == NAME)
 }
 
-#[inline(never)] // its size
-fn is_program(path: &Path) -> bool {
-    is_roots(path, FileType::RegularFile)
-}
-
-struct Failed(String);
-
 /// Appends a failure to a text and logs it.
 type Note = fn(&mut String, &str);
 
@@ -74,7 +67,7 @@ type Note = fn(&mut String, &str);
 pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Result<()> {
     for (at, hook) in hooks.iter().enumerate() {
         let limit = until.saturating_sub(sys::since_boot());
-        if let Err(Failed(mut why)) = call(hook, c"freeze", limit) {
+        if let Err(mut why) = call(hook, c"freeze", limit) {
             thaw(hooks.get(..=at).unwrap_or_default(), &mut why, note);
             return Err(io::Error::other(why));
         }
@@ -84,11 +77,10 @@ pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Resu
 
 /// Runs all hooks with `thaw` in reverse order, even after failures. Returns false if there were
 /// any.
-#[inline(never)] // its size
 pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
     let mut is_well = true;
     for hook in hooks.iter().rev() {
-        if let Err(Failed(why)) = call(hook, c"thaw", THAW) {
+        if let Err(why) = call(hook, c"thaw", THAW) {
             note(failed, &why);
             is_well = false;
         }
@@ -98,8 +90,7 @@ pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
 
 /// Runs a hook to its end, without output: a process that it leaves behind would keep a pipe open.
 /// Errors: the hook and why it failed.
-#[inline(never)] // its size
-fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), Failed> {
+fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), String> {
     let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
     // The guard's standard input is /dev/null.
     let why = match command::run(&[&name, what], io::stdin().as_fd(), limit) {
@@ -113,7 +104,7 @@ fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), Failed> {
     let mut name = name.into_bytes();
     name.push(b' ');
     name.extend_from_slice(what.to_bytes());
-    Err(Failed(about(&CString::new(name).unwrap_or_default(), &why)))
+    Err(about(&CString::new(name).unwrap_or_default(), &why))
 }
 
 #[cfg(test)]
@@ -151,15 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn runs_hooks_in_order_and_in_reverse() {
-        let root = hooks("hooks", 0);
-        freeze_within(&root, LIMIT).unwrap();
-        assert!(thaw(&list(&root), &mut String::new(), note));
-        let noted = fs::read_to_string(root.join("noted")).unwrap();
-        assert_eq!(noted, "a freeze\nb freeze\nc freeze\nc thaw\nb thaw\na thaw\n");
-    }
-
-    #[test]
     fn skips_hooks_that_users_can_change() {
         let root = hooks("others-hook", 0);
         let names = || {
@@ -192,15 +174,6 @@ mod tests {
         assert!(why.ends_with("/c thaw: exit code 3"), "{why}");
         let noted = fs::read_to_string(root.join("noted")).unwrap();
         assert_eq!(noted, "a freeze\nb freeze\nc freeze\nc thaw\nb thaw\na thaw\n");
-    }
-
-    #[test]
-    fn reports_a_hook_that_fails_at_the_thaw_and_runs_the_others() {
-        let root = hooks("failing-thaw", 3);
-        let mut failed = String::new();
-        assert!(!thaw(&list(&root), &mut failed, note));
-        assert!(failed.starts_with("; /") && failed.ends_with("/c thaw: exit code 3"), "{failed}");
-        assert_eq!(fs::read_to_string(root.join("noted")).unwrap(), "c thaw\nb thaw\na thaw\n");
     }
 
     #[test]

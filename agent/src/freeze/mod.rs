@@ -2,23 +2,23 @@
 //! takes, for a limited time. They need no agent. A guard process thaws even if any other process
 //! is killed.
 
-mod disks;
 mod guard;
 mod hold;
 mod hooks;
 mod state;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::path::Path;
 
+use mote_core::freeze::filesystems::mounted;
+use mote_core::report::proc::mounts::unescape;
 use rustix::process::geteuid;
 
 use crate::options::command::Freeze;
-use crate::runtime::log::frozen;
+use crate::runtime::{log::frozen, read_bounded};
 use crate::{print, sys};
 
-use self::disks::{Points, add};
 use self::state::{End, Known, State};
 
 /// Exit code of a thaw after which a hook failed. The snapshot is consistent.
@@ -61,7 +61,6 @@ fn status(root: &Path) -> String {
 
 /// Ends the guard's wait. Without a guard, thaws every frozen file system and runs the hooks that a
 /// killed guard did not run.
-#[inline(never)] // its size
 fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
     let Known { guard, mut end, mut failed, .. } = State::look(root);
     if let Some(guard) = guard {
@@ -102,4 +101,40 @@ fn trim(root: &Path) -> io::Result<String> {
         }
     }
     Ok(text)
+}
+
+/// Longest list of mounts, bytes.
+const MOUNTS: u64 = 1 << 24;
+
+/// Mount points in the order of freezing, the reverse of mounting.
+#[derive(Debug, Default)]
+struct Points {
+    all: Vec<CString>,
+    /// Mount points that another mount covers, each after a space. They are not opened, because
+    /// their path may lead into a file system that hangs.
+    covered: String,
+}
+
+impl Points {
+    fn read(root: &Path) -> io::Result<Self> {
+        let mounts = read_bounded(&root.join("proc/self/mountinfo"), MOUNTS)?;
+        let mut points = Self::default();
+        for system in mounted(&mounts) {
+            let point = CString::new(unescape(system.point).collect::<Vec<_>>())?;
+            if system.is_covered {
+                add(&mut points.covered, &point);
+            } else {
+                points.all.push(point);
+            }
+        }
+        Ok(points)
+    }
+}
+
+fn add(list: &mut String, point: &CStr) {
+    list.extend([" ", &point.to_string_lossy()]);
+}
+
+fn about(what: &CStr, why: &str) -> String {
+    format!("{}: {why}", what.to_string_lossy())
 }

@@ -52,7 +52,6 @@ impl End {
 }
 
 /// The state as read.
-#[derive(Debug)]
 pub(super) struct Known {
     /// The guard's process, if there is one.
     pub(super) guard: Option<Pid>,
@@ -65,7 +64,6 @@ pub(super) struct Known {
 }
 
 /// The locked file, written by the guard.
-#[derive(Debug)]
 pub(super) struct State(File);
 
 impl State {
@@ -86,7 +84,6 @@ impl State {
     }
 
     /// Records that nothing is frozen, how the freeze ended, and what failed.
-    #[inline(never)] // its size
     pub(super) fn end(&self, end: End, failed: &str) {
         let _told = self.say(Duration::ZERO, end);
         let _cut = ftruncate(&self.0, SIZE as u64);
@@ -94,7 +91,6 @@ impl State {
     }
 
     /// Records the deadline, or how the freeze ended. A reader sees the old or the new record.
-    #[inline(never)] // its size
     pub(super) fn say(&self, until: Duration, end: End) -> io::Result<()> {
         let process = u128::from(getpid().as_raw_nonzero().get().unsigned_abs());
         // Fields of 8, 4 and 1 bytes.
@@ -102,7 +98,6 @@ impl State {
         self.0.write_all_at(all.to_le_bytes().get(..SIZE).unwrap_or_default(), 0)
     }
 
-    #[inline(never)] // its size
     pub(super) fn look(root: &Path) -> Known {
         let (guard, failed) = (None, String::new());
         let mut known = Known { guard, until: Duration::ZERO, end: End::None, failed };
@@ -118,15 +113,9 @@ impl State {
             known.guard = Pid::from_raw(i32::from_le_bytes([a, b, c, d]));
             known.until = frozen::until(until);
         }
-        known.end = match end {
-            1 => End::Open,
-            2 => End::Asked,
-            3 => End::Hooks,
-            4 => End::Late,
-            5 => End::Before,
-            6 => End::Stuck,
-            _ => End::None,
-        };
+        use End::{Asked, Before, Hooks, Late, Open, Stuck};
+        let all = [Open, Asked, Hooks, Late, Before, Stuck];
+        known.end = all.into_iter().find(|known| *known as u8 == end).unwrap_or(End::None);
         known
     }
 

@@ -16,7 +16,6 @@ use crate::transport::Transport;
 /// The message if the agent's lock is no longer the file of that name.
 const HIDDEN: &str = " runs, but /run/mote was mounted over or removed after its start";
 /// An agent of this guest in another process.
-#[derive(Debug)]
 pub(crate) struct Incumbent {
     pid: u64,
     process: Process,
@@ -34,7 +33,6 @@ impl fmt::Display for Incumbent {
 
 /// Returns the process that holds the lock. Only root can open it, so this is reported even if the
 /// agent must not examine other processes.
-#[inline(never)] // its size
 pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
     if !built::INITRAMFS {
         return None;
@@ -48,7 +46,6 @@ pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
 }
 
 /// Finds an agent whose lock is hidden by a mount.
-#[inline(never)] // its size
 pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
     if !built::STATE {
         // The smallest build omits this to save bytes; it still takes its lock again.

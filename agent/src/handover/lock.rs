@@ -5,12 +5,11 @@
 //! lock file. The agent renews the lock in the new `/run` ([`Lock::keep`]). Until then, other
 //! processes find the agent by its open file in `/proc` (`incumbent`).
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::handover::incumbent;
-use crate::handover::lock_error::LockError;
 use crate::handover::lock_file::{self, LockFile, take};
 use crate::runtime::{log, look_for};
 use crate::transport::Transport;
@@ -21,7 +20,6 @@ const ANOTHER: &str = "another mote-agent is running";
 const REPLACED: Duration = Duration::from_secs(5);
 
 /// The agent's lock, held as long as the agent runs.
-#[derive(Debug)]
 pub(crate) struct Lock(LockFile);
 
 /// Result of [`Lock::keep`].
@@ -32,7 +30,7 @@ pub(crate) enum Kept {
     /// The lock was renewed in a new directory, which lacks the other files.
     Renewed,
     /// The lock could not be renewed: the reason.
-    Lost(LockError),
+    Lost(String),
 }
 
 impl Lock {
@@ -42,7 +40,6 @@ impl Lock {
     }
 
     /// Renews the lock if its file is no longer the one of that name. Never waits.
-    #[inline(never)] // its size
     pub(crate) fn keep(&mut self, root: &Path) -> Kept {
         if self.0.is_named() {
             return Kept::Same;
@@ -53,12 +50,10 @@ impl Lock {
                 self.0.lock_again();
                 Kept::Renewed
             }
-            Ok(None) => Kept::Lost(another(root)),
+            Ok(None) => Kept::Lost(another(root).to_string()),
             // Logged at start.
-            Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, _)) if !self.0.is_there() => {
-                Kept::Same
-            }
-            Err(why) => Kept::Lost(why),
+            Err(why) if is_read_only(&why) && !self.0.is_there() => Kept::Same,
+            Err(why) => Kept::Lost(why.to_string()),
         }
     }
 }
@@ -71,12 +66,12 @@ pub(crate) fn acquire(
     root: &Path,
     takes_over: Option<&Transport>,
     prepare: &mut dyn FnMut(),
-) -> Result<Lock, LockError> {
+) -> io::Result<Lock> {
     let mut lock = take(root).transpose();
     let other = if lock.is_some() { incumbent::hidden(root) } else { incumbent::holder(root) };
     if let Some(other) = other {
         if !takes_over.is_some_and(|transport| other.makes_room(transport, prepare)) {
-            return Err(LockError::Another(format!("{ANOTHER}: {other}")));
+            return Err(io::Error::other(format!("{ANOTHER}: {other}")));
         }
         // It closes its listeners before it releases the lock.
         let gone = || incumbent::hidden(root).is_none().then_some(());
@@ -87,7 +82,7 @@ pub(crate) fn acquire(
     }
     let lock = match lock.transpose() {
         Ok(lock) => lock.ok_or_else(|| another(root))?,
-        Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, why)) => {
+        Err(why) if is_read_only(&why) => {
             log::warn(format_args!("{why}; until then mote cannot detect a second agent"));
             LockFile::none(root)
         }
@@ -98,12 +93,15 @@ pub(crate) fn acquire(
 }
 
 /// Returns the error for a lock held by another process.
-#[inline(never)] // its size
-fn another(root: &Path) -> LockError {
-    LockError::Another(match lock_file::pid(root) {
+fn another(root: &Path) -> io::Error {
+    io::Error::other(match lock_file::pid(root) {
         Some(pid) => format!("{ANOTHER}: process {pid}"),
         None => ANOTHER.into(),
     })
+}
+
+fn is_read_only(why: &io::Error) -> bool {
+    why.kind() == ErrorKind::ReadOnlyFilesystem
 }
 
 #[cfg(test)]
@@ -116,7 +114,7 @@ mod tests {
         assert!(crate::sys::run_in_fork(Duration::from_secs(30), sees));
     }
 
-    fn taken(root: &Path) -> Result<Lock, LockError> {
+    fn taken(root: &Path) -> io::Result<Lock> {
         acquire(root, None, &mut || ())
     }
 
@@ -154,28 +152,6 @@ mod tests {
             drop(taken(&root).unwrap());
             assert_eq!(hanging.exists(), is_kept);
         }
-    }
-
-    #[test]
-    fn renews_a_lock_whose_file_is_gone() {
-        let root = scratch("gone");
-        let mut lock = taken(&root).unwrap();
-        assert_eq!(lock.keep(&root), Kept::Same);
-        let hide = |name: &str| std::fs::rename(root.join("run"), root.join(name)).unwrap();
-        hide("first");
-        another_process(&|| matches!(running(&root), Running::No));
-        assert_eq!(lock.keep(&root), Kept::Renewed);
-        assert_eq!(lock.keep(&root), Kept::Same);
-        another_process(&|| matches!(running(&root), Running::Yes));
-        hide("second");
-        let lock = std::cell::RefCell::new(lock);
-        let other = taken(&root).unwrap();
-        let lost =
-            Kept::Lost(LockError::Another(format!("{ANOTHER}: process {}", std::process::id())));
-        another_process(&|| lock.borrow_mut().keep(&root) == lost);
-        drop(other);
-        assert_eq!(lock.borrow_mut().keep(&root), Kept::Renewed);
-        another_process(&|| matches!(running(&root), Running::Yes));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! never opens it.
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::guest_path::is_roots_alone;
-use crate::handover::lock_error::LockError;
 use crate::runtime::{
     log, log::frozen, make_directory, read_bounded, run_dir, run_dir::unwritable,
 };
@@ -20,7 +19,6 @@ use crate::sys::file::{self, OFlags};
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 
 /// The locked file. Dropping it releases the lock.
-#[derive(Debug)]
 pub(super) struct LockFile {
     /// Kept open: closing it releases the lock. `None` while `/run` is read-only.
     file: Option<File>,
@@ -60,19 +58,18 @@ impl LockFile {
 }
 
 /// Takes the lock; `None` if another process has it.
-/// Errors: [`LockError::Refused`] if something cannot be created, opened or locked.
-#[inline(never)] // its size
-pub(super) fn take(root: &Path) -> Result<Option<LockFile>, LockError> {
+/// Errors: something cannot be created, opened or locked, or is not trustworthy; with advice.
+pub(super) fn take(root: &Path) -> io::Result<Option<LockFile>> {
     let path = root.join(run_dir::LOCK);
     let refused = |verb, path: &Path, error: io::Error| {
-        LockError::Refused(error.kind(), unwritable(verb, path, &error))
+        io::Error::new(error.kind(), unwritable(verb, path, &error))
     };
     if let Some(directory) = path.parent() {
         make_directory(directory).map_err(|error| refused("make", directory, error))?;
         if !is_roots_alone(directory) {
             let text =
                 format!("{}: users other than root can change it; remove it", directory.display());
-            return Err(LockError::Refused(ErrorKind::PermissionDenied, text));
+            return Err(io::Error::other(text));
         }
     }
     let file = file::open(&path, OFlags::WRONLY | OFlags::CREATE)
@@ -86,13 +83,11 @@ pub(super) fn take(root: &Path) -> Result<Option<LockFile>, LockError> {
     Ok(Some(LockFile { file: Some(file), path, id }))
 }
 
-#[inline(never)] // its size
 fn id(path: &Path) -> Option<Id> {
     file::stat(path).ok().map(|about| (about.st_dev, about.st_ino))
 }
 
 /// Returns another process's lock.
-#[inline(never)] // its size
 pub(super) fn held(root: &Path) -> io::Result<Option<Flock>> {
     let file = file::open(&root.join(run_dir::LOCK), OFlags::RDONLY)?;
     Ok(fcntl_getlk(&file, &FlockType::WriteLock.into())?)

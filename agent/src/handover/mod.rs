@@ -3,7 +3,6 @@
 
 pub(crate) mod incumbent;
 pub(crate) mod lock;
-pub(crate) mod lock_error;
 mod lock_file;
 pub(crate) mod new_root;
 pub(crate) mod others;

@@ -52,7 +52,6 @@ impl AsFd for Handle {
 
 /// Returns the process of the first such lock, and the rest of the text: "1: POSIX  ADVISORY  WRITE
 /// 77 00:1a:2 0 EOF".
-#[inline(never)] // its size
 pub(super) fn taken(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = after(text, LOCKED)?;
     let (pid, rest) = text.split_at(text.iter().position(|byte| *byte == b' ')?);
@@ -62,12 +61,10 @@ pub(super) fn taken(text: &[u8]) -> Option<(u64, &[u8])> {
 pub(crate) struct Proc(OwnedFd);
 
 impl Proc {
-    #[inline(never)] // its size
     pub(crate) fn open(root: &Path) -> Option<Self> {
         file::open(&root.join("proc"), OFlags::RDONLY).ok().map(|directory| Self(directory.into()))
     }
 
-    #[inline(never)] // its size
     pub(crate) fn process(&self, pid: u64) -> Option<Process> {
         open(&self.0, DecInt::new(pid).as_c_str()).ok().map(Process)
     }
@@ -86,13 +83,11 @@ impl Proc {
 
 /// A process's directory in `/proc`. It never refers to another process, and is empty after the
 /// end.
-#[derive(Debug)]
 pub(crate) struct Process(OwnedFd);
 
 impl Process {
     /// Returns whether it is root's and in this process's namespaces, because elsewhere the same
     /// names may mean other files. Never blocks.
-    #[inline(never)] // its size
     pub(crate) fn is_roots_here(&self) -> bool {
         let is_shared = |kind, ours| {
             let (mut theirs, mut own) = (SPACE, SPACE);
@@ -109,7 +104,6 @@ impl Process {
 
     /// Returns whether effective and real user are both root or the sandbox's user. In a setuid
     /// program they differ.
-    #[inline(never)] // its size
     pub(super) fn is_root(&self) -> bool {
         let status = text(&self.0, c"status", MAX_PROC_FILE);
         let users = users(&status);
@@ -146,7 +140,6 @@ impl Process {
 
     /// Passes the first open files and their links to `is_it` until it accepts one; returns whether
     /// it did. They include an agent's lock and listener, which it opens before it serves clients.
-    #[inline(never)] // its size
     pub(crate) fn has_open(&self, is_it: &mut dyn FnMut(RawFd, &[u8]) -> bool) -> bool {
         let Ok(files) = open(&self.0, c"fd") else { return false };
         (0..3).chain(NUMBERS).any(|number| {
@@ -155,13 +148,11 @@ impl Process {
     }
 }
 
-#[inline(never)] // its size
 fn open(at: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     openat(at, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Reads a kernel file; empty if it cannot be read.
-#[inline(never)] // its size
 fn text(at: &OwnedFd, name: &CStr, most: u64) -> Vec<u8> {
     let Ok(file) = open(at, name) else { return Vec::new() };
     read_to_end(file.as_fd(), most).unwrap_or_default()
@@ -169,8 +160,7 @@ fn text(at: &OwnedFd, name: &CStr, most: u64) -> Vec<u8> {
 
 const SPACE: [MaybeUninit<u8>; LINK] = [MaybeUninit::uninit(); LINK];
 
-/// Reads a kernel link; empty if there is none.
-#[inline(never)] // its size
+/// Reads a symbolic link in `/proc`; returns nothing if it cannot.
 fn link<'a>(at: BorrowedFd<'_>, name: &CStr, space: &'a mut [MaybeUninit<u8>]) -> &'a [u8] {
     readlinkat_raw(at, name, space).map_or(&[], |(link, _)| link)
 }

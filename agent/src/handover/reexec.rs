@@ -27,7 +27,6 @@ pub(crate) enum Mode {
 }
 
 /// Re-executes the program; returns only on failure, which it logs.
-#[inline(never)] // its size
 #[cold]
 pub(crate) fn start(mode: Mode) {
     let arguments: Vec<_> = arguments(mode).collect();

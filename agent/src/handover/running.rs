@@ -11,7 +11,6 @@ use crate::handover::lock_file;
 use crate::runtime::run_dir;
 
 const BLIND: &str = "/run is read-only: mount a tmpfs there";
-#[derive(Debug)]
 pub(crate) enum Running {
     Yes,
     /// An agent runs, but a mount hides its files.
@@ -22,7 +21,6 @@ pub(crate) enum Running {
 }
 
 /// Looks for a running agent by its lock.
-#[inline(never)] // its size
 pub(crate) fn running(root: &Path) -> Running {
     match lock_file::held(root) {
         Ok(Some(_)) => Running::Yes,

@@ -13,24 +13,20 @@ const MAX_STATUS_FILE: u64 = 64 * 1024;
 /// Longest wait for a status file: the agent may be starting or writing it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
-/// Why there is no status, with advice; printed instead of it.
-#[derive(Debug)]
-pub(crate) struct Unreadable(pub(crate) String);
-
-/// Reads the status file of the agent that runs on `root`.
-#[inline(never)] // its size
-pub(crate) fn read(root: &Path) -> Result<View<'static>, Unreadable> {
+/// Reads the status file of the agent that runs on `root`. Errors: why there is none, with advice;
+/// printed instead of it.
+pub(crate) fn read(root: &Path) -> Result<View<'static>, String> {
     let path = root.join(run_dir::STATUS);
     let read = || read_bounded(&path, MAX_STATUS_FILE);
     look_for(WRITTEN, || View::read(&read().ok()?)).ok_or_else(|| {
         let path = path.display();
-        Unreadable(match read() {
+        match read() {
             Ok(_) => format!("{path} is corrupt; restart the agent"),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 format!("{path} is missing: the agent is starting, or /run is full")
             }
             Err(error) => format!("{path}: {error}"),
-        })
+        }
     })
 }
 
@@ -41,7 +37,6 @@ pub(crate) fn current(root: &Path) -> Option<View<'static>> {
 
 /// Returns the process id of the agent that wrote the status file, and whether it has finished its
 /// start. Does not wait.
-#[inline(never)] // its size
 pub(crate) fn writer(root: &Path) -> Option<(u64, bool)> {
     let view = current(root)?;
     Some((view.pid?, !view.is_waiting()))

@@ -27,7 +27,6 @@ pub(crate) async fn relay_while_allowed(
 }
 
 /// Returns 403 with the reason, and logs it.
-#[inline(never)] // its size
 pub(crate) fn denied(agent: &Agent, what: &dyn Display) -> Answer {
     // Say so: an invalid file denies everything, including what would be needed to repair it.
     let broken = if agent.policy.is_broken.get() { ": its file is invalid" } else { "" };

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::fmt::Arguments;
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,6 +30,16 @@ const ANSWER: Duration = Duration::from_millis(2500);
 const TASK: usize = 16 * 1024;
 /// Longest output of a worker, one line, bytes.
 const LINE: usize = 16 * 1024;
+
+/// Has a worker read `agent-mounts.json` again after the host was lost, and mount what is missing: the
+/// events of that time are lost (P§1.8).
+pub(crate) async fn again(agent: Rc<Agent>) {
+    if !agent.options.is_early() && agent.policy.allows(Capability::Mounts) {
+        // In order with device events.
+        let _permit = agent.device_event_lock.clone().take().await;
+        drop(send(&agent, &[], START).await);
+    }
+}
 
 /// Mounts the shares of `agent-mounts.json`; returns once each is mounted, failed or timed out.
 /// Cancellation: workers still running are killed.
@@ -83,7 +94,6 @@ pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) -> Option<String>
 
 /// Returns the text for the host, if it expects one. The text may contain names from the guest, and
 /// a terminal of the host prints it.
-#[inline(never)] // its size
 fn answer(agent: &Agent, event: Value<'_>, text: Arguments<'_>) -> Option<String> {
     is_answered(agent.flavour, event).then(|| printable(LINE, false, text))
 }
@@ -119,12 +129,17 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     outcome.replace(Ok(()))
 }
 
+/// Runs a worker; without a document, for all shares.
 async fn send(agent: &Rc<Agent>, document: &[u8], (timeout, limit): Timeouts) -> io::Result<()> {
-    let millis = timeout.as_millis().to_string();
-    let words = ["mount-worker", &millis, &process_id().to_string()];
-    let done = run::run(agent, &words, document, LINE, limit).await;
+    let (millis, id) = (timeout.as_millis().to_string(), process_id().to_string());
+    let directory = agent.options.config_dir.as_deref().and_then(Path::to_str);
+    let words = ["mount-worker", &millis, &id, "--config-dir", directory.unwrap_or_default()];
+    let words = if directory.is_some() { &words[..] } else { &words[..3] };
+    let done = run::run(agent, words, document, LINE, limit).await;
     let line = done.inspect_err(|why| agent.report_error(format_args!("mount: {why}")))?;
     let line = String::from_utf8_lossy(&line);
-    audit::note(format_args!("mount {}", Quoted(line.trim_end())));
+    if !line.trim_end().is_empty() {
+        audit::note(format_args!("mount {}", Quoted(line.trim_end())));
+    }
     Ok(())
 }

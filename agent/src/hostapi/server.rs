@@ -32,7 +32,7 @@ use crate::net::tls;
 use crate::net::tls_error::is_other_certificate;
 use crate::runtime::{Permit, Semaphore, hex, log, log::audit, now, sha256, sleep, within};
 use crate::system::machine;
-use crate::transport::{Listener, Socket, Watched, is_passing};
+use crate::transport::{Listener, Socket, is_passing};
 use crate::workers::report::metrics;
 use crate::workers::run;
 
@@ -61,7 +61,6 @@ async fn callers(
     config: tls::Server,
     permits: Rc<Semaphore>,
 ) -> io::Result<Infallible> {
-    let listener = listener.watched()?;
     loop {
         let permit = permits.clone().take().await;
         let socket = accept(&agent, &listener).await?;
@@ -76,7 +75,7 @@ async fn callers(
 }
 
 /// Accepts one connection; retries after a temporary error.
-async fn accept(agent: &Agent, listener: &Watched) -> io::Result<Socket> {
+async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
     loop {
         match listener.accept().await {
             Ok(socket) => return Ok(socket),
@@ -104,7 +103,7 @@ async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: tls::Server, act: 
             return;
         }
     };
-    let Ok(peer) = stream.peer(|presented| agent.identity.receipt(presented)) else {
+    let Some(peer) = stream.peer(|presented| agent.identity.receipt(presented)) else {
         // Unreachable: the handshake refuses any other certificate.
         return;
     };
@@ -172,11 +171,13 @@ impl HostService {
         let route = match route::route(agent.flavour, request.method, request.path) {
             Ok(route) => route,
             Err(NoRoute::Path) => return Answer::Reply(Reply::text(404, "404 page not found")),
-            Err(NoRoute::Method) => return error(501, "Not Implemented"),
             Err(NoRoute::Verb) => {
                 return error(404, &format!("Method \"{}\" not found", request.method_text));
             }
-            Err(NoRoute::Encoding) => return error(400, "Invalid percent-encoding in path"),
+            Err(why) => {
+                let (status, text) = why.reply();
+                return error(status, text);
+            }
         };
         // Before a restart, the agent waits for the end of the answer.
         let act = self.act.take().or_else(|| agent.host_requests.try_take());
@@ -203,6 +204,8 @@ impl HostService {
         let agent = &self.agent;
         if let Some(capability) = route.needs()
             && !agent.policy.allows(capability)
+            // `exec::start` checks the command.
+            && !(route == Route::Exec && agent.policy.allows(Capability::Power))
         {
             return at_once(denied(agent, &capability.name()));
         }

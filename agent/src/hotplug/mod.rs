@@ -1,29 +1,36 @@
-//! Brings hot-plugged CPUs, memory, disk space and NICs online.
+//! Brings hot-plugged CPUs, memory, disk space and NICs online. Workers grow disks and name NICs,
+//! because file systems and the share may hang.
 
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::hostapi::policy::Part;
+use mote_core::hostapi::policy::{Capability, Part};
 use mote_core::hotplug::event::{is_made_up, is_of_disk};
-use smol::future::yield_now;
+use mote_core::hotplug::nics::Plugged;
+use smol::future::{FutureExt, yield_now};
 
 use crate::agent::Agent;
 use crate::built;
-use crate::runtime::{Async, Signal, log, sleep};
+use crate::runtime::{Async, NEVER, Signal, log, now, sleep};
 use crate::sys::sandbox;
 use crate::system::uevent;
+use crate::workers::run::run as run_worker;
 
-use self::nics::Nics;
-
-mod disks;
-mod nics;
 mod resources;
 
 /// Delay after the start, because what the host waits for comes first.
 const STARTED: Duration = Duration::from_millis(500);
 /// Number of events that are handled before other tasks run.
 const BURST: usize = 32;
+/// Pause after a disk's event: the host may enlarge a disk twice, or another program may use the
+/// space.
+const MOMENT: Duration = Duration::from_millis(200);
+/// Time limit for growing disks: a frozen file system does not grow until it is thawed.
+const LONGEST: Duration = Duration::from_hours(24);
+/// Time limit for naming NICs.
+const NAMED: Duration = Duration::from_secs(30);
 
 /// Handles device events forever. Returns only in the sandbox or if the kernel reports no events.
 pub(crate) async fn run(agent: Rc<Agent>) {
@@ -40,10 +47,10 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     sleep(STARTED).await;
     let mut online = resources::at_start(root, &uses);
     let disks = Rc::new(Signal::default());
-    agent.spawn(disks::run(agent.clone(), disks.clone()));
+    agent.spawn(grow_disks(agent.clone(), disks.clone()));
     let nics = Rc::new(Nics::default());
     if built::FIRST_BOOT {
-        agent.spawn(nics::run(agent.clone(), nics.clone()));
+        agent.spawn(name_nics(agent.clone(), nics.clone()));
     }
     loop {
         for _ in 0..BURST {
@@ -69,6 +76,72 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         yield_now().await;
         if socket.readable().await.is_err() {
             return;
+        }
+    }
+}
+
+/// Grows partitions and file systems immediately and each time `changed` is raised, if the guest's
+/// policy allows it. Does nothing in an initramfs, which has mounted nothing yet.
+async fn grow_disks(agent: Rc<Agent>, changed: Rc<Signal>) {
+    let mut seen = NEVER;
+    loop {
+        if agent.policy.get().uses(Part::Disks)
+            && !agent.options.is_early()
+            && let Err(error) = run_worker(&agent, &["grow-worker"], &[], 0, LONGEST).await
+        {
+            log::debug(format_args!("cannot grow disks: {error}"));
+        }
+        changed.after(seen).await;
+        sleep(MOMENT).await;
+        seen = changed.seen();
+    }
+}
+
+/// Pending events of NICs.
+#[derive(Default)]
+struct Nics {
+    plugged: RefCell<Plugged>,
+    changed: Signal,
+}
+
+impl Nics {
+    fn see(&self, event: &[u8]) {
+        if self.plugged.borrow_mut().see(event, now()).is_some() {
+            self.changed.raise();
+        }
+    }
+}
+
+/// Names new NICs, one worker after another. Incus writes no file for such a NIC, so the agent
+/// requests the devices when Incus reports one.
+async fn name_nics(agent: Rc<Agent>, nics: Rc<Nics>) {
+    // Includes events from before this task ran.
+    let mut seen = [NEVER; 2];
+    loop {
+        let [plugged, reported] = seen;
+        nics.changed.after(plugged).or(agent.nic_added.after(reported)).await;
+        seen = [nics.changed.seen(), agent.nic_added.seen()];
+        // Not in an initramfs, whose NICs are for the real root to name.
+        if !agent.policy.allows(Capability::Network) || agent.options.is_early() {
+            continue;
+        }
+        let first = nics.plugged.borrow().announced_after_event(now());
+        let Some(first) = first.map(|first| first.to_string()) else { continue };
+        // Incus reports a NIC before the driver has found it, so its index is known only now.
+        let devices =
+            if agent.nic_added.seen() == NEVER { Vec::new() } else { agent.devices().await };
+        let mut words = Vec::new();
+        let options = &agent.options;
+        for (option, directory) in
+            [("--config-dir", &options.config_dir), ("-s", &options.secrets_dir)]
+        {
+            if let Some(directory) = directory.as_ref().and_then(|directory| directory.to_str()) {
+                words.extend([option, directory]);
+            }
+        }
+        words.extend(["nics", &first]);
+        if let Err(error) = run_worker(&agent, &words, &devices, 0, NAMED).await {
+            log::debug(format_args!("cannot rename new NICs: {error}"));
         }
     }
 }

@@ -54,7 +54,6 @@ pub(super) struct Online {
 }
 
 impl Online {
-    #[inline(never)] // its size
     pub(super) fn see(&mut self, root: &Path, event: &[u8], uses: &dyn Fn(Part) -> bool) {
         if let Some(below) = added(event).filter(|_| !self.is_lost) {
             self.bring(root, below, 0, uses);
@@ -72,13 +71,12 @@ impl Online {
 
     /// Brings the device at this path below [`SYSTEM`] online if it is newer than `seen`, offline,
     /// and not meant to stay offline.
-    #[inline(never)] // its size
     fn bring(&mut self, root: &Path, below: &[u8], seen: u64, uses: &dyn Fn(Part) -> bool) {
         let Some(added) = Added::of_path(below) else { return };
         let path = root.join(SYSTEM).join(OsStr::from_bytes(below));
         let number = identity(&path);
         self.newest = self.newest.max(number);
-        let (switch, (off, on)) = (added.switch(), added.off_and_on());
+        let [switch, off, on] = added.switch();
         // The first CPU has no switch.
         if number <= seen
             || !uses(added.part())
@@ -207,20 +205,5 @@ mod tests {
         assert_eq!(says(&root, &format!("cpu/cpu{new}/online")), "1");
         assert!(!online.end(&root, &|_| true));
         assert!(online.newest > seen);
-    }
-
-    #[test]
-    fn brings_an_added_offline_device_online() {
-        let root = machine("added");
-        let mut online = Online::default();
-        for one in ["cpu/cpu1", "cpu/cpu1", "cpu/cpu2", "cpu/cpu99", "memory/memory8"] {
-            let event = format!("add@/devices/system/{one}\0ACTION=add\0");
-            online.see(&root, event.as_bytes(), &|_| true);
-            if one == "cpu/cpu1" {
-                // As the kernel shows it.
-                put(&root, &format!("{SYSTEM}/cpu/cpu1/online"), "1\n");
-            }
-        }
-        assert_eq!((online.cpus, online.blocks), (1, 1));
     }
 }

@@ -2,32 +2,34 @@
 //! restart; the end of process 1 would be a kernel panic, so nothing here may panic. It has one
 //! thread, which waits in poll(2).
 
-mod buttons;
-mod console;
 mod mounts;
 mod service;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mote_core::hostapi::exec::power::Power;
+use mote_core::init::button;
 use mote_core::init::plan::{self, Plan};
 use mote_core::init::shutdown::{Act, Goal, Shutdown};
 use mote_core::netlink::Change;
 use mote_core::time::Uptime;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, wait};
 use rustix::system::{RebootCommand, reboot, sethostname};
 
-use crate::init::buttons::Buttons;
-use crate::init::service::{Role, Service};
-use crate::options::{BadOption, Options};
+use crate::init::service::{Role, Service, use_console};
+use crate::options::Options;
 use crate::print;
-use crate::runtime::{LOOK_INTERVAL, log, now, read_bounded, read_if_there, text_of};
+use crate::runtime::{LOOK_INTERVAL, log, now, read_bounded, read_if_there, read_text, text_of};
 use crate::sys::{self, file};
+use crate::system::devices::entries;
 use crate::system::netlink::Netlink;
+use crate::system::power::is_mote;
 use crate::system::{modules, uevent};
 
 pub(crate) const HELP: &str = "
@@ -62,7 +64,7 @@ const SIGNALS: [(Signal, Option<Goal>); 7] = [
 
 /// Returns whether this is process 1 and not a command that runs in any process. Ignores unknown
 /// arguments: the kernel passes unknown words of its command line.
-pub(crate) fn is_wanted(parsed: &Result<Options, BadOption>) -> bool {
+pub(crate) fn is_wanted(parsed: &Result<Options, String>) -> bool {
     std::process::id() == 1 && parsed.as_ref().map_or(true, Options::is_agent)
 }
 
@@ -73,7 +75,7 @@ pub(crate) fn run() -> u8 {
         return 2;
     }
     let troubles = mounts::mount(Path::new(ROOT));
-    console::use_it();
+    use_console();
     troubles.iter().for_each(|trouble| log::warn(format_args!("{trouble}")));
     match Init::begin() {
         Ok(mut init) => init.serve(),
@@ -83,15 +85,12 @@ pub(crate) fn run() -> u8 {
 }
 
 /// Signals process 1 to power off or reboot, if it is this program.
-pub(crate) fn tell(goal: Goal) -> u8 {
-    let id = |path: &str| file::stat(path.as_ref()).map(|about| (about.st_dev, about.st_ino)).ok();
-    let first = id("/proc/1/exe");
-    if first.is_none() || first != id("/proc/self/exe") {
+pub(crate) fn tell(power: &Power) -> u8 {
+    if !is_mote() {
         print::complain(format_args!("process 1 is not mote-agent, or you are not root"));
         return 1;
     }
-    let signal = if goal == Goal::Off { Signal::USR2 } else { Signal::INT };
-    sys::kill(Pid::INIT, signal.as_raw());
+    sys::kill(Pid::INIT, power.mote.into());
     0
 }
 
@@ -133,7 +132,7 @@ impl Init {
             log::warn(format_args!("ctrl-alt-del reboots at once: {error}"));
         }
         name_host(root, plan.hostname);
-        let up = Netlink::open().and_then(|mut netlink| netlink.change(LOOPBACK, Change::Up));
+        let up = Netlink::open().and_then(|mut netlink| netlink.change(LOOPBACK, &Change::Up));
         if let Err(error) = up {
             log::warn(format_args!("the loopback device is down: {error}"));
         }
@@ -291,5 +290,82 @@ fn name_host(root: &Path, name: Option<String>) {
     let Some(name) = lines.find(|line| !line.is_empty() && !line.starts_with('#')) else { return };
     if let Err(error) = sethostname(name.as_bytes()) {
         log::warn(format_args!("cannot set the hostname: {error}"));
+    }
+}
+
+/// Events of an input device that are read at a time.
+const EVENTS: usize = 16;
+
+/// Power buttons: input devices with that key, including hot-plugged ones.
+#[derive(Default)]
+struct Buttons(Vec<(PathBuf, OwnedFd)>);
+
+impl Buttons {
+    fn look(&mut self, root: &Path) {
+        for path in entries(&root.join("dev/input")) {
+            let Some(name) = path.file_name() else { continue };
+            let about = root.join("sys/class/input").join(name).join("device/capabilities/key");
+            let has_key = read_text(&about).is_ok_and(|keys| button::has_it(&keys));
+            if !has_key || self.0.iter().any(|(known, _)| *known == path) {
+                continue;
+            }
+            if let Ok(file) = file::open(&path, OFlags::NONBLOCK) {
+                self.0.push((path, file.into()));
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|(_, file)| file.as_fd())
+    }
+
+    /// Returns whether a button was pressed. Closes devices that are gone.
+    fn is_pressed(&mut self) -> bool {
+        let mut pressed = false;
+        self.0.retain(|(_, file)| {
+            let mut events = [0; EVENTS * button::EVENT];
+            loop {
+                match rustix::io::read(file, &mut events) {
+                    Ok(0) => return false,
+                    Ok(count) => {
+                        pressed |= button::is_pressed(events.get(..count).unwrap_or_default())
+                    }
+                    Err(error) => return error == Errno::AGAIN,
+                }
+            }
+        });
+        pressed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::scratch;
+    use mote_core::init::button::EVENT;
+
+    #[test]
+    fn finds_a_button_once_and_drops_it_when_removed() {
+        let root = scratch("buttons");
+        let put = |path: &str, bytes: &[u8]| crate::runtime::put(&root, path, bytes);
+        let mut buttons = Buttons::default();
+        buttons.look(&root);
+        assert!(buttons.is_empty());
+        let mut press = [0; EVENT];
+        press[16..24].copy_from_slice(&[1, 0, 116, 0, 1, 0, 0, 0]);
+        for (name, keys) in [("event0", "10000000000000 0\n"), ("event1", "70000 0 0 0 0\n")] {
+            put(&format!("dev/input/{name}"), &press);
+            put(&format!("sys/class/input/{name}/device/capabilities/key"), keys.as_bytes());
+        }
+        for _ in 0..2 {
+            buttons.look(&root);
+            assert_eq!(buttons.files().count(), 1);
+        }
+        // End of file means that the device was removed.
+        assert!(buttons.is_pressed() && buttons.is_empty());
     }
 }

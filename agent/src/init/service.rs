@@ -8,17 +8,17 @@ use mote_core::hostapi::exec;
 use mote_core::init::plan::Program;
 use mote_core::init::shutdown::Restarts;
 use mote_core::time::Uptime;
+use rustix::io::Errno;
 use rustix::process::{Pid, WaitStatus};
-use rustix::stdio::stdin;
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 use rustix::termios::isatty;
 
-use crate::init::console;
 use crate::runtime::log;
+use crate::sys::file::{self, OFlags};
 use crate::sys::{PATH, Plan, SELF, spawn};
 
 const ENVIRONMENT: [&CStr; 3] = [PATH, c"HOME=/root", c"TERM=linux"];
 
-#[derive(Debug)]
 pub(crate) struct Service {
     /// What it is.
     pub(crate) role: Role,
@@ -36,7 +36,6 @@ pub(crate) enum Role {
     Background,
 }
 
-#[derive(Debug)]
 enum State {
     /// Starts at this time.
     Due(Uptime),
@@ -76,7 +75,7 @@ impl Service {
         let arguments: Vec<_> = self.program.arguments.iter().map(CString::as_c_str).collect();
         let name = arguments.first().copied().filter(|_| self.role != Role::Agent).unwrap_or(SELF);
         // Without both devices, process 1's own.
-        let console = console::open().ok();
+        let console = open_console().ok();
         let console = console.as_ref().map_or(stdin(), AsFd::as_fd);
         spawn(&Plan {
             program: exec::Program { name, path: exec::PATH },
@@ -121,6 +120,21 @@ impl Service {
         let (seconds, tenths) = (pause.as_secs(), pause.subsec_millis() / 100);
         log::warn(format_args!("{name}: {why}; restarting in {seconds}.{tenths} s"));
         self.state = State::Due(now + pause);
+    }
+}
+
+/// Opens the console, or `/dev/null` without one. It does not become a controlling terminal.
+fn open_console() -> Result<OwnedFd, Errno> {
+    let open = |path: &str| file::open(path.as_ref(), OFlags::RDWR | OFlags::NOCTTY);
+    open("/dev/console").or_else(|_| open("/dev/null")).map(OwnedFd::from)
+}
+
+/// Makes the console standard input, output and error, if it can be opened.
+pub(crate) fn use_console() {
+    if let Ok(console) = open_console() {
+        for set in [dup2_stdin, dup2_stdout, dup2_stderr] {
+            let _as_before = set(&console);
+        }
     }
 }
 

@@ -43,10 +43,8 @@ pub(crate) struct Link {
 }
 
 /// Why a call failed; the guest gets 500 (P§5.4). Boxed, because many results contain it.
-#[derive(Debug)]
 pub(crate) struct CallError(Box<Why>);
 
-#[derive(Debug)]
 struct Why {
     text: String,
     ours: bool,
@@ -73,14 +71,12 @@ impl CallError {
 }
 
 impl From<String> for CallError {
-    #[inline(never)] // its size
     fn from(text: String) -> Self {
         Self(Box::new(Why { text, ours: false }))
     }
 }
 
 impl From<&str> for CallError {
-    #[inline(never)] // its size
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }
@@ -176,41 +172,36 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallE
 async fn read_head(stream: Stream, method: Method) -> Result<Incoming, CallError> {
     let mut buffer = Vec::new();
     loop {
-        match parse_head(&buffer, method)? {
-            // An interim (1xx) answer; the final one follows.
-            Some(head) if head.status < 200 && head.status != 101 => {
-                drop(buffer.drain(..head.length));
+        let Some((status, framing, headers, length)) = parse_head(&buffer, method)? else {
+            if receive(&stream, &mut buffer, SHORT).await? == 0 {
+                return Err("the host closed the connection without an answer".into());
             }
-            Some(head) => {
-                drop(buffer.drain(..head.length));
-                let decoder = Decoder::new(head.framing);
-                let (status, headers) = (head.status, head.headers);
-                return Ok(Incoming { stream, buffer, decoder, status, headers });
-            }
-            None => {
-                if receive(&stream, &mut buffer, SHORT).await? == 0 {
-                    return Err("the host closed the connection without an answer".into());
-                }
-            }
+            continue;
+        };
+        drop(buffer.drain(..length));
+        // The final answer follows an interim one (1xx).
+        if status >= 200 || status == 101 {
+            return Ok(Incoming {
+                stream,
+                buffer,
+                decoder: Decoder::new(framing),
+                status,
+                headers,
+            });
         }
     }
 }
 
-struct OwnedHead {
-    status: u16,
-    framing: Framing,
-    headers: Vec<(String, String)>,
-    length: usize,
-}
+/// Status, framing, headers, and length in bytes.
+type OwnedHead = (u16, Framing, Vec<(String, String)>, usize);
 
 fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, CallError> {
     let parsed = head::response(bytes, method)
-        .map_err(|error| CallError::from(format!("the host's answer: {}", error.text())))?;
+        .map_err(|error| CallError::from(format!("the host's answer: {}", error.reply().1)))?;
     Ok(parsed.map(|(response, length)| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let headers = response.headers.iter();
-        let headers = headers.map(|(name, value)| (name.to_owned(), text(value))).collect();
-        OwnedHead { status: response.status, framing: response.framing, headers, length }
+        let headers = response.headers.iter().map(|(name, value)| (name.to_owned(), text(value)));
+        (response.status, response.framing, headers.collect(), length)
     }))
 }
 

@@ -1,11 +1,10 @@
 //! Serves HTTP on one connection, of a guest client or the host. The core's `http/connection.rs`
 //! has the HTTP rules and deadlines; this module moves the bytes.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use mote_core::http::admission::Activity;
-use mote_core::http::connection::{self, Event, Timeouts};
+use mote_core::http::connection::{self, Event};
 use mote_core::http::head::{Method, Request};
 use mote_core::http::reply::{Head, Length, Persistence, write_reply};
 use mote_core::time::Uptime;
@@ -130,7 +129,7 @@ pub(crate) trait Limiter {
 /// Serves requests until the peer or a deadline ends it.
 /// Cancellation: the connection is dropped; an answer may be incomplete.
 pub(crate) async fn serve(stream: Stream, service: &dyn Service) {
-    let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; FIRST_BUFFER]);
+    let mut connection = Connection::with_buffer(now(), vec![0; FIRST_BUFFER]);
     let limiter = service.limiter();
     let (mut body, mut admission) = (Vec::new(), None);
     loop {
@@ -373,10 +372,8 @@ async fn write(
         },
     );
     if written.is_err() {
-        head.clear();
-        let _infallible =
-            head.write_str("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n");
-        return stream.write_all(head.as_bytes()).await;
+        let head = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
+        return stream.write_all(head).await;
     }
     let mut out = head.into_bytes();
     let body = if shape.bodiless { &[][..] } else { &reply.body };

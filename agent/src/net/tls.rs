@@ -8,8 +8,8 @@
 use std::io;
 use std::sync::Arc;
 
-use mote_core::hostapi::host_info::authenticate;
-use mote_core::tls::pem;
+use mote_core::hostapi::host_info::{HostPeer, authenticate};
+use mote_core::tls::{certificate as x509, pem};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
@@ -37,7 +37,7 @@ use crate::built;
 use crate::config::files::ConfigFiles;
 use crate::net::stream::Begun;
 use crate::net::tickets::Store;
-use crate::net::tls_error::{BadPem, Unusable, invalid, not_the_one};
+use crate::net::tls_error::{NO_X509, invalid, not_the_one};
 use crate::runtime::sha256;
 use crate::sys::since_1970;
 
@@ -45,6 +45,18 @@ use crate::sys::since_1970;
 const SERVER_NAME: &str = "unspecified";
 /// Longest certificate or key, bytes of DER; a P-384 certificate has about 600.
 const DER: usize = 8 * 1024;
+/// Length of a P-256 key in a certificate, bytes. Of the keys that Go's TLS can use, no other kind
+/// has one of these lengths.
+const P256: usize = 91;
+/// The same of a P-384 key.
+const P384: usize = 120;
+/// Shortest RSA key of 2048 bits in a certificate, bytes: its exponent has one byte.
+const RSA_2048: usize = 292;
+/// Longest RSA key of 8192 bits: ring accepts exponents of 33 bits.
+const RSA_8192: usize = 1064;
+
+/// The message for a key of another type or length.
+const KEY_KIND: &str = "its key is not P-256, P-384 or (server) RSA of 2048 to 8192 bits";
 
 /// Accepted signature algorithms: those of the keys that LXD and Incus create (P-384), and of keys
 /// that an administrator may have installed instead.
@@ -77,13 +89,13 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Reads `agent.crt`, `agent.key` and `server.crt`. Errors: which file is unusable, and why.
-    pub(crate) fn load(files: &ConfigFiles) -> Result<Self, Unusable> {
-        let of = |name| move |why| Unusable::File(name, why);
+    pub(crate) fn load(files: &ConfigFiles) -> Result<Self, String> {
+        let of = |name| move |why| format!("{name}: {why}");
         let own = certificate(&files.agent_crt).map_err(of("agent.crt"))?;
         let key = private_key(&files.agent_key).map_err(of("agent.key"))?;
         let caller = certificate(&files.server_crt).map_err(of("server.crt"))?.to_vec();
         if key.public_key().is_some_and(|key| public_key(&own) != Ok(key)) {
-            return Err(Unusable::Pair);
+            return Err("agent.key: it does not belong to agent.crt".into());
         }
         let certified = CertifiedKey::new(vec![own], key);
         Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })
@@ -127,11 +139,7 @@ impl Identity {
 
     /// Returns the proof that the presented certificate is the host's; handlers of the host API
     /// need it.
-    pub(crate) fn receipt(
-        &self,
-        presented: Option<&[CertificateDer<'_>]>,
-    ) -> Result<mote_core::hostapi::host_info::HostPeer, mote_core::hostapi::host_info::NotTheHost>
-    {
+    pub(crate) fn receipt(&self, presented: Option<&[CertificateDer<'_>]>) -> Option<HostPeer> {
         let leaf = presented.and_then(<[CertificateDer<'_>]>::first);
         authenticate(leaf.map(CertificateDer::as_ref), &self.caller)
     }
@@ -154,14 +162,9 @@ impl Client {
     }
 }
 
-/// Checks that the files are usable (`--check`). Errors: which file is unusable, and why.
-pub(crate) fn check(files: &ConfigFiles) -> Result<(), Unusable> {
-    Identity::load(files).map(drop)
-}
-
 /// Returns the SHA-256 of the host info's certificate (PEM). Errors: why it is unusable.
-pub(crate) fn pem_fingerprint(pem: &[u8]) -> Result<[u8; 32], Unusable> {
-    certificate(pem).map(|der| sha256(&der)).map_err(|why| Unusable::File("certificate", why))
+pub(crate) fn pem_fingerprint(pem: &[u8]) -> Result<[u8; 32], String> {
+    certificate(pem).map(|der| sha256(&der)).map_err(|why| format!("certificate: {why}"))
 }
 
 /// Returns whether both PEM texts contain the same certificate.
@@ -169,13 +172,15 @@ pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     certificate(one).is_ok_and(|one| certificate(other).is_ok_and(|other| one == other))
 }
 
-fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, BadPem> {
+fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {
     let mut der = vec![0; DER];
-    let length = pem::certificate(pem, &mut der).map_err(BadPem::Pem)?.len();
+    let length = pem::certificate(pem, &mut der).map_err(|why| why.to_string())?.len();
     der.truncate(length);
     let certificate = CertificateDer::from(der);
-    public_key(&certificate).map_err(|_| BadPem::Encoding)?;
-    Ok(certificate)
+    match x509::public_key(&certificate).ok_or(NO_X509)?.len() {
+        P256 | P384 | RSA_2048..=RSA_8192 => Ok(certificate),
+        _ => Err(KEY_KIND.into()),
+    }
 }
 
 /// Returns the certificate's public key. rustls's parser reads the whole certificate, refuses some,
@@ -183,7 +188,7 @@ fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, BadPem> {
 fn public_key<'c>(
     certificate: &'c CertificateDer<'_>,
 ) -> Result<SubjectPublicKeyInfoDer<'c>, Error> {
-    let key = mote_core::tls::certificate::public_key(certificate);
+    let key = x509::public_key(certificate);
     key.map(SubjectPublicKeyInfoDer::from).ok_or_else(|| CertificateError::BadEncoding.into())
 }
 
@@ -204,17 +209,17 @@ fn verify(
         .map_err(|_| CertificateError::BadSignature.into())
 }
 
-fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, BadPem> {
+fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     let mut der = vec![0; DER];
     let (kind, length) = pem::private_key(pem, &mut der)
         .map(|(kind, key)| (kind, key.len()))
-        .map_err(BadPem::Pem)?;
+        .map_err(|why| why.to_string())?;
     der.truncate(length);
     let key = match kind {
         pem::KeyKind::Sec1 => PrivateKeyDer::Sec1(PrivateSec1KeyDer::from(der)),
         pem::KeyKind::Pkcs8 => PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)),
     };
-    ring::sign::any_ecdsa_type(&key).map_err(|_| BadPem::KeyKind)
+    ring::sign::any_ecdsa_type(&key).map_err(|_| KEY_KIND.into())
 }
 
 static AES_128_GCM: Tls13CipherSuite = without_quic(&ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
@@ -388,8 +393,8 @@ impl ClientCertVerifier for Pinned {
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         match authenticate(Some(end_entity.as_ref()), &self.0) {
-            Ok(_) => Ok(ClientCertVerified::assertion()),
-            Err(_) => Err(not_the_one()),
+            Some(_) => Ok(ClientCertVerified::assertion()),
+            None => Err(not_the_one()),
         }
     }
 

@@ -7,62 +7,15 @@
 use std::fmt;
 use std::io;
 
-use mote_core::tls::pem::PemError;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+pub(super) const NO_X509: &str = "the certificate is not valid X.509";
 
 pub(crate) struct TlsError(Error);
 
 /// Returns the error as an I/O error of kind `InvalidData`.
 pub(crate) fn invalid(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, TlsError(error))
-}
-
-/// Why a PEM file is invalid.
-#[derive(Debug)]
-pub(crate) enum BadPem {
-    /// It has no PEM block of the expected kind.
-    Pem(PemError),
-    /// Its certificate is not X.509.
-    Encoding,
-    /// Its key has a type that LXD and Incus do not create.
-    KeyKind,
-}
-
-impl fmt::Display for BadPem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pem(why) => why.fmt(out),
-            Self::Encoding => out.write_str(certificate(&CertificateError::BadEncoding)),
-            Self::KeyKind => out.write_str("not an ECDSA P-256 or P-384 key"),
-        }
-    }
-}
-
-/// Why TLS cannot use the host's files.
-#[derive(Debug)]
-pub(crate) enum Unusable {
-    /// The named file is unusable.
-    File(&'static str, BadPem),
-    /// Certificate and key do not match.
-    Pair,
-    /// rustls refuses them.
-    Tls(io::Error),
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(name, why) => write!(out, "{name}: {why}"),
-            Self::Pair => out.write_str("agent.key does not belong to agent.crt"),
-            Self::Tls(why) => why.fmt(out),
-        }
-    }
-}
-
-impl From<io::Error> for Unusable {
-    fn from(why: io::Error) -> Self {
-        Self::Tls(why)
-    }
 }
 
 /// Returns whether the peer presented a certificate other than the pinned one.
@@ -111,7 +64,7 @@ fn certificate(why: &CertificateError) -> &'static str {
         CertificateError::ApplicationVerificationFailure => {
             "its certificate is not the expected one"
         }
-        CertificateError::BadEncoding => "the certificate is not valid X.509",
+        CertificateError::BadEncoding => NO_X509,
         CertificateError::BadSignature => "it does not own the key of its certificate",
         _ => "its certificate or signature has an unsupported type",
     }
@@ -161,19 +114,6 @@ impl std::error::Error for TlsError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn recognizes_a_certificate_other_than_the_pinned_one() {
-        assert!(is_other_certificate(&invalid(not_the_one())));
-        for other in [
-            Error::InvalidCertificate(CertificateError::BadSignature),
-            Error::NoCertificatesPresented,
-            Error::AlertReceived(AlertDescription::BadCertificate),
-        ] {
-            assert!(!is_other_certificate(&invalid(other)));
-        }
-        assert!(!is_other_certificate(&io::ErrorKind::InvalidData.into()));
-    }
 
     #[test]
     fn alerts_are_reported_with_number_and_name() {

@@ -6,6 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use mote_core::base64::base64;
 use mote_core::http::head::Request;
 use mote_core::ws::{self, Incoming, Opcode};
 
@@ -138,7 +139,7 @@ impl WebSocket {
     }
 
     /// Sends the first `length` bytes of the frame's payload as a binary message. Needs no write
-    /// lock: TLS takes each such frame whole. Errors: as [`WebSocket::send`].
+    /// lock: TLS buffers each such frame completely. Errors: as [`WebSocket::send`].
     pub(crate) async fn send_frame(&self, frame: &mut Frame, length: usize) -> io::Result<()> {
         self.still_open()?;
         self.stream.write_all(frame.around(Opcode::Binary, length)).await
@@ -232,9 +233,9 @@ pub(crate) fn upgrade(request: &Request<'_>) -> Result<Option<String>, &'static 
     let mut context = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
     context.update(key);
     context.update(ws::ACCEPT_SUFFIX.as_bytes());
-    let mut accept = String::new();
-    let _infallible = ws::write_base64(&mut accept, context.finish().as_ref());
-    Ok(Some(accept))
+    // 20 bytes have 27 digits.
+    let digits = base64(context.finish().as_ref(), ['+', '/']).chain(['=']).collect();
+    Ok(Some(digits))
 }
 
 #[cfg(test)]

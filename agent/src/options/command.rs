@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mote_core::decimal::digits;
-use mote_core::init::shutdown::Goal;
+use mote_core::devlxd::ready::ReadyState;
+use mote_core::hostapi::exec::power::Power;
 
-use super::BadOption;
 use crate::built;
 
 /// Default duration of `freeze`.
@@ -37,18 +37,11 @@ pub(crate) enum Command {
     /// Run as process 1.
     Init,
     /// Ask process 1 to shut down or reboot.
-    Leave(Goal),
+    Leave(&'static Power),
     Version,
     Help,
-    Ready,
-    /// Withdraw Ready.
-    Started,
-    Get(String),
-    Config,
-    Metadata,
-    Devices,
-    Events,
-    Status,
+    /// Ask the running agent.
+    Ask(Ask),
     /// Join standard input and output to this port or socket.
     Connect(String),
     /// Print a report for the host; the agent starts this for each request.
@@ -77,23 +70,29 @@ impl Command {
             | Self::Nics(_)
             | Self::ReadyWhen(_)
             | Self::SftpServer(_) => Starter::Agent,
-            Self::Run | Self::Grow(_) | Self::Init | Self::Report(_) => Starter::Guest,
+            Self::Run | Self::Grow(_) | Self::Init | Self::Leave(_) | Self::Report(_) => {
+                Starter::Guest
+            }
             Self::Check
             | Self::Connect(_)
             | Self::Freeze(_)
-            | Self::Leave(_)
             | Self::Version
             | Self::Help
-            | Self::Ready
-            | Self::Started
-            | Self::Get(_)
-            | Self::Config
-            | Self::Metadata
-            | Self::Devices
-            | Self::Events
-            | Self::Status => Starter::Host,
+            | Self::Ask(_) => Starter::Host,
         }
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Set(ReadyState),
+    /// A configuration value.
+    Get(String),
+    Config,
+    /// The answer to a request for this path.
+    Show(&'static str),
+    Events,
+    Status,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +129,7 @@ pub(crate) enum Report {
 }
 
 /// Parses the arguments of `sftp-server`: `-d` and `-R` as for OpenSSH's, and `-b`, `-U`, `-G`.
-pub(super) fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, BadOption> {
+pub(super) fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, String> {
     let mut how = Sftp::default();
     while let Some(option) = args.next() {
         match option.to_str() {
@@ -154,20 +153,20 @@ pub(super) fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Co
 }
 
 /// Parses the command and its arguments; returns `None` if there is no command.
-pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>, BadOption> {
+pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>, String> {
     let mut words = words.iter().map(String::as_str);
     let Some(word) = words.next() else { return Ok(None) };
     let command = match word {
         "help" if !stands_in => return Ok(Some(Command::Help)),
         "version" if !stands_in => Command::Version,
-        "ready" => Command::Ready,
-        "started" => Command::Started,
-        "get" => Command::Get(words.next().ok_or("get needs a key")?.to_owned()),
-        "config" => Command::Config,
-        "metadata" => Command::Metadata,
-        "devices" => Command::Devices,
-        "events" => Command::Events,
-        "status" => Command::Status,
+        "ready" => Command::Ask(Ask::Set(ReadyState::Ready)),
+        "started" => Command::Ask(Ask::Set(ReadyState::Started)),
+        "get" => Command::Ask(Ask::Get(words.next().ok_or("get needs a key")?.to_owned())),
+        "config" => Command::Ask(Ask::Config),
+        "metadata" => Command::Ask(Ask::Show("/1.0/meta-data")),
+        "devices" => Command::Ask(Ask::Show("/1.0/devices")),
+        "events" => Command::Ask(Ask::Events),
+        "status" => Command::Ask(Ask::Status),
         "connect" => Command::Connect(words.next().unwrap_or_default().to_owned()),
         "report" => Command::Report(match words.next() {
             Some("state") => Report::State,
@@ -184,17 +183,18 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
         "trim" => Command::Freeze(Freeze::Trim),
         "ready-when" => Command::ReadyWhen(words.by_ref().map(str::to_owned).collect()),
         "init" if built::INIT => Command::Init,
-        "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
-        "reboot" if built::INIT => Command::Leave(Goal::Reboot),
         "mount-worker" => {
             let limit = words.next().and_then(digits::<u32>).zip(words.next().and_then(digits));
             let (limit, agent) = limit.ok_or("mount-worker needs milliseconds and a process")?;
             Command::MountWorker(Duration::from_millis(limit.into()), agent)
         }
-        _ => return Err(format!("unknown command {word}").into()),
+        _ => match if built::INIT { Power::named(word) } else { None } {
+            Some(power) => Command::Leave(power),
+            None => return Err(format!("unknown command {word}")),
+        },
     };
     match words.next() {
-        Some(extra) => Err(format!("unexpected argument {extra}").into()),
+        Some(extra) => Err(format!("unexpected argument {extra}")),
         None => Ok(Some(command)),
     }
 }

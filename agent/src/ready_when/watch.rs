@@ -91,7 +91,6 @@ impl Looks {
     }
 
     /// Returns whether a command ends in time with at most this exit code.
-    #[inline(never)] // its size
     fn ends(&mut self, words: &str, most: i32) -> bool {
         let whole = words.replace(' ', "\0") + "\0";
         let mut all = Vec::new();

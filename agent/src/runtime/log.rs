@@ -241,17 +241,6 @@ mod tests {
         assert_eq!(text.lines().count(), 4);
     }
 
-    #[test]
-    fn control_characters_are_escaped_and_long_lines_cut() {
-        assert_eq!(printable(LINE, false, format_args!("a\x1b[2J\nb")), "a\\u{1b}[2J\\nb");
-        assert_eq!(
-            printable(LINE, true, format_args!("a\x1b\nb\u{202e}c")),
-            "a\\u{1b}\nb\\u{202e}c"
-        );
-        let long = printable(LINE, false, format_args!("{}", "x".repeat(1000)));
-        assert_eq!((long.len(), &long[LINE..]), (LINE + 3, "..."));
-    }
-
     proptest! {
         #[test]
         fn escapes_all_terminal_control_characters(text in "(\\PC|[\\x00-\\x1f\\x7f-\\u{9f}\\u{202a}-\\u{2069}]){0,300}") {

@@ -8,19 +8,6 @@ use std::time::Duration;
 
 use crate::runtime::log;
 
-pub(crate) fn ready() {
-    send("READY=1");
-}
-
-/// Reports start-up as complete, so that other units can start, and names what the agent waits for.
-pub(crate) fn waiting(what: &str) {
-    send(&format!("READY=1\nSTATUS=waiting for {what}"));
-}
-
-pub(crate) fn running() {
-    send("STATUS=running");
-}
-
 pub(crate) fn stopping() {
     send("STOPPING=1");
 }
@@ -38,7 +25,8 @@ pub(crate) fn watchdog_interval() -> Option<Duration> {
     number("WATCHDOG_USEC").filter(|micros| *micros > 0).map(Duration::from_micros)
 }
 
-fn send(fact: &str) {
+/// Sends the service manager a message.
+pub(crate) fn send(fact: &str) {
     let sent = match KEPT.get() {
         Some(socket) => socket.send(fact.as_bytes()),
         None => match connected() {

@@ -76,18 +76,13 @@ impl Spares {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
-    use std::future::poll_fn;
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixStream;
+    use std::cell::RefCell;
     use std::rc::Rc;
-    use std::task::Poll;
-    use std::time::Duration;
 
     use super::*;
     use smol::future::yield_now;
 
-    use crate::runtime::{Async, now, sleep, until, within};
+    use crate::runtime::{until, within};
 
     #[test]
     fn timers_fire_in_order_and_not_before_their_time() {
@@ -116,51 +111,5 @@ mod tests {
             assert!(within(Duration::from_millis(1), until(None)).await.is_none());
             assert!(within(Duration::from_secs(60), yield_now()).await.is_some());
         });
-    }
-
-    #[test]
-    fn runs_tasks_concurrently_with_the_future() {
-        let executor = LocalExecutor::new();
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let count = Rc::new(Cell::new(0));
-        let busy = executor.spawn(async {
-            loop {
-                yield_now().await;
-            }
-        });
-        for millis in 0..3 {
-            let count = count.clone();
-            let task = async move {
-                sleep(Duration::from_millis(millis)).await;
-                count.set(count.get() + 1);
-            };
-            executor.spawn(task).detach();
-        }
-        let answer = executor.spawn(async move {
-            let ours = Async::new(ours).unwrap();
-            let mut piece = [0; 64];
-            let count = ours.read_with(|mut socket| socket.read(&mut piece)).await.unwrap();
-            piece[..count].to_vec()
-        });
-        let asked = async move {
-            // By then the reader waits for its socket.
-            sleep(Duration::from_millis(50)).await;
-            theirs.write_all(b"x").unwrap();
-            answer.await
-        };
-        assert_eq!(block_on(&executor, asked), b"x");
-        assert_eq!(count.get(), 3);
-        drop(busy);
-    }
-
-    #[test]
-    fn continues_a_future_that_wakes_itself() {
-        let mut polls = 0;
-        let woken = poll_fn(|context| {
-            polls += 1;
-            context.waker().wake_by_ref();
-            if polls > 200 { Poll::Ready(polls) } else { Poll::Pending }
-        });
-        assert_eq!(block_on(&LocalExecutor::new(), woken), 201);
     }
 }

@@ -32,7 +32,6 @@ pub(crate) const SHARE: &str = "run/mote/share";
 pub(crate) const CHECKED_SHARE: &str = "run/mote/check";
 
 /// Returns an error message for a file in `/run/mote`, with advice.
-#[inline(never)] // its size
 pub(crate) fn unwritable(verb: &str, path: &Path, error: &std::io::Error) -> String {
     let advice = [
         (ErrorKind::PermissionDenied, "; run the agent as root"),

@@ -13,6 +13,10 @@ use crate::sys::file;
 /// Bytes allocated to every file that has data, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
 
+/// Longest text, bytes: `modules.dep` has about 1 MiB. A sandboxed agent could write more to
+/// `/run/mote/ready`.
+const TEXT: u64 = 4 * 1024 * 1024;
+
 /// Longest document on a worker's standard input, bytes: a pipe's capacity.
 pub(crate) const MAX_DOCUMENT: u64 = 64 * 1024;
 
@@ -31,7 +35,6 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
 }
 
 /// Like [`read_bounded`], of a regular file. Errors: also, it is another file.
-#[inline(never)] // its size
 pub(crate) fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_to_end(open_regular(path)?.as_fd(), most)
 }
@@ -40,7 +43,6 @@ pub(crate) fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// dangling symbolic link exists, also as a directory, because its target may be on a disk that is
 /// not mounted yet.
 /// Errors: `FileTooLarge`; it exists and is not a regular file; any error of open(2) and read(2).
-#[inline(never)] // its size
 pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     match read_regular(path, most) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -57,28 +59,24 @@ fn is_absent(path: &Path) -> bool {
     last.is_none_or(|last| last != path && is_directory(last))
 }
 
-/// Reads a whole file of any length, such as one of the kernel's or the agent's own.
-/// Errors: `InvalidData` if it is not UTF-8; any error of open(2) and read(2).
-#[inline(never)] // its size
+/// Reads a whole file of the kernel or of root, of at most [`TEXT`] bytes.
+/// Errors: `InvalidData` if it is not UTF-8; as [`read_bounded`].
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let text = read_bounded(path, u64::MAX)?;
+    let text = read_bounded(path, TEXT)?;
     String::from_utf8(text).map_err(|_| ErrorKind::InvalidData.into())
 }
 
 /// Returns the text of a small file below a directory, or an empty string if it cannot be read.
-#[inline(never)] // its size
 pub(crate) fn text_of(directory: &Path, path: &str) -> String {
     read_text(&directory.join(path)).unwrap_or_default()
 }
 
-#[inline(never)] // its size
 pub(crate) fn is_there(directory: &Path, path: &str) -> bool {
     file::exists(&directory.join(path))
 }
 
 /// Reads the rest of an open file, at most `most` bytes.
 /// Errors: `FileTooLarge` if it is longer; any error of read(2).
-#[inline(never)] // its size
 pub(crate) fn read_to_end(file: BorrowedFd<'_>, most: u64) -> io::Result<Vec<u8>> {
     let (mut out, mut piece) = (Vec::new(), [0; PAGE]);
     loop {
@@ -121,7 +119,6 @@ pub(crate) fn write_lasting(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, true)
 }
 
-#[inline(never)] // its size
 fn replace(path: &Path, bytes: &[u8], lasts: bool) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");

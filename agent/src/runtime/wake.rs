@@ -56,7 +56,7 @@ impl Signal {
         self.raised.get()
     }
 
-    /// Calls `look` at once and after each signal until it returns something. Cancel-safe.
+    /// Calls `look` immediately and after each signal until it returns something. Cancel-safe.
     pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         loop {
             let seen = self.seen();

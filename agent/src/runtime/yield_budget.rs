@@ -63,28 +63,18 @@ mod tests {
     }
 
     #[test]
-    fn reading_endless_data_yields_to_other_tasks() {
-        let runs = runs_beside(async |stream| {
+    fn a_peer_that_is_always_ready_does_not_block_other_tasks() {
+        let read = runs_beside(async |stream| {
             let mut scrap = [0; 64];
             while stream.read(&mut scrap).await.unwrap() > 0 {}
         });
-        assert!(runs >= 32, "{runs}");
-    }
-
-    #[test]
-    fn waiting_for_the_end_yields_to_other_tasks() {
-        let runs = runs_beside(async |stream| stream.close().await);
-        assert!(runs >= 8, "{runs}");
-    }
-
-    #[test]
-    fn writing_to_a_fast_peer_yields_to_other_tasks() {
-        let runs = runs_beside(async |stream| {
+        let close = runs_beside(async |stream| stream.close().await);
+        let write = runs_beside(async |stream| {
             for _ in 0..64 {
                 stream.write_all(b"x").await.unwrap();
             }
         });
-        assert!(runs >= 2, "{runs}");
+        assert!(read >= 32 && close >= 8 && write >= 2, "{read} {close} {write}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Opens the listener for the host before STARTED is written: the host calls at once and does not
-//! retry a refused connection (P§3.2). Waits for a missing vsock device, except under Incus, which
-//! reads the status port instead (P§2.4).
+//! Opens the listener for the host before STARTED is written: the host calls immediately and does
+//! not retry a refused connection (P§3.2). Waits for a missing vsock device, except under Incus,
+//! which reads the status port instead (P§2.4).
 
 use std::io::ErrorKind;
 
@@ -9,10 +9,8 @@ use mote_core::flavour::Flavour;
 use crate::built;
 use crate::options::Options;
 use crate::runtime::log;
-use crate::start::error::StartError;
-use crate::start::wait::{Wait, Waited};
+use crate::start::wait::{Missing, Wait, Waited};
 use crate::status::port;
-use crate::system::missing::Missing;
 use crate::system::modules::{self, NodeWait};
 use crate::transport::{AGENT_PORT, Listener, probe_vsock};
 
@@ -26,21 +24,13 @@ pub(crate) enum HostLink {
 /// Message for [`HostLink::SerialOnly`].
 pub(crate) const SERIAL_ONLY: &str = "the host sees this agent only through the status port";
 
-/// Why the agent cannot listen.
-pub(crate) enum ListenError {
-    /// No vsock device, driver or node.
-    NoVsock(String),
-    /// Another process listens on the port.
-    Taken(String),
-}
-
 /// Listens as soon as possible; returns `None` if a signal ends the agent first.
 /// Errors: what is missing, under `--no-wait`; any error of [`Wait::until`].
 pub(crate) fn begin(
     wait: &mut Wait<'_>,
     options: &Options,
     flavour: Flavour,
-) -> Result<Option<HostLink>, StartError> {
+) -> Result<Option<HostLink>, String> {
     let alone = flavour == Flavour::Incus && built::STATE;
     let node_wait = if options.wait && !alone { NodeWait::None } else { NodeWait::Timeout };
     let mut link = None;
@@ -49,14 +39,13 @@ pub(crate) fn begin(
             link = Some(HostLink::Vsock(listeners, doubt));
             Ok(())
         }
-        Err(ListenError::NoVsock(why)) if alone => {
+        Err(Missing { why, is_taken: false }) if alone => {
             let why = format!("no vsock: {why}; {SERIAL_ONLY}");
             log::warn(format_args!("{why}"));
             link = Some(HostLink::SerialOnly(why));
             Ok(())
         }
-        Err(ListenError::NoVsock(why)) => Err(Missing::Other(why)),
-        Err(ListenError::Taken(why)) => Err(Missing::Taken(why)),
+        Err(missing) => Err(missing),
     };
     let waited = wait.until("vsock", &mut attempt)?;
     Ok(link.filter(|_| waited == Waited::Found))
@@ -64,20 +53,20 @@ pub(crate) fn begin(
 
 /// Loads the vsock modules, and listens. Under LXD a node without a device suffices, as for its own
 /// agent (P§1.3); then returns and logs that the host cannot call.
+/// Errors: no vsock device, driver or node; another process listens on the port.
 pub(crate) fn listen(
     options: &Options,
     flavour: Flavour,
     wait: NodeWait,
-) -> Result<(Vec<Listener>, Option<String>), ListenError> {
+) -> Result<(Vec<Listener>, Option<String>), Missing> {
     let mut deaf = None;
     if options.transport.is_vsock() {
-        let doubt = modules::load_vsock(&options.root, wait)
-            .map_err(|why| ListenError::NoVsock(why.to_string()))?;
+        let doubt = modules::load_vsock(&options.root, wait)?;
         if let Err(why) = probe_vsock(&options.root) {
-            let why = doubt.unwrap_or_else(|| why.to_string());
+            let why = doubt.unwrap_or(why);
             if flavour == Flavour::Incus {
                 // Incus reads the status port instead (P§2.4).
-                return Err(ListenError::NoVsock(why));
+                return Err(why.into());
             }
             deaf = Some(format!("{why}; the host cannot call this agent"));
         }
@@ -88,9 +77,9 @@ pub(crate) fn listen(
             Ok((vec![listener], deaf))
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            Err(ListenError::Taken(taken(options)))
+            Err(Missing { why: taken(options), is_taken: true })
         }
-        Err(error) => Err(ListenError::NoVsock(format!("cannot listen: {error}"))),
+        Err(error) => Err(format!("cannot listen: {error}").into()),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The start until the agent exists: waiting for devices, the first listener, the sandbox.
 
-pub(crate) mod error;
 pub(crate) mod listen;
 mod look;
 pub(crate) mod prepare;

@@ -7,13 +7,12 @@ use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::Policy;
 
 use crate::built;
-use crate::config::files::{self, ConfigFiles, Unfit};
+use crate::config::files::{self, ConfigFiles};
 use crate::first_boot::templates::{self, Applied};
 use crate::net::tls::Identity;
 use crate::options::Options;
 use crate::status::port::{self, Found};
 use crate::status::search;
-use crate::system::missing::Missing;
 
 /// Returns the name of the config files for the log line "waiting for".
 pub(crate) fn what(options: &Options) -> String {
@@ -38,7 +37,7 @@ pub(crate) fn prepare(
     options: &Options,
     policy: &Policy,
     known: &mut Option<Found>,
-) -> Result<Prepared, Missing> {
+) -> Result<Prepared, String> {
     let found = port::find_early(options);
     let by_port = port::flavour(options, &found);
     let (found, no_port) = match found {
@@ -48,7 +47,7 @@ pub(crate) fn prepare(
     search::log_change(found, known);
     let (mut identity, mut applied, mut flavour) = (None, Applied::default(), None);
     let mut visit = |place: &Path, files: &ConfigFiles| {
-        identity = Some(Identity::load(files).map_err(|why| Unfit(why.to_string()))?);
+        identity = Some(Identity::load(files)?);
         flavour = options.flavour.or(by_port).or_else(|| flavour_by(files));
         if built::FIRST_BOOT && !options.is_early() {
             let flavour = or_default(flavour);
@@ -58,12 +57,10 @@ pub(crate) fn prepare(
     };
     let files = files::find(options, &mut visit).map_err(|why| match no_port {
         // Both may have the same cause.
-        Some(also) if also != why => {
-            Missing::Other(format!("{why}; no status port either: {also}"))
-        }
+        Some(also) if also != why => format!("{why}; no status port either: {also}"),
         Some(_) | None => why,
     })?;
-    let identity = identity.ok_or_else(|| Missing::Other("the files were not checked".into()))?;
+    let identity = identity.ok_or("the files were not checked")?;
     Ok(Prepared { identity, files, applied, flavour })
 }
 
@@ -78,6 +75,3 @@ pub(crate) fn flavour_by(files: &ConfigFiles) -> Option<Flavour> {
     let known = mote_core::json::Value::parse(conf).ok()?.member("dev_incus");
     known.map(|_| Flavour::Incus)
 }
-
-#[cfg(test)]
-mod tests;

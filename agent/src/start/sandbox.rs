@@ -36,6 +36,7 @@ pub(crate) fn is_for(policy: &Policy) -> bool {
         (built::EXEC, Capability::Exec),
         (built::FILES, Capability::Files),
         (built::MOUNTS, Capability::Mounts),
+        (built::EXEC, Capability::Power),
     ];
     !built::ASYNC_IO
         && !needs.iter().any(|(built, capability)| *built && policy.allows(*capability))

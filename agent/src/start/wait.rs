@@ -16,11 +16,9 @@ use crate::handover::new_root::OldRoot;
 use crate::handover::reexec::{self, Mode};
 use crate::options::Options;
 use crate::runtime::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, log, look_interval, notify, now};
-use crate::start::error::StartError;
 use crate::start::look::look;
 use crate::status::status_file;
-use crate::sys::{self, SignalSource, Signalled, SystemError};
-use crate::system::missing::Missing;
+use crate::sys::{self, SignalSource, Signalled};
 use crate::system::uevent::{self, Events, Woken};
 
 /// Interval between log lines, and between attempts without a change.
@@ -28,6 +26,22 @@ const REPEAT: Duration = Duration::from_secs(60);
 /// When to send READY to the service manager although something is missing: units ordered after the
 /// agent (cloud-init, the login) must not wait for a device that may never appear.
 const READY: Duration = Duration::from_secs(10);
+
+/// Why an attempt failed.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// The cause, then advice; logged again when it changes.
+    pub(crate) why: String,
+    /// Whether another program uses it. No event reports the end of that, so each check retries.
+    pub(crate) is_taken: bool,
+}
+
+impl From<String> for Missing {
+    fn from(why: String) -> Self {
+        Self { why, is_taken: false }
+    }
+}
+
 #[derive(PartialEq, Eq)]
 pub(crate) enum Waited {
     /// The attempt succeeded.
@@ -64,16 +78,16 @@ impl<'a> Wait<'a> {
         &mut self,
         what: &str,
         attempt: &mut dyn FnMut() -> Result<(), Missing>,
-    ) -> Result<Waited, StartError> {
+    ) -> Result<Waited, String> {
         let mut trouble = match attempt() {
             Ok(()) => return Ok(Waited::Found),
-            Err(why) if !self.options.wait => return Err(why.into()),
+            Err(why) if !self.options.wait => return Err(why.why),
             Err(why) => why,
         };
         let begun = now();
         let events = uevent::listen().ok();
-        // The first listing differs from this, so a second attempt follows at once: a device may
-        // have appeared before the socket listened.
+        // The first listing differs from this, so a second attempt follows immediately: a device
+        // may have appeared before the socket listened.
         let mut seen = Vec::new();
         let mut due = begun;
         loop {
@@ -83,12 +97,11 @@ impl<'a> Wait<'a> {
             }
             if now() >= due {
                 due = now() + REPEAT;
-                log::info(format_args!("waiting for {what}: {trouble}"));
-                status_file::waiting(self.options, what, trouble.why());
+                log::info(format_args!("waiting for {what}: {}", trouble.why));
+                status_file::waiting(self.options, what, &trouble.why);
             }
             let look = look(self.options);
-            let is_taken = matches!(trouble, Missing::Taken(_));
-            if is_taken || look != seen || now() + LATER_LOOK_INTERVAL >= due {
+            if trouble.is_taken || look != seen || now() + LATER_LOOK_INTERVAL >= due {
                 seen = look;
                 match attempt() {
                     Ok(()) => {
@@ -96,11 +109,11 @@ impl<'a> Wait<'a> {
                         let (seconds, millis) = (took.as_secs(), took.subsec_millis());
                         log::info(format_args!("{what}: found after {seconds}.{millis:03} s"));
                         if self.ready {
-                            notify::running();
+                            notify::send("STATUS=running");
                         }
                         return Ok(Waited::Found);
                     }
-                    // Log a new reason at once.
+                    // Log a new reason immediately.
                     Err(why) if why != trouble => (trouble, due) = (why, now()),
                     Err(_) => {}
                 }
@@ -120,11 +133,11 @@ impl<'a> Wait<'a> {
         begun: Uptime,
         what: &str,
         events: Option<&Events>,
-    ) -> Result<bool, SystemError> {
+    ) -> Result<bool, String> {
         self.notify(what);
         let limit = look_interval(begun);
         let woken = uevent::pause(self.signals, events, limit);
-        match woken.map_err(|error| SystemError::of("poll", error))? {
+        match woken.map_err(|error| format!("poll: {error}"))? {
             Woken::Signal => {}
             Woken::Event => {
                 // One check handles a burst of events.
@@ -137,7 +150,7 @@ impl<'a> Wait<'a> {
             Woken::Late => return Ok(false),
         }
         let next = sys::next_signal(self.signals);
-        let end = match next.map_err(|error| SystemError::of("signals", error))? {
+        let end = match next.map_err(|error| format!("signals: {error}"))? {
             Signalled::Child => false,
             Signalled::Reexec => {
                 reexec::start(Mode::Same);
@@ -156,7 +169,7 @@ impl<'a> Wait<'a> {
     fn notify(&mut self, what: &str) {
         if !self.ready && now() - self.begun >= READY {
             self.ready = true;
-            notify::waiting(what);
+            notify::send(&format!("READY=1\nSTATUS=waiting for {what}"));
         }
         let interval = notify::watchdog_interval().filter(|_| self.ready);
         if let Some(interval) = interval

@@ -20,7 +20,6 @@ use crate::options::Options;
 use crate::runtime::{Async, is_there, look_for, text_of};
 use crate::sys::{file, sandbox};
 use crate::system::devices::{self, CONSOLE, Device, entries};
-use crate::system::missing::Missing;
 use crate::system::modules;
 
 /// Longest wait for the names of the ports after their driver has started, which asks the host for
@@ -55,7 +54,6 @@ pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     if found.flavour == Flavour::LxdOld { look(root, wanted) } else { Some(found) }
 }
 
-#[inline(never)] // its size
 fn look(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let ports = Ports { root, listed: OnceCell::new() };
     let port = |(name, flavour): &(&str, Flavour)| Some((ports.named(name)?, *flavour));
@@ -84,7 +82,6 @@ struct Ports<'a> {
 
 impl Ports<'_> {
     /// Returns the path of the port of that name: from udev's link, or from the list in sysfs.
-    #[inline(never)] // its size
     fn named(&self, name: &str) -> Option<PathBuf> {
         let dev = self.root.join("dev");
         let link = dev.join("virtio-ports").join(name);
@@ -103,7 +100,6 @@ impl Ports<'_> {
 }
 
 /// Returns names that the host gave the ports, empty for those without, and names of their nodes.
-#[inline(never)] // its size
 fn listed(root: &Path) -> Vec<(String, PathBuf)> {
     let mut ports = Vec::new();
     for port in entries(&root.join("sys/class/virtio-ports")) {
@@ -128,7 +124,7 @@ fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
 
 /// Returns the port of `--port`, or else the one found by its name, if it can be opened.
 /// Errors: a message with the reason and advice.
-pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
+pub(crate) fn find(options: &Options) -> Result<Found, String> {
     if let Some(path) = &options.port {
         usable(path, "--port names no device; without it the port is found by its name")?;
         let flavour = options.flavour.unwrap_or(Flavour::Lxd);
@@ -140,9 +136,8 @@ pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
 }
 
 /// Checks that the agent may open the path, without opening it: a port has only one opener.
-fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
-    let refused =
-        |why: &dyn std::fmt::Display| Err(Missing::Other(format!("{}: {why}", path.display())));
+fn usable(path: &Path, absent: &str) -> Result<(), String> {
+    let refused = |why: &dyn std::fmt::Display| Err(format!("{}: {why}", path.display()));
     match file::stat(path).map(|about| FileType::from_raw_mode(about.st_mode)) {
         Err(Errno::NOENT) => refused(&absent),
         Err(error) => refused(&error),
@@ -159,38 +154,32 @@ fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
 }
 
 /// Returns why the VM has no such port. Loads the driver if it is missing.
-fn missing(root: &Path) -> Missing {
+fn missing(root: &Path) -> String {
     let mut foreign = String::new();
     for (name, node) in listed(root) {
         let comma = if foreign.is_empty() { "" } else { ", " };
         let _infallible = write!(foreign, "{comma}{name} ({})", node.display());
     }
     if !foreign.is_empty() {
-        return Missing::Other(format!(
-            "no port has a server's name: name one {NAMES}; there is only {foreign}"
-        ));
+        return format!("no port has a server's name: name one {NAMES}; there is only {foreign}");
     }
     if !is_there(root, "sys/bus")
         && let Some(why) = devices::unmounted(root)
     {
-        return Missing::Unmounted(why);
+        return why.to_owned();
     }
-    Missing::Other(
-        match modules::drive(root, &CONSOLE, "a virtio-serial device", "virtio_console") {
-            Err(why) => return why,
-            Ok(Device::Driven) => {
-                format!("the virtio-serial device has no port: add one named {NAMES}")
-            }
-            Ok(_) => {
-                format!("this VM has no virtio-serial device: add one with a port named {NAMES}")
-            }
-        },
-    )
+    match modules::drive(root, &CONSOLE, "a virtio-serial device", "virtio_console") {
+        Err(why) => why,
+        Ok(Device::Driven) => {
+            format!("the virtio-serial device has no port: add one named {NAMES}")
+        }
+        Ok(_) => format!("this VM has no virtio-serial device: add one with a port named {NAMES}"),
+    }
 }
 
 /// Returns the flavour by the name of the status port; with `--port`, by the port that would be
 /// found without it.
-pub(crate) fn flavour(options: &Options, found: &Result<Found, Missing>) -> Option<Flavour> {
+pub(crate) fn flavour(options: &Options, found: &Result<Found, String>) -> Option<Flavour> {
     match &options.port {
         Some(_) => discover(&options.root, options.flavour).map(|found| found.flavour),
         None => found.as_ref().map(|found| found.flavour).ok(),
@@ -199,7 +188,7 @@ pub(crate) fn flavour(options: &Options, found: &Result<Found, Missing>) -> Opti
 
 /// Like [`find`], but waits up to [`NAMED`] for the ports' names if the driver runs.
 /// Errors: as [`find`].
-pub(crate) fn find_early(options: &Options) -> Result<Found, Missing> {
+pub(crate) fn find_early(options: &Options) -> Result<Found, String> {
     match find(options) {
         Err(_) if devices::find(&options.root, &CONSOLE) == Device::Driven => {
             look_for(NAMED, || find(options).ok()).map_or_else(|| find(options), Ok)
@@ -239,7 +228,6 @@ pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u64, String)> {
 }
 
 /// An open port, non-blocking: otherwise a write would block forever if the host does not read.
-#[derive(Debug)]
 pub(crate) struct Port(File);
 
 impl AsFd for Port {

@@ -1,6 +1,7 @@
 //! Drives the status machine of the core: passes it the bytes from the port, performs its actions,
 //! and waits for its deadline. All decisions are in the core's `status`. Never blocks on the port.
 
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,17 +9,21 @@ use mote_core::status::{Action, State};
 use smol::future::{FutureExt, yield_now};
 
 use crate::agent::{About, Agent};
+use crate::built;
+use crate::hostapi::mounts;
 use crate::runtime::{Async, log, now, sleep, until};
 use crate::status::port::{self, Found, Port};
-use crate::status::search::{Before, Looked, Search, log_change};
+use crate::status::search::{Looked, Search, log_change};
 use crate::status::status_file;
 use crate::sys;
 
 /// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded
 /// yet).
 pub(super) const WAITING: &str = "waiting for the status port: ";
-/// Pause between two reads of a port whose host is away: poll(2) returns at once for a hung-up
-/// port, and a host that is back writes at once.
+/// Error text if the host neither calls nor reads the port.
+const UNREAD: &str = "the host has not called or read this port: is its chardev connected?";
+/// Pause between two reads of a port without a host: poll(2) returns immediately for a hung-up
+/// port, and a returning host writes immediately.
 const ABSENT: Duration = Duration::from_millis(200);
 /// Longest read, bytes.
 const CHUNK: usize = 256;
@@ -28,8 +33,15 @@ const LEFT: usize = 64;
 /// Runs the status channel until STOPPED is written. It also runs without a port, since the host
 /// may call by itself.
 pub(crate) async fn run(agent: Rc<Agent>) {
-    let mut pump =
-        Pump { agent, found: None, port: None, search: Search::default(), reported: String::new() };
+    let mut pump = Pump {
+        agent,
+        found: None,
+        port: None,
+        search: Search::default(),
+        reported: String::new(),
+        was_connected: false,
+        unread: None,
+    };
     while pump.step().await {}
 }
 
@@ -46,6 +58,9 @@ struct Pump {
     port: Option<Async<Port>>,
     search: Search,
     reported: String,
+    was_connected: bool,
+    /// The error text if the host did not read the last line.
+    unread: Option<&'static str>,
 }
 
 /// What ended a wait.
@@ -66,7 +81,7 @@ impl Pump {
             self.act(action);
         }
         let doubt = self.found.as_ref().and_then(|found| found.doubt.as_deref());
-        self.agent.miss_call(doubt);
+        self.agent.miss_call(doubt.or(self.unread));
         let path = self.found.as_ref().map(|found| found.path.as_path());
         status_file::update(&self.agent, path, &mut self.reported);
         let last = {
@@ -157,6 +172,9 @@ impl Pump {
                 (State::Connected, Some(address)) => {
                     log::info(format_args!("CONNECTED {address}"));
                     self.agent.clear_error(About::Host);
+                    if built::MOUNTS && std::mem::replace(&mut self.was_connected, true) {
+                        self.agent.spawn(mounts::again(self.agent.clone()));
+                    }
                 }
                 (State::Started, _) if self.port.is_none() => {
                     log::info(format_args!(
@@ -171,8 +189,8 @@ impl Pump {
     /// Finds the port and opens it.
     fn open(&mut self) {
         match self.search.look(&self.agent.options) {
-            Looked::Open(found, port, before) => {
-                if before == Before::There {
+            Looked::Open(found, port, was_missing) => {
+                if !was_missing {
                     self.found = Some(found);
                 } else {
                     self.found = None;
@@ -217,6 +235,8 @@ impl Pump {
         }
         let written = port.get_ref().write(line);
         drop(port);
+        let is_full = written.as_ref().is_err_and(|why| why.kind() == ErrorKind::WouldBlock);
+        self.unread = is_full.then_some(UNREAD);
         let legacy = self.found.as_ref().and_then(|found| found.legacy.as_deref()).filter(|_| kick);
         match written {
             Ok(()) => legacy.into_iter().for_each(port::kick),

@@ -49,19 +49,12 @@ enum Busy {
 }
 
 pub(crate) enum Looked {
-    /// The port is open now.
-    Open(Found, Async<Port>, Before),
+    /// The port is open now; whether it was missing before.
+    Open(Found, Async<Port>, bool),
     /// The port is not open; the message to log, if it is new.
     Shut(Option<String>),
     /// The port differs from the only one that the sandbox can open.
     Barred,
-}
-
-/// Whether an open port was missing before.
-#[derive(PartialEq, Eq)]
-pub(crate) enum Before {
-    There,
-    Missing,
 }
 
 impl Search {
@@ -70,10 +63,8 @@ impl Search {
         let why = match find(options) {
             Ok(found) => match Port::open(&found.path).and_then(watched) {
                 Ok(port) => {
-                    let missing = self.trouble.take().is_some();
                     (self.busy, self.missing) = (Busy::No, None);
-                    let before = if missing { Before::Missing } else { Before::There };
-                    return Looked::Open(found, port, before);
+                    return Looked::Open(found, port, self.trouble.take().is_some());
                 }
                 Err(error) if error.kind() == ErrorKind::ResourceBusy => match self.busy {
                     Busy::No => {
@@ -96,7 +87,7 @@ impl Search {
             },
             Err(why) => {
                 self.busy = Busy::No;
-                why.to_string()
+                why
             }
         };
         self.missing.get_or_insert_with(now);

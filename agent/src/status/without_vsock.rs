@@ -43,8 +43,8 @@ pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> 
             Ok(_) => agent.clear_error(About::Port),
             Err(why) => {
                 let known = agent.errors.borrow_mut().about(About::Port).clone();
-                if known.is_none_or(|known| !known.ends_with(why.why())) {
-                    waits(&agent, why.why());
+                if known.is_none_or(|known| !known.ends_with(&why)) {
+                    waits(&agent, &why);
                 }
             }
         }

@@ -40,7 +40,6 @@ pub(crate) fn resize_partition(disk: BorrowedFd<'_>, number: u32, place: [u64; 2
 
 /// Performs an ioctl whose number encodes the length of its argument (`asm-generic/ioctl.h`).
 /// Errors: `EINVAL` if the argument has another length; any error of ioctl(2).
-#[inline(never)] // its size
 pub(crate) fn control(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> Result<()> {
     if argument.len() != (number >> 16 & 0x3fff) as usize {
         return Err(Errno::INVAL);

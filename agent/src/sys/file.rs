@@ -11,25 +11,21 @@ pub(crate) use rustix::fs::OFlags;
 use rustix::fs::{self, Gid, Mode, Stat};
 use rustix::io::{Errno, Result, retry_on_intr};
 
-#[inline(never)] // its size
 fn name(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
 }
 
 /// Opens a file, close-on-exec. With `OFlags::CREATE`, only root can access a new one (0600).
-#[inline(never)] // its size
 pub(crate) fn open(path: &Path, flags: OFlags) -> Result<File> {
     let (name, flags) = (name(path)?, flags | OFlags::CLOEXEC);
     retry_on_intr(|| fs::open(&*name, flags, Mode::from_raw_mode(0o600))).map(File::from)
 }
 
 /// Replaces a file's content. Only root can access a new file (0600).
-#[inline(never)] // its size
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?.write_all(bytes.as_ref())
 }
 
-#[inline(never)] // its size
 pub(crate) fn stat(path: &Path) -> Result<Stat> {
     fs::stat(&*name(path)?)
 }
@@ -42,7 +38,6 @@ pub(crate) fn exists(path: &Path) -> bool {
     stat(path).is_ok()
 }
 
-#[inline(never)] // its size
 pub(crate) fn unlink(path: &Path) -> Result<()> {
     fs::unlink(&*name(path)?)
 }
@@ -55,12 +50,10 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(&*name(from)?, &*name(to)?)
 }
 
-#[inline(never)] // its size
 pub(crate) fn mkdir(path: &Path) -> Result<()> {
     fs::mkdir(&*name(path)?, Mode::from_raw_mode(0o777))
 }
 
-#[inline(never)] // its size
 pub(crate) fn chmod(path: &Path, mode: u32) -> Result<()> {
     fs::chmod(&*name(path)?, Mode::from_raw_mode(mode))
 }

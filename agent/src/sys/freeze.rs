@@ -33,7 +33,7 @@ pub(crate) fn freeze(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     call_in_fork(until, directory, &|| call(stdin(), FREEZE))
 }
 
-/// Thaws the file system of an open directory, likewise in a child.
+/// Thaws the file system of an open directory, also in a child.
 pub(crate) fn thaw(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     match call_in_fork(until, directory, &|| call(stdin(), THAW)) {
         // Without a child it may hang, but the file system must not stay frozen.
@@ -56,7 +56,6 @@ pub(crate) fn thaw_path(path: &CStr, until: Duration) -> i32 {
 }
 
 /// Opens a directory for reading, which works on a frozen file system.
-#[inline(never)] // its size
 pub(crate) fn open(path: &CStr) -> rustix::io::Result<OwnedFd> {
     let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(path, how, Mode::empty())

@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod disk;
-mod error;
 pub(crate) mod fd;
 pub(crate) mod file;
 pub(crate) mod freeze;
@@ -16,7 +15,6 @@ pub(crate) mod sandbox;
 mod spawn;
 mod start;
 
-pub(crate) use error::SystemError;
 pub(crate) use plan::{DIRECTORIES, Ended, PATH, Plan, Signalled};
 pub(crate) use spawn::{
     Fork, become_user, call_in_fork, descriptors, lower_oom_score, raise_file_limit, reexec,
@@ -88,7 +86,6 @@ pub(crate) fn since_boot() -> Duration {
 }
 
 /// Waits for input or end of file; returns false at `until`, a time since boot.
-#[inline(never)] // its size
 pub(crate) fn readable(from: BorrowedFd<'_>, until: Duration) -> bool {
     loop {
         let left = until.saturating_sub(since_boot());
@@ -109,12 +106,11 @@ pub(crate) fn process_id() -> u32 {
 }
 
 /// Returns whether this program can re-exec itself, which requires `/proc`.
-#[inline(never)] // its size
 pub(crate) fn is_found() -> bool {
     file::exists("/proc/self/exe".as_ref())
 }
 
-/// Ends the process at once. A supervisor restarts it after code 1.
+/// Ends the process immediately. A supervisor restarts it after code 1.
 pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: no pointers; nothing of this process is used afterwards.
     unsafe { libc::_exit(code) }
@@ -255,7 +251,7 @@ pub(crate) fn own_mounts() -> io::Result<()> {
 }
 
 /// Closes a descriptor and returns the error, which `drop` would discard.
-/// Errors: any error of close(2); the descriptor is closed all the same.
+/// Errors: any error of close(2); the descriptor is closed anyway.
 pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is taken from its owner, so nothing uses or closes it again.
     let result = unsafe { libc::close(fd.into_raw_fd()) };

@@ -16,7 +16,6 @@ pub(crate) const DIRECTORIES: &str = match PATH.to_str() {
     Err(_) => "",
 };
 
-#[derive(Debug)]
 pub(crate) struct Plan<'p> {
     /// The program's name and search path; the first executable file is used.
     pub(crate) program: Program<'p>,

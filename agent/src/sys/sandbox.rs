@@ -175,7 +175,6 @@ pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
 }
 
 /// Reduces this process's capabilities to this set; returns false if that fails.
-#[inline(never)] // its size
 pub(crate) fn keep_capabilities(kept: u32) -> bool {
     let (mut header, mut data) = ([CAPABILITIES, 0], [0u32; 6]);
     // SAFETY: a header of two words, and two times three of data: effective, permitted,
@@ -238,7 +237,6 @@ fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
 }
 
 /// Adds a rule for a path and everything below.
-#[inline(never)] // its size
 fn allow(rules: &OwnedFd, path: &Path, rights: u64) {
     // A missing path needs no rights.
     let Ok(below) = super::file::open(path, OFlags::PATH) else { return };
@@ -294,6 +292,3 @@ fn filter(sockets: [u16; KINDS]) -> bool {
     // SAFETY: the program has that length and outlives the call, which copies it.
     unsafe { libc::syscall(libc::SYS_seccomp, 1, FLAGS, &raw const program) == 0 }
 }
-
-#[cfg(test)]
-mod tests;

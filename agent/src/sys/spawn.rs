@@ -48,7 +48,6 @@ pub(crate) fn lower_oom_score() {
 }
 
 /// Sets the score of this process; with `is_ordinary`, only if it is 0. System calls only.
-#[inline(never)] // its size
 fn set_score(score: &[u8], is_ordinary: bool) -> bool {
     let mut old = [0; 2];
     // SAFETY: a constant path, and memory that outlives each call.
@@ -90,7 +89,6 @@ pub(crate) fn run_in_fork(limit: Duration, work: &dyn Fn() -> bool) -> bool {
 /// Makes a call that may hang in a child process, and gives up at `until`, a time since boot. The
 /// child's only descriptor is `input`, as its standard input. Returns 0 or the errno: `ETIMEDOUT`
 /// also if the child was killed.
-#[inline(never)] // its size
 pub(crate) fn call_in_fork(until: Duration, input: BorrowedFd<'_>, call: &dyn Fn() -> i32) -> i32 {
     let fork = match Fork::start(&[input], &|| Some([u64::from(call().cast_unsigned())])) {
         Ok(fork) => fork,
@@ -193,7 +191,6 @@ fn pointers(strings: &[&CStr]) -> Vec<*const c_char> {
 }
 
 /// Undoes [`lower_oom_score`] and [`raise_file_limit`]; system calls only.
-#[inline(never)] // its size
 fn as_started() {
     if HAS_LOWERED_SCORE.load(Ordering::Relaxed) {
         set_score(b"0", false);
@@ -291,7 +288,6 @@ unsafe fn become_program(
 
 /// Becomes this user and group, without other groups; returns false with `errno` on failure. System
 /// calls only.
-#[inline(never)] // its size
 pub(crate) fn become_user(user: u32, group: u32) -> bool {
     // The C library's functions link 1.5 kB to change all threads of a process.
     // SAFETY: no groups are read; the others take no pointers.
@@ -364,5 +360,16 @@ mod tests {
             true
         };
         assert!(!run_in_fork(Duration::from_millis(50), &hangs));
+    }
+
+    #[test]
+    fn forbids_core_dumps_and_tracing_by_users() {
+        // SAFETY: this takes no pointers.
+        let dumpable = || unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
+        let kept = || {
+            crate::sys::keep_secrets();
+            dumpable() == 0
+        };
+        assert!(run_in_fork(Duration::from_secs(10), &kept) && dumpable() == 1);
     }
 }

@@ -68,7 +68,6 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
 
 /// Returns whether a virtio device of this type, or of any, is on the PCI bus only. One with a
 /// driver is also on the virtio bus.
-#[inline(never)] // its size
 pub(crate) fn waits_on_pci(root: &Path, kind: Option<&Kind>) -> bool {
     entries(&root.join("sys/bus/pci/devices")).iter().any(|path| {
         !is_there(path, "driver")
@@ -83,20 +82,17 @@ pub(crate) fn waits_on_pci(root: &Path, kind: Option<&Kind>) -> bool {
     })
 }
 
-#[inline(never)] // its size
 pub(crate) fn says(device: &Path, name: &str, number: &str) -> bool {
     read_text(&device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number)
 }
 
 /// Returns a sysfs entry's identity, or 0 if it does not exist. Unlike its name, it is unique in
 /// one boot and grows with time (Linux 5.5, `fs/kernfs/dir.c`: `idr_alloc_cyclic`).
-#[inline(never)] // its size
 pub(crate) fn identity(path: &Path) -> u64 {
     file::stat(path).map_or(0, |about| about.st_ino)
 }
 
 /// Returns a number in sysfs, or 0 if there is none.
-#[inline(never)] // its size
 pub(crate) fn number_of(device: &Path, attribute: &str) -> u64 {
     let text = text_of(device, attribute);
     number(text.trim_ascii_end().as_bytes()).unwrap_or(0)
@@ -104,7 +100,6 @@ pub(crate) fn number_of(device: &Path, attribute: &str) -> u64 {
 
 /// Returns the paths of a directory's first [`ENTRIES`] entries, unsorted; empty if it cannot be
 /// read.
-#[inline(never)] // its size
 pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let Ok(open) = file::open(directory, OFlags::DIRECTORY) else { return paths };

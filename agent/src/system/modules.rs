@@ -13,7 +13,6 @@ use crate::runtime::{is_there, log, look_for, read_text, text_of};
 use crate::sys::file::{self, OFlags};
 use crate::system::devices;
 use crate::system::devices::{Device, Kind, VSOCK, entries};
-use crate::system::missing::Missing;
 
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
 const COMPRESSED: i32 = 4;
@@ -26,7 +25,7 @@ const VSOCK_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Loads a module and its dependencies, unless it is loaded or built in. Errors: no `modules.dep`,
 /// no such module in it, or the kernel's reason; the message names the module and has advice.
-pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
+pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
     if is_loaded(root, name) {
         return Ok(());
     }
@@ -39,10 +38,10 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     let path = directory.join("modules.dep");
     let missing = |why: &dyn std::fmt::Display| {
         let path = path.display();
-        Missing::Other(format!("module {name} is missing: put it into the image ({path}: {why})"))
+        format!("module {name} is missing: put it into the image ({path}: {why})")
     };
     let dependencies = read_text(&path).map_err(|error| match another_kernel(root, &release) {
-        Some(why) => Missing::Other(format!("module {name} is missing: {why}")),
+        Some(why) => format!("module {name} is missing: {why}"),
         None => missing(&error),
     })?;
     let line = dependencies
@@ -55,7 +54,7 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
         // The kernel would read and check the whole file before it reports EEXIST.
         if !is_loaded(root, stem(file)) {
             insert(&directory.join(file), &parameters(&options, stem(file)))
-                .map_err(|error| Missing::Other(format!("module {name}: {file}: {error}")))?;
+                .map_err(|error| format!("module {name}: {file}: {error}"))?;
         }
     }
     log::debug(format_args!("loaded module {name}"));
@@ -64,7 +63,6 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
 
 /// Returns why modules of this kernel, `release`, are missing if another kernel's exist: the image
 /// has a newer kernel than the booted one, or this is a chroot.
-#[inline(never)] // its size
 fn another_kernel(root: &Path, release: &str) -> Option<String> {
     if !built::STATE {
         // The smallest build omits this.
@@ -81,7 +79,6 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
 
 /// Loads modules that may be needed, after the bus; only logs a failure. One may be built in
 /// without being listed; what needs it reports what is missing.
-#[inline(never)] // its size
 pub(crate) fn prepare(root: &Path, names: &[&str]) {
     let mut loaded = load_bus(root);
     let mut names = names.iter();
@@ -96,8 +93,7 @@ pub(crate) fn prepare(root: &Path, names: &[&str]) {
 
 /// Loads the driver of virtio's bus: PCI, or virtio-mmio if PCI has no virtio devices. Micro VMs
 /// have that, and its devices are visible only with its driver.
-#[inline(never)] // its size
-fn load_bus(root: &Path) -> Result<(), Missing> {
+fn load_bus(root: &Path) -> Result<(), String> {
     if devices::waits_on_pci(root, None) {
         load(root, "virtio_pci")?;
     }
@@ -109,24 +105,20 @@ fn load_bus(root: &Path) -> Result<(), Missing> {
 
 /// Loads a device's driver, if it has none; returns the device's stage: absent or driven.
 /// Errors: it still has no driver: the reason, with advice.
-pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, Missing> {
+pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, String> {
     let mut loaded = load_bus(root);
     if devices::find(root, kind) == Device::Bus {
         loaded = load(root, driver);
     }
     match devices::find(root, kind) {
         stage @ (Device::Absent | Device::Driven) => Ok(stage),
-        Device::Pci | Device::Bus => Err(Missing::Other(undriven(what, driver, loaded))),
+        Device::Pci | Device::Bus => Err(undriven(what, driver, loaded)),
     }
 }
 
 /// Returns the message for a device without its driver; `loaded` is the result of loading that.
-fn undriven(what: &str, driver: &str, loaded: Result<(), Missing>) -> String {
-    let loaded = loaded.err();
-    let why: &dyn std::fmt::Display = match &loaded {
-        Some(why) => why,
-        None => &"it is loaded, but does not bind",
-    };
+fn undriven(what: &str, driver: &str, loaded: Result<(), String>) -> String {
+    let why = loaded.err().unwrap_or("it is loaded, but does not bind".into());
     format!("{what} has no driver ({driver}): {why}")
 }
 
@@ -179,7 +171,7 @@ pub(crate) enum NodeWait {
 /// Loads the virtio transport of vsock and checks for `/dev/vsock`. Returns why vsock may not work
 /// even though the node exists: no device, or no driver bound to it.
 /// Errors: `/dev/vsock` is missing: the reason, with advice.
-pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, Missing> {
+pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, String> {
     let device = root.join("dev/vsock");
     let bus = load_bus(root);
     let loaded = load(root, VSOCK_DRIVER).and(bus);
@@ -187,19 +179,19 @@ pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, 
         return Ok(doubt(root, loaded));
     }
     if loaded.is_err() {
-        return Err(Missing::Other(doubt(root, loaded).unwrap_or_default()));
+        return Err(doubt(root, loaded).unwrap_or_default());
     }
     let limit = if wait == NodeWait::Timeout { VSOCK_NODE_TIMEOUT } else { Duration::ZERO };
     look_for(limit, || file::exists(&device).then_some(None)).ok_or_else(|| {
-        Missing::Other(format!(
+        format!(
             "the vsock driver is loaded, but {} is missing: mount devtmpfs on /dev",
             device.display()
-        ))
+        )
     })
 }
 
 /// Returns why vsock may not work, from its device's stage and the result of loading the driver.
-fn doubt(root: &Path, loaded: Result<(), Missing>) -> Option<String> {
+fn doubt(root: &Path, loaded: Result<(), String>) -> Option<String> {
     if !built::STATE {
         // The smallest build omits this.
         return loaded.err().map(|why| format!("no vsock driver: {why}"));
@@ -237,18 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn built_in_modules_need_no_file() {
-        let root = crate::runtime::scratch("modules");
-        std::fs::create_dir_all(root.join("sys/module/some_thing")).unwrap();
-        assert_eq!(load(&root, "some-thing"), Ok(()));
-        let why = load(&root, "other").unwrap_err().to_string();
-        assert!(why.contains("modules.dep"), "{why}");
-    }
-
-    #[test]
     fn reports_modules_of_another_kernel() {
         let root = crate::runtime::scratch("modules-of-another");
-        let why = || load(&root, "other").unwrap_err().to_string();
+        let why = || load(&root, "other").unwrap_err();
         std::fs::create_dir_all(root.join("lib/modules/0.1-other")).unwrap();
         let release = uname().release().to_string_lossy().into_owned();
         let modules = root.join("lib/modules");

@@ -1,5 +1,5 @@
 //! A route netlink socket that lists and changes network interfaces. The core's `netlink` has the
-//! message format. The kernel answers at once.
+//! message format. The kernel answers immediately.
 
 use std::os::fd::OwnedFd;
 
@@ -33,7 +33,7 @@ impl Netlink {
     }
 
     /// Changes the link with this interface index.
-    pub(crate) fn change(&mut self, index: u32, change: Change<'_>) -> Result<(), Errno> {
+    pub(crate) fn change(&mut self, index: u32, change: &Change) -> Result<(), Errno> {
         self.ask(&wire::change(index, change), &mut |_| {})
     }
 

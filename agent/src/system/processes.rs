@@ -10,7 +10,6 @@ pub(crate) const SERVICES: u32 = 999;
 
 /// Returns whether the real user id of the process with this `/proc` directory is at most `most`.
 /// For a setuid program that is the user who started it.
-#[inline(never)] // its size
 pub(crate) fn is_of(process: &Path, most: u32) -> bool {
     let status = text_of(process, "status");
     let user = users(status.as_bytes()).split(|byte| *byte == b'\t').next();
@@ -25,7 +24,6 @@ pub(crate) fn users(status: &[u8]) -> &[u8] {
 }
 
 /// Returns the text after the first occurrence of `part`.
-#[inline(never)] // its size
 pub(crate) fn after<'a>(text: &'a [u8], part: &str) -> Option<&'a [u8]> {
     let at = text.windows(part.len()).position(|there| there == part.as_bytes())?;
     text.get(at + part.len()..)

@@ -52,7 +52,6 @@ pub(crate) fn kernel_log() -> Option<OwnedFd> {
 }
 
 /// Reads all pending records; returns whether one reports a new generation.
-#[inline(never)] // its size
 pub(crate) fn is_forked(log: &OwnedFd) -> bool {
     let mut is_forked = false;
     loop {

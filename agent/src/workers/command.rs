@@ -21,7 +21,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Returns the hooks in a directory that only root can modify, in name order. Does not use std's
 /// sort, which is larger.
-#[inline(never)] // its size
 pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     let mut sorted = Vec::<PathBuf>::new();
     if !is_roots(directory, FileType::Directory) {
@@ -39,7 +38,6 @@ pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
 
 /// Returns whether this is a program or directory that only root can modify. Logs if other users
 /// can.
-#[inline(never)] // its size
 pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
     let Ok(found) = file::stat(path) else { return false };
     if FileType::from_raw_mode(found.st_mode) != kind || found.st_mode & 0o111 == 0 {
@@ -54,7 +52,6 @@ pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
 
 /// Runs a program, the first word, and returns its exit code. Kills it after `limit`.
 /// Errors: it was killed or did not start; `ENOEXEC` for a script without `#!`.
-#[inline(never)] // its size
 pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io::Result<i32> {
     let (child, failure) = sys::spawn(&Plan {
         program: Program { name: words.first().copied().unwrap_or_default(), path: DIRECTORIES },

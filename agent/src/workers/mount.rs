@@ -1,18 +1,19 @@
 //! `mote-agent mount-worker MILLISECONDS AGENT`: mounts or unmounts one share and exits. It reads one
-//! JSON document, an entry of `agent-mounts.json` or a device event, and prints one line. A dead
-//! host blocks only this process.
+//! JSON document, an entry of `agent-mounts.json` or a device event, and prints one line. Without
+//! one, it mounts all shares of that file. A dead host blocks only this process.
 //!
 //! It uses mount(2), because an initramfs has no mount(8). A device may appear after its event
 //! (incus#1881), so a missing tag is retried, with growing pauses, until the time limit.
 
 use std::ffi::CString;
-use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mote_core::hostapi::mount::{BadMount, Entry, Kind, Wanted, Way, entries, shares, wanted};
+use mote_core::hostapi::mount::{
+    BadMount, Entry, Kind, MAX_MOUNTS, Wanted, Way, entries, shares, wanted,
+};
 use mote_core::json::Value;
 use mote_core::report::proc::number;
 use rustix::io::Errno;
@@ -20,6 +21,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::stdio::stdin;
 
+use crate::config::files;
 use crate::guest_path::{by_descriptor, enter, real_path};
 use crate::options::Options;
 use crate::print;
@@ -41,13 +43,13 @@ pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
     let end = Instant::now() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {
         // It was killed before, so the signal never comes.
-        _ if Pid::as_raw(getppid()) != agent => Err(NotDone::by("the agent has ended")),
+        _ if Pid::as_raw(getppid()) != agent => Err("the agent has ended".into()),
         Ok(document) => act(options, &document, end),
-        Err(error) => Err(NotDone::by(error)),
+        Err(error) => Err(error.to_string()),
     };
     let (text, code) = match done {
         Ok(text) => (text, 0),
-        Err(NotDone(text)) => (text, 1),
+        Err(text) => (text, 1),
     };
     match print::exact(format!("{text}\n").as_bytes()) {
         Ok(()) => code,
@@ -55,32 +57,33 @@ pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
     }
 }
 
-/// Why the document was not applied: the line to print.
-#[derive(Debug, PartialEq, Eq)]
-struct NotDone(String);
-
-impl NotDone {
-    fn by(why: impl Display) -> Self {
-        Self(why.to_string())
+/// Applies the document; returns the line to print, also on failure.
+fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, String> {
+    if document.is_empty() {
+        let files = files::find(options, &mut |_, _| Ok(()))?;
+        let list = files.mounts.unwrap_or_default();
+        let mut all = String::new();
+        for entry in Value::parse(&list).unwrap_or(Value::NULL).elements().take(MAX_MOUNTS) {
+            let (Ok(text) | Err(text)) = act(options, entry.raw().as_bytes(), end);
+            all.extend([if all.is_empty() { "" } else { "; " }, &text]);
+        }
+        return Ok(all);
     }
-}
-
-fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, NotDone> {
     let flavour = options.flavour.unwrap_or(mote_core::flavour::Flavour::Lxd);
     let root = options.root.as_path();
-    let document = Value::parse(document).map_err(|_| NotDone::by(BadMount::Shape))?;
-    match wanted(flavour, document, sha256).map_err(NotDone::by)? {
+    let document = Value::parse(document).map_err(|_| BadMount::Shape.to_string())?;
+    match wanted(flavour, document, sha256).map_err(|why| why.to_string())? {
         Wanted::Mount { source, target, ways, over } => {
             let place = mount_point(root, &source, &target, over);
             let text = place.and_then(|(place, mounted)| match mounted {
                 Some(mounted) => Ok(mounted),
                 None => mount_share(root, (&source, &target), &place, &ways, end),
             });
-            text.map_err(|NotDone(why)| NotDone(format!("{source} on /{target}: {why}")))
+            text.map_err(|why| format!("{source} on /{target}: {why}"))
         }
         Wanted::UnmountTarget(target) => unmount_target(root, &target),
         Wanted::UnmountSource(source) => unmount_all(root, &|entry| entry.source == source)
-            .map_err(|NotDone(why)| NotDone(format!("{source}: {why}"))),
+            .map_err(|why| format!("{source}: {why}")),
         Wanted::Nothing => Ok("nothing to do".into()),
     }
 }
@@ -92,9 +95,9 @@ fn mount_point(
     source: &str,
     target: &str,
     over: bool,
-) -> Result<(OwnedFd, Option<String>), NotDone> {
-    let place = enter(root, target, true).map_err(NotDone::by)?;
-    let point = real_path(&place).map_err(NotDone::by)?;
+) -> Result<(OwnedFd, Option<String>), String> {
+    let place = enter(root, target, true).map_err(|why| why.to_string())?;
+    let point = real_path(&place).map_err(|why| why.to_string())?;
     let mut table = table(root)?.into_iter();
     let mounted = table
         .rfind(|entry| point.as_os_str() == &*entry.point && (!over || entry.source == source));
@@ -111,7 +114,7 @@ fn mount_share(
     place: &OwnedFd,
     ways: &[Way],
     end: Instant,
-) -> Result<String, NotDone> {
+) -> Result<String, String> {
     for way in ways {
         load(root, way.kind);
     }
@@ -132,11 +135,11 @@ fn mount_share(
                 Err(_) => {}
             }
         }
-        let Some((kind, error)) = why else { return Err(NotDone::by(BadMount::Kind)) };
+        let Some((kind, error)) = why else { return Err(BadMount::Kind.to_string()) };
         let known = ways.iter().any(|way| is_known(root, way.kind));
         let passing = matches!(error, Errno::NOENT | Errno::NODEV | Errno::INVAL);
         if !known || !passing || Instant::now() + pause > end {
-            return Err(NotDone(format!("{}: {error}", kind.name())));
+            return Err(format!("{}: {error}", kind.name()));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSES.1);
@@ -153,17 +156,16 @@ fn attach(source: &str, place: &OwnedFd, kind: &str, flags: u32, data: &str) -> 
 
 /// Returns the mount point of the new share. If the target no longer leads there, because a user
 /// has moved a directory above it, unmounts the share.
-fn verify(root: &Path, source: &str, target: &str) -> Result<String, NotDone> {
+fn verify(root: &Path, source: &str, target: &str) -> Result<String, String> {
     let table = table(root)?;
     let mut ours = table.iter().filter(|entry| entry.source == source);
-    let newest =
-        ours.next_back().ok_or_else(|| NotDone::by("mounted, but not in the mount table"))?;
+    let newest = ours.next_back().ok_or("mounted, but not in the mount table")?;
     let there = enter(root, target, false).ok().and_then(|open| mount_id(&open));
     if there == Some(newest.id) {
         return Ok(newest.point.clone());
     }
     take_off(newest)?;
-    Err(NotDone::by("the directory was moved meanwhile; not mounted"))
+    Err("the directory was moved meanwhile; not mounted".into())
 }
 
 fn mount_id(open: &OwnedFd) -> Option<u64> {
@@ -174,7 +176,7 @@ fn mount_id(open: &OwnedFd) -> Option<u64> {
 }
 
 /// Unmounts exactly this mount. Its path may now lead to another one.
-fn take_off(entry: &Entry) -> Result<(), NotDone> {
+fn take_off(entry: &Entry) -> Result<(), String> {
     let gone = enter(Path::new("/"), &entry.point, false).and_then(|open| {
         if mount_id(&open) != Some(entry.id) {
             return Err(Errno::NOENT.into());
@@ -182,7 +184,7 @@ fn take_off(entry: &Entry) -> Result<(), NotDone> {
         let place = &by_descriptor(&open);
         Ok(unmount(place, UnmountFlags::DETACH)?)
     });
-    gone.map_err(|error| NotDone(format!("{} on {}: {error}", entry.source, entry.point)))
+    gone.map_err(|error| format!("{} on {}: {error}", entry.source, entry.point))
 }
 
 fn load(root: &Path, kind: Kind) {
@@ -199,29 +201,28 @@ fn is_known(root: &Path, kind: Kind) -> bool {
     list.lines().any(|line| line.split_whitespace().next_back() == Some(kind.name()))
 }
 
-fn table(root: &Path) -> Result<Vec<Entry>, NotDone> {
+fn table(root: &Path) -> Result<Vec<Entry>, String> {
     let path = root.join("proc/self/mountinfo");
     // A test's root has no /proc; this process's own shows the same mounts.
     let path = if file::exists(&path) { path } else { "/proc/self/mountinfo".into() };
-    let table = read_bounded(&path, TABLE)
-        .map_err(|error| NotDone(format!("{}: {error}", path.display())))?;
+    let table =
+        read_bounded(&path, TABLE).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(entries(&table).collect())
 }
 
 /// Unmounts the shares at a path, which is how LXD names them. Ignores other mounts there.
-fn unmount_target(root: &Path, target: &str) -> Result<String, NotDone> {
+fn unmount_target(root: &Path, target: &str) -> Result<String, String> {
     let point = match enter(root, target, false).and_then(|open| real_path(&open)) {
         // The covering mount may lack the directory.
         Err(error) if error.kind() == io::ErrorKind::NotFound => root.join(target),
-        point => point.map_err(|error| NotDone(format!("/{target}: {error}")))?,
+        point => point.map_err(|error| format!("/{target}: {error}"))?,
     };
     unmount_all(root, &|entry| point.as_os_str() == &*entry.point)
 }
 
 /// Unmounts the shares that `chosen` selects, the most recent first.
 /// Errors: another mount covers all of them.
-#[inline(never)] // its size
-fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, NotDone> {
+fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, String> {
     let table = table(root)?;
     let (mut gone, mut kept) = (Vec::new(), None);
     for (share, cover) in shares(&table, chosen) {
@@ -238,7 +239,7 @@ fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, N
         }
     }
     match kept {
-        Some(why) if gone.is_empty() => Err(NotDone(why)),
+        Some(why) if gone.is_empty() => Err(why),
         None if gone.is_empty() => Ok("nothing is mounted".into()),
         // Of two shares at one point, the host means the later one.
         _ => Ok(gone.join(", ")),
@@ -260,9 +261,7 @@ mod tests {
 
     #[test]
     fn mounts_a_share_only_at_its_target() {
-        if !in_private_mounts("mounts_a_share_only_at_its_target") {
-            return;
-        }
+        let true = in_private_mounts("mounts_a_share_only_at_its_target") else { return };
         let root = scratch("swapped");
         let point = |entry: &Entry| entry.source.starts_with("share").then(|| entry.point.clone());
         let points = || table(&root).unwrap().iter().filter_map(point).collect::<Vec<_>>();
@@ -294,7 +293,7 @@ mod tests {
             }
             attach("share", &place, "tmpfs", 0, "").unwrap();
             assert_eq!(points(), [path(&format!("home/{swap}"))]);
-            let NotDone(why) = verify(&root, "share", "home/d").unwrap_err();
+            let why = verify(&root, "share", "home/d").unwrap_err();
             assert!(why.contains("moved"), "{why}");
             assert_eq!(points(), Vec::<String>::new());
             let _link = std::fs::remove_file(root.join("home/d"));
@@ -303,9 +302,7 @@ mod tests {
 
     #[test]
     fn an_unmount_follows_no_link_of_a_user() {
-        if !in_private_mounts("an_unmount_follows_no_link_of_a_user") {
-            return;
-        }
+        let true = in_private_mounts("an_unmount_follows_no_link_of_a_user") else { return };
         let root = scratch("unmount");
         let (place, _) = mount_point(&root, "share", "srv/d", false).unwrap();
         attach("share", &place, "tmpfs", 0, "").unwrap();
@@ -325,7 +322,7 @@ mod tests {
         assert_eq!(unmount_target(&root, "home/none").unwrap(), "nothing is mounted");
         assert_eq!(unmount_target(&root, "home").unwrap(), "nothing is mounted");
         if rustix::process::getuid().is_root() {
-            let why = unmount_target(&root, "home/his/d").unwrap_err().0;
+            let why = unmount_target(&root, "home/his/d").unwrap_err();
             assert!(why.contains("users other than root") && shares(), "{why}");
         }
         // Another mount covers it: at the same point, or above, where no path leads to it.
@@ -337,8 +334,8 @@ mod tests {
                 "share stays mounted on {}: {cover} (tmpfs) covers it",
                 root.join("srv/d").display()
             );
-            assert_eq!(unmount_target(&root, "srv/d").unwrap_err().0, stays);
-            assert_eq!(unmount_all(&root, &|entry| entry.source == "share").unwrap_err().0, stays);
+            assert_eq!(unmount_target(&root, "srv/d").unwrap_err(), stays);
+            assert_eq!(unmount_all(&root, &|entry| entry.source == "share").unwrap_err(), stays);
             let all = table(&root).unwrap();
             take_off(all.iter().find(|entry| entry.source == cover).unwrap()).unwrap();
             assert!(shares());

@@ -1,18 +1,17 @@
 //! Turns the host's answer into devlxd's (P§5.2, P§5.4). The host wraps answers in envelopes,
 //! devlxd does not: JSON passes through byte for byte, text is unquoted, errors become plain text.
 
-use core::fmt;
-use core::ops::Range;
+use alloc::vec::Vec;
 
 use crate::flavour::Flavour;
-use crate::json::{Envelope, Kind, Value, Writer, unescape_within};
+use crate::json::{Document, Envelope, Kind, Value, unescape_within};
 
 use super::route::Ask;
 
 /// Longest error text passed on, bytes; the rest is dropped.
 const ERROR_TEXT: usize = 1024;
 
-/// Status and type of the body that was written to the sink.
+/// Status and type of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     pub status: u16,
@@ -43,176 +42,91 @@ pub fn unreachable(flavour: Flavour, ask: Ask) -> &'static str {
     }
 }
 
-/// Writes the client's body to `sink`, for the host's answer to `ask`: its `status` and `body`.
-pub fn show(
-    flavour: Flavour,
-    ask: Ask,
-    status: u16,
-    body: &[u8],
-    sink: &mut dyn FnMut(&[u8]),
-) -> Shown {
-    let envelope = match Envelope::parse(body) {
+/// Returns the client's answer, for the host's answer to `ask`. A value that passes through is
+/// decoded in place, because there is no room for two long answers.
+pub fn present(flavour: Flavour, ask: Ask, status: u16, mut body: Vec<u8>) -> (Shown, Vec<u8>) {
+    let envelope = match Envelope::parse(&body) {
         Ok(envelope) => envelope,
         // Some hosts refuse an unknown client in plain text (P§5.4).
-        Err(_) if status >= 400 => return plain_error(status, body, sink),
+        Err(_) if status >= 400 => {
+            let line = body.trim_ascii();
+            let line = line.get(..line.len().min(ERROR_TEXT)).unwrap_or_default();
+            return error(status, str::from_utf8(line).map_or(Vec::new(), |_| line.into()));
+        }
         Err(_) => {
-            sink(b"the host's answer is not the expected JSON");
-            return text(500);
+            let shown = Shown { status: 500, body: Body::Text };
+            return (shown, b"the host's answer is not the expected JSON".into());
         }
     };
-    match envelope.kind {
-        Kind::Error => {
-            let code = if envelope.error_code >= 400 { envelope.error_code } else { status };
-            error(code, envelope.error, sink)
-        }
-        Kind::Sync | Kind::Async if status >= 400 => error(status, envelope.error, sink),
-        Kind::Sync | Kind::Async if ask.is_raw() => {
-            // Any type other than a string (PATCH returns null or {}) is an empty text.
-            let _unquoted = envelope.metadata.unescape(|piece| {
-                sink(piece.as_bytes());
-                Ok(())
-            });
-            Shown { status: 200, body: Body::Raw }
-        }
-        Kind::Sync | Kind::Async => {
-            match change(flavour, ask, envelope.metadata) {
-                Some(Change::NoEnvironment) => {
-                    without(&mut Writer::new(&mut Sink(sink)), envelope.metadata, "environment");
-                }
-                Some(Change::GuestKeys) => {
-                    guest_keys(&mut Writer::new(&mut Sink(sink)), envelope.metadata);
-                }
-                None => sink(envelope.metadata.raw().as_bytes()),
-            }
-            sink(b"\n");
-            Shown { status: 200, body: Body::Json }
-        }
-    }
-}
-
-/// How the agent changes the JSON of the host's answer.
-enum Change {
-    /// Drops `environment`, which an untrusted client must not see.
-    NoEnvironment,
-    /// Keeps only the keys that guests may read.
-    GuestKeys,
-}
-
-/// Returns the change that `ask` needs, or `None` if the JSON passes through.
-fn change(flavour: Flavour, ask: Ask, metadata: Value<'_>) -> Option<Change> {
-    match ask {
-        Ask::Info => is_untrusted(metadata).then_some(Change::NoEnvironment),
-        Ask::ConfigKeys => (flavour != Flavour::Lxd).then_some(Change::GuestKeys),
-        Ask::SetState
-        | Ask::ConfigValue
-        | Ask::MetaData
-        | Ask::ImageExport
-        | Ask::VolumeList
-        | Ask::OperationWait
-        | Ask::Json => None,
-    }
-}
-
-/// Acts like [`show`] for an answer whose body is a part of the host's: decodes it in place, and
-/// returns its range. The caller adds the newline after JSON. Returns `None` for any other answer.
-pub fn show_within(
-    flavour: Flavour,
-    ask: Ask,
-    status: u16,
-    body: &mut [u8],
-) -> Option<(Shown, Range<usize>)> {
-    let envelope = Envelope::parse(body).ok()?;
     let metadata = envelope.metadata;
-    if envelope.kind == Kind::Error || status >= 400 || change(flavour, ask, metadata).is_some() {
-        return None;
-    }
-    let text = metadata.raw();
-    let start = text.as_ptr().addr().checked_sub(body.as_ptr().addr())?;
-    let place = start..start.checked_add(text.len())?;
-    // Missing metadata does not point into the body.
-    if body.get(place.clone())?.as_ptr() != text.as_ptr() {
-        return None;
-    }
-    if !ask.is_raw() {
-        return Some((Shown { status: 200, body: Body::Json }, place));
-    }
-    let length = unescape_within(body.get_mut(place)?)?;
-    Some((Shown { status: 200, body: Body::Raw }, start..start + length))
-}
-
-/// Returns the head of an error text. A status that is not an error becomes 500.
-fn text(status: u16) -> Shown {
-    let status = if (400..600).contains(&status) { status } else { 500 };
-    Shown { status, body: Body::Text }
-}
-
-/// Writes the `error` of an envelope, or the text of the status if it is empty.
-fn error(status: u16, raw: Option<Value<'_>>, sink: &mut dyn FnMut(&[u8])) -> Shown {
-    let mut left = ERROR_TEXT;
-    let mut written = false;
-    if let Some(raw) = raw {
-        let _unquoted = raw.unescape(|piece| {
-            let piece = piece.as_bytes();
-            let kept = piece.get(..left.min(piece.len())).unwrap_or_default();
-            left -= kept.len();
-            written |= !kept.is_empty();
-            sink(kept);
+    if envelope.kind == Kind::Error || status >= 400 {
+        let is_code = envelope.kind == Kind::Error && envelope.error_code >= 400;
+        let mut text = Vec::new();
+        let _unquoted = envelope.error.unwrap_or(Value::NULL).unescape(|piece| {
+            text.extend(piece.bytes().take(ERROR_TEXT - text.len()));
             Ok(())
         });
+        return error(if is_code { envelope.error_code } else { status }, text);
     }
-    if !written {
-        sink(crate::http::reply::reason(status).as_bytes());
+    let shown = Shown { status: 200, body: if ask.is_raw() { Body::Raw } else { Body::Json } };
+    if let Some(changed) = changed(flavour, ask, metadata) {
+        return (shown, changed.line().into_bytes());
     }
-    sink(b"\n");
-    text(status)
+    let text = metadata.raw();
+    let start = text.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
+    let mut length = text.len();
+    if metadata.is_null() {
+        // Missing metadata does not point into the body.
+        return (shown, if ask.is_raw() { Vec::new() } else { b"null\n".into() });
+    }
+    if ask.is_raw() {
+        // Any type other than a string (PATCH returns null or {}) is an empty text.
+        let raw = body.get_mut(start..).and_then(|rest| rest.get_mut(..length));
+        length = raw.and_then(unescape_within).unwrap_or_default();
+    }
+    body.truncate(start + length);
+    body.drain(..start);
+    if !ask.is_raw() {
+        body.push(b'\n');
+    }
+    (shown, body)
 }
 
-fn plain_error(status: u16, body: &[u8], sink: &mut dyn FnMut(&[u8])) -> Shown {
-    let line = body.trim_ascii();
-    let line = line.get(..line.len().min(ERROR_TEXT)).unwrap_or_default();
-    if line.is_empty() || core::str::from_utf8(line).is_err() {
-        sink(crate::http::reply::reason(status).as_bytes());
-    } else {
-        sink(line);
+/// Returns the JSON for the guest if it differs from that of the host.
+fn changed(flavour: Flavour, ask: Ask, metadata: Value<'_>) -> Option<Document> {
+    // A client without a token (P§5.3) must not see the environment.
+    if ask == Ask::Info && metadata.member("auth").is_some_and(|auth| auth.is("untrusted")) {
+        return Some(Document::new(metadata.raw().len(), |json| {
+            json.begin_object();
+            for (name, value) in metadata.members().filter(|(name, _)| !name.is("environment")) {
+                json.member(name, value);
+            }
+            json.end_object();
+        }));
     }
-    sink(b"\n");
-    text(status)
-}
-
-/// Returns whether the client has no token, and so must not see `environment` (P§5.3).
-fn is_untrusted(metadata: Value<'_>) -> bool {
-    metadata.member("auth").is_some_and(|auth| auth.is("untrusted"))
-}
-
-/// Writes the object without one member; the others stay unchanged.
-fn without(json: &mut Writer<'_>, object: Value<'_>, key: &str) {
-    json.begin_object();
-    for (name, value) in object.members().filter(|(name, _)| !name.is(key)) {
-        json.member(name, value);
-    }
-    json.end_object();
-}
-
-/// Writes those configuration keys of a list of URLs that a guest may read (P§5.3).
-fn guest_keys(json: &mut Writer<'_>, list: Value<'_>) {
-    json.begin_array();
-    for url in list.elements() {
+    // Only these keys of the list of URLs may be read by guests (P§5.3).
+    let is_own = |url: &Value<'_>| {
         let text = url.raw().trim_start_matches('"');
-        if text.starts_with("/1.0/config/user.") || text.starts_with("/1.0/config/cloud-init.") {
-            json.value(url);
-        }
-    }
-    json.end_array();
+        text.starts_with("/1.0/config/user.") || text.starts_with("/1.0/config/cloud-init.")
+    };
+    (ask == Ask::ConfigKeys && flavour != Flavour::Lxd).then(|| {
+        Document::new(metadata.raw().len(), |json| {
+            json.begin_array();
+            metadata.elements().filter(is_own).for_each(|url| json.value(url));
+            json.end_array();
+        })
+    })
 }
 
-/// Lets formatted text go to a callback that takes pieces.
-struct Sink<'s>(&'s mut dyn FnMut(&[u8]));
-
-impl fmt::Write for Sink<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        (self.0)(text.as_bytes());
-        Ok(())
+/// Returns an error with this text, or that of the status if it is empty. A status that is not an
+/// error becomes 500.
+fn error(status: u16, mut text: Vec<u8>) -> (Shown, Vec<u8>) {
+    if text.is_empty() {
+        text.extend(crate::http::reply::reason(status).as_bytes());
     }
+    text.push(b'\n');
+    let status = if (400..600).contains(&status) { status } else { 500 };
+    (Shown { status, body: Body::Text }, text)
 }
 
 #[cfg(test)]
@@ -220,25 +134,19 @@ mod tests {
     use super::*;
 
     fn shown(flavour: Flavour, ask: Ask, status: u16, body: &str) -> (Shown, String) {
-        let mut out = Vec::new();
-        let shown =
-            show(flavour, ask, status, body.as_bytes(), &mut |piece| out.extend_from_slice(piece));
-        (shown, String::from_utf8(out).unwrap())
+        let (shown, body) = present(flavour, ask, status, body.into());
+        (shown, String::from_utf8(body).unwrap())
     }
 
     #[test]
-    fn forwarded_parts_stay_in_place() {
-        let within = |flavour, ask, status, metadata: &str| {
-            let mut body = sync(metadata).into_bytes();
-            show_within(flavour, ask, status, &mut body).is_some()
-        };
-        assert!(within(Flavour::Lxd, Ask::Json, 200, "[1]"));
-        assert!(within(Flavour::Lxd, Ask::ConfigValue, 200, "\"a\\n\""));
-        assert!(!within(Flavour::Lxd, Ask::SetState, 200, "{}"));
-        assert!(!within(Flavour::Lxd, Ask::Json, 404, "[1]"));
-        assert!(!within(Flavour::Incus, Ask::ConfigKeys, 200, "[]"));
-        let missing = b"{\"type\":\"sync\"}";
-        assert_eq!(show_within(Flavour::Lxd, Ask::Json, 200, &mut missing.clone()), None);
+    fn a_value_that_passes_through_is_not_copied() {
+        for (ask, metadata) in [(Ask::Json, "[1]"), (Ask::ConfigValue, "\"a\\n\"")] {
+            let body = sync(metadata).into_bytes();
+            let place = body.as_ptr();
+            assert_eq!(present(Flavour::Lxd, ask, 200, body).1.as_ptr(), place);
+        }
+        let missing = "{\"type\":\"sync\"}";
+        assert_eq!(shown(Flavour::Lxd, Ask::Json, 200, missing).1, "null\n");
     }
 
     fn sync(metadata: &str) -> String {
@@ -252,30 +160,29 @@ mod tests {
                          \"error_code\":403,\"error\":\"Forbidden\",\"metadata\":null}\n";
 
     #[test]
-    fn forwards_json_byte_for_byte() {
-        let devices = "{\"eth0\": {\"type\":\"nic\"} , \"emoji\":\"\\ud83d\\ude00\"}";
-        let (how, text) = shown(Flavour::Lxd, Ask::Json, 200, &sync(devices));
-        assert_eq!(how, Shown { status: 200, body: Body::Json });
-        assert_eq!(text, format!("{devices}\n"));
-    }
-
-    #[test]
-    fn raw_values_are_unquoted_and_get_no_newline() {
-        let body = sync("\"#cloud-config\\nx: \\\"y\\\" \\ud83d\\ude00\"");
-        let (how, text) = shown(Flavour::Lxd, Ask::ConfigValue, 200, &body);
-        assert_eq!(how, Shown { status: 200, body: Body::Raw });
-        assert_eq!(text, "#cloud-config\nx: \"y\" \u{1f600}");
-        assert_eq!(shown(Flavour::Lxd, Ask::SetState, 200, &sync("{}")).1, "");
+    fn forwards_json_unchanged_and_raw_values_unquoted() {
+        let json = r#"{"eth0": {"type":"nic"} , "emoji":"\ud83d\ude00"}"#;
+        let raw = r##""#cloud-config\nx: \"y\" \ud83d\ude00""##;
+        for (ask, metadata, body, expected) in [
+            (Ask::Json, json, Body::Json, &*format!("{json}\n")),
+            (Ask::ConfigValue, raw, Body::Raw, "#cloud-config\nx: \"y\" \u{1f600}"),
+            (Ask::SetState, "{}", Body::Raw, ""),
+        ] {
+            let found = shown(Flavour::Lxd, ask, 200, &sync(metadata));
+            assert_eq!(found, (Shown { status: 200, body }, expected.into()));
+        }
     }
 
     #[test]
     fn keeps_code_and_text_of_the_hosts_errors() {
-        let (how, text) = shown(Flavour::Lxd, Ask::Json, 403, ERROR);
-        assert_eq!((how.status, how.body, text.as_str()), (403, Body::Text, "Forbidden\n"));
-        let (how, text) = shown(Flavour::Incus, Ask::Json, 401, "Unauthorized\n");
-        assert_eq!((how.status, text.as_str()), (401, "Unauthorized\n"));
-        let (how, text) = shown(Flavour::Incus, Ask::Json, 404, "");
-        assert_eq!((how.status, text.as_str()), (404, "Not Found\n"));
+        for (status, body, expected) in [
+            (403, ERROR, "Forbidden\n"),
+            (401, "Unauthorized\n", "Unauthorized\n"),
+            (404, "", "Not Found\n"),
+        ] {
+            let found = shown(Flavour::Incus, Ask::Json, status, body);
+            assert_eq!(found, (Shown { status, body: Body::Text }, expected.into()));
+        }
     }
 
     #[test]
@@ -307,21 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn an_untrusted_caller_does_not_see_the_environment() {
-        let info = "{\"auth\":\"untrusted\",\"environment\":{\"a\":1},\"state\":\"Ready\"}";
-        let (_, text) = shown(Flavour::Lxd, Ask::Info, 200, &sync(info));
-        assert_eq!(text, "{\"auth\":\"untrusted\",\"state\":\"Ready\"}\n");
-        let trusted = info.replace("untrusted", "trusted");
-        let (_, text) = shown(Flavour::Lxd, Ask::Info, 200, &sync(&trusted));
-        assert_eq!(text, format!("{trusted}\n"));
-    }
-
-    #[test]
-    fn incus_guests_see_only_their_own_keys() {
-        let list =
-            "[\"/1.0/config/user.a\",\"/1.0/config/volatile.x\",\"/1.0/config/cloud-init.b\"]";
-        let (_, text) = shown(Flavour::Incus, Ask::ConfigKeys, 200, &sync(list));
-        assert_eq!(text, "[\"/1.0/config/user.a\",\"/1.0/config/cloud-init.b\"]\n");
-        assert_eq!(shown(Flavour::Lxd, Ask::ConfigKeys, 200, &sync(list)).1, format!("{list}\n"));
+    fn untrusted_callers_and_guests_do_not_see_everything() {
+        let info = r#"{"auth":"untrusted","environment":{"a":1},"state":"Ready"}"#;
+        let trusted = &info.replace("untrusted", "trusted");
+        let keys = r#"["/1.0/config/user.a","/1.0/config/volatile.x","/1.0/config/cloud-init.b"]"#;
+        for (flavour, ask, metadata, expected) in [
+            (Flavour::Lxd, Ask::Info, info, r#"{"auth":"untrusted","state":"Ready"}"#),
+            (Flavour::Lxd, Ask::Info, trusted, trusted),
+            (Flavour::Lxd, Ask::ConfigKeys, keys, keys),
+            (
+                Flavour::Incus,
+                Ask::ConfigKeys,
+                keys,
+                &*keys.replace(r#","/1.0/config/volatile.x""#, ""),
+            ),
+        ] {
+            assert_eq!(shown(flavour, ask, 200, &sync(metadata)).1, format!("{expected}\n"));
+        }
     }
 }

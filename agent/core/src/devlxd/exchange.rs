@@ -14,7 +14,7 @@ use crate::http::path::Segments;
 use crate::http::reply::{Head, Length, Persistence, write_reply};
 use crate::json::{Document, Value};
 
-use super::answer::{Body, Shown, show, show_within, unreachable};
+use super::answer::{Body, present, unreachable};
 use super::forward::{forwards, returns, write_target};
 use super::quota::Quota;
 use super::ready::{Hold, Ready, ReadyState};
@@ -264,25 +264,10 @@ fn text(status: u16, text: &str) -> Next<'static> {
     Next::Answer(Answer { status, format: Body::Text, etag: None, body })
 }
 
-/// Returns the client's answer. A long one is not copied, because there is no room for two.
-fn present(flavour: Flavour, ask: Ask, status: u16, mut body: Vec<u8>) -> (Shown, Vec<u8>) {
-    if let Some((shown, place)) = show_within(flavour, ask, status, &mut body) {
-        body.truncate(place.end);
-        body.drain(..place.start);
-        if shown.body == Body::Json {
-            body.push(b'\n');
-        }
-        return (shown, body);
-    }
-    let mut out = Vec::new();
-    let shown = show(flavour, ask, status, &body, &mut |piece| out.extend_from_slice(piece));
-    (shown, out)
-}
-
 /// Returns a posted volume's body with the type of its path, still encoded, if it lacks one: the
 /// type is missing or empty (P§5.3).
 pub fn typed(path: &str, body: &[u8]) -> Option<Document> {
-    let segments = Segments::split(path).ok()?;
+    let segments = Segments::split(path)?;
     let has_type =
         segments.count() == 5 && segments.is(3, "volumes") && segments.is(1, "storage-pools");
     let lacks = |body: &Value<'_>| {

@@ -10,27 +10,17 @@ use super::route::Ask;
 /// parameters that `ask` takes. Errors: only those of `out`.
 pub fn write_target(out: &mut impl Write, ask: Ask, path: &str, query: Option<&str>) -> Result {
     out.write_str(path)?;
-    match ask {
-        Ask::VolumeList => {
-            out.write_str("?recursion=1")?;
-            if let Some(target) = parameter(query, "target") {
-                write!(out, "&target={target}")?;
-            }
+    if ask == Ask::VolumeList {
+        out.write_str("?recursion=1")?;
+        if let Some(target) = parameter(query, "target") {
+            write!(out, "&target={target}")?;
         }
-        Ask::Json | Ask::OperationWait => {
-            if let Some(query) = query {
-                write!(out, "?{query}")?;
-            }
-        }
-        // These take no parameters; those of an image export are dropped (P§5.4).
-        Ask::Info
-        | Ask::SetState
-        | Ask::ConfigKeys
-        | Ask::ConfigValue
-        | Ask::MetaData
-        | Ask::ImageExport => {}
     }
-    Ok(())
+    // The others take no parameters; those of an image export are dropped (P§5.4).
+    match query {
+        Some(query) if matches!(ask, Ask::Json | Ask::OperationWait) => write!(out, "?{query}"),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Returns whether a guest's header is forwarded to the host: a bearer token and `If-Match` always;
@@ -63,35 +53,31 @@ fn is_hop(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn target(ask: Ask, path: &str, query: Option<&str>) -> String {
-        let mut out = String::new();
-        write_target(&mut out, ask, path, query).unwrap();
-        out
-    }
-
     #[test]
-    fn volume_lists_are_always_recursive() {
-        assert_eq!(target(Ask::VolumeList, "/v", None), "/v?recursion=1");
-        assert_eq!(
-            target(Ask::VolumeList, "/v", Some("a=b&target=n1")),
-            "/v?recursion=1&target=n1"
-        );
+    fn sends_only_parameters_that_the_host_reads() {
+        for (ask, query, expected) in [
+            (Ask::VolumeList, None, "/v?recursion=1"),
+            (Ask::VolumeList, Some("a=b&target=n1"), "/v?recursion=1&target=n1"),
+            (Ask::OperationWait, Some("timeout=3"), "/v?timeout=3"),
+            (Ask::ImageExport, Some("secret=1"), "/v"),
+            (Ask::ConfigValue, None, "/v"),
+        ] {
+            let mut out = String::new();
+            write_target(&mut out, ask, "/v", query).unwrap();
+            assert_eq!(out, expected);
+        }
     }
 
     #[test]
     fn forwards_tokens_but_no_other_credentials() {
-        assert!(forwards(Ask::Json, "Authorization", b"Bearer x"));
-        assert!(!forwards(Ask::Json, "Authorization", b"Basic x"));
-        assert!(!forwards(Ask::ImageExport, "authorization", b"Basic x"));
-        assert!(!forwards(Ask::Json, "X-Other", b"1"));
-        assert!(forwards(Ask::ImageExport, "X-Other", b"1"));
-        assert!(!forwards(Ask::ImageExport, "Transfer-Encoding", b"chunked"));
-    }
-
-    #[test]
-    fn sends_only_parameters_that_the_host_reads() {
-        assert_eq!(target(Ask::OperationWait, "/w", Some("timeout=3")), "/w?timeout=3");
-        assert_eq!(target(Ask::ImageExport, "/i", Some("secret=1")), "/i");
-        assert_eq!(target(Ask::ConfigValue, "/1.0/config/user.%2f", None), "/1.0/config/user.%2f");
+        for (name, value, expected) in [
+            ("Authorization", "Bearer x", [true, true]),
+            ("authorization", "Basic x", [false, false]),
+            ("X-Other", "1", [false, true]),
+            ("Transfer-Encoding", "chunked", [false, false]),
+        ] {
+            let all = [Ask::Json, Ask::ImageExport];
+            assert_eq!(all.map(|ask| forwards(ask, name, value.as_bytes())), expected, "{name}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! The host answers almost everything. This module decides what to ask it and how to present the
 //! answer. It never interprets what it only forwards.
 
+#[cfg(feature = "alloc")]
 pub mod answer;
 #[cfg(feature = "alloc")]
 pub mod exchange;

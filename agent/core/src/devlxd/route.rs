@@ -1,5 +1,5 @@
-//! Finds the [`Route`] of a guest's request. Paths are in `endpoint` (and `lxd_only`), their
-//! methods in `by_method`. Source: P§5.2 (unknown paths and methods), P§5.3 (endpoints).
+//! Finds the [`Route`] of a guest's request by its path and method. Source: P§5.2 (unknown paths and
+//! methods), P§5.3 (endpoints).
 //!
 //! A path is split before decoding, so an encoded `/` in a key never separates segments. The
 //! forwarded path is the client's, byte for byte.
@@ -52,29 +52,12 @@ impl Ask {
 
     /// Returns whether the answer is presented as bare text rather than JSON (P§5.2).
     pub fn is_raw(self) -> bool {
-        match self {
-            Self::SetState | Self::ConfigValue | Self::MetaData => true,
-            Self::Info
-            | Self::ConfigKeys
-            | Self::ImageExport
-            | Self::VolumeList
-            | Self::OperationWait
-            | Self::Json => false,
-        }
+        matches!(self, Self::SetState | Self::ConfigValue | Self::MetaData)
     }
 
     /// Returns whether the answer may take minutes although neither host nor guest is at fault.
     pub fn takes_long(self) -> bool {
-        match self {
-            Self::ImageExport | Self::OperationWait => true,
-            Self::Info
-            | Self::SetState
-            | Self::ConfigKeys
-            | Self::ConfigValue
-            | Self::MetaData
-            | Self::VolumeList
-            | Self::Json => false,
-        }
+        matches!(self, Self::ImageExport | Self::OperationWait)
     }
 }
 
@@ -105,41 +88,25 @@ impl NoRoute {
     }
 }
 
-/// An endpoint, by its path alone.
-#[derive(Clone, Copy)]
-enum Endpoint {
-    Index,
-    Info,
-    ConfigKeys,
-    ConfigValue,
-    MetaData,
-    Events,
-    Devices,
-    ImageExport,
-    UbuntuPro,
-    UbuntuProToken,
-    Instance,
-    Operation,
-    OperationWait,
-    Pool,
-    Volumes,
-    Volume,
-    Snapshots,
-    Snapshot,
+/// The routes of a path by their methods.
+type Routes = &'static [(Method, Route)];
+
+/// The routes of a path to the host.
+macro_rules! ask {
+    ($($method:ident $ask:ident),*) => {
+        &[$((Method::$method, Route::Ask(Ask::$ask))),*]
+    };
 }
 
 /// Finds the route of a request. Errors: [`NoRoute`]; its [`NoRoute::reply`] is the answer.
 pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRoute> {
-    let segments = Segments::split(path).map_err(|_| NoRoute::Encoding)?;
-    let endpoint = match endpoint(flavour, &segments) {
-        Some(endpoint) => endpoint,
-        None => match flavour {
-            // Current LXD's mux has a catch-all at `/` (P§5.2). On old LXD the agent must not have
-            // one: old clients do not encode a `/` in a key, and would take the index for the key's
-            // value.
-            Flavour::Lxd => Endpoint::Index,
-            Flavour::LxdOld | Flavour::Incus => return Err(NoRoute::Path),
-        },
+    let segments = Segments::split(path).ok_or(NoRoute::Encoding)?;
+    let routes: Routes = match (routes(flavour, &segments), flavour) {
+        // Current LXD's mux has a catch-all at `/` (P§5.2). On old LXD the agent must not have one:
+        // old clients do not encode a `/` in a key, and would take the index for the key's value.
+        ([], Flavour::Lxd) => &[(Method::Get, Route::Index)],
+        ([], Flavour::LxdOld | Flavour::Incus) => return Err(NoRoute::Path),
+        (known, _) => known,
     };
     let method = match method {
         // HEAD is answered as GET, without the body.
@@ -147,87 +114,54 @@ pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRo
         Method::Options | Method::Other => return Err(NoRoute::Verb),
         Method::Get | Method::Post | Method::Put | Method::Patch | Method::Delete => method,
     };
-    if matches!(endpoint, Endpoint::ConfigValue) && !key_allowed(flavour, &segments) {
+    let is_value = matches!(routes, [(_, Route::Ask(Ask::ConfigValue))]);
+    if is_value && !key_allowed(flavour, &segments) {
         return Err(NoRoute::Key);
     }
-    by_method(method, endpoint).ok_or(NoRoute::Method)
+    let found = routes.iter().find(|(of, _)| *of == method);
+    found.map(|(_, route)| *route).ok_or(NoRoute::Method)
 }
 
-fn endpoint(flavour: Flavour, segments: &Segments<'_>) -> Option<Endpoint> {
+fn routes(flavour: Flavour, segments: &Segments<'_>) -> Routes {
     let is = |index: usize, word: &str| segments.is(index, word);
-    if segments.count() == 0 {
-        return Some(Endpoint::Index);
-    }
-    if !is(0, "1.0") {
-        return None;
-    }
     match segments.count() {
-        1 => Some(Endpoint::Info),
-        2 if is(1, "config") => Some(Endpoint::ConfigKeys),
-        2 if is(1, "meta-data") => Some(Endpoint::MetaData),
-        2 if is(1, "events") => Some(Endpoint::Events),
-        2 if is(1, "devices") => Some(Endpoint::Devices),
-        3 if is(1, "config") => Some(Endpoint::ConfigValue),
+        0 => &[(Method::Get, Route::Index)],
+        _ if !is(0, "1.0") => &[],
+        1 => ask!(Get Info, Patch SetState),
+        2 if is(1, "config") => ask!(Get ConfigKeys),
+        2 if is(1, "meta-data") => ask!(Get MetaData),
+        2 if is(1, "events") => &[(Method::Get, Route::Events)],
+        2 if is(1, "devices") => ask!(Get Json),
+        3 if is(1, "config") => ask!(Get ConfigValue),
         // Incus hosts have it although their Go agent does not forward it.
-        4 if is(1, "images") && is(3, "export") => Some(Endpoint::ImageExport),
+        4 if is(1, "images") && is(3, "export") => ask!(Get ImageExport),
         _ => match flavour {
             Flavour::Lxd => lxd_only(segments),
-            Flavour::LxdOld | Flavour::Incus => None,
+            Flavour::LxdOld | Flavour::Incus => &[],
         },
     }
 }
 
-/// Returns the endpoint of a path that only current LXD has (P§5.3).
-fn lxd_only(segments: &Segments<'_>) -> Option<Endpoint> {
+/// Returns the routes of a path that only current LXD has (P§5.3).
+fn lxd_only(segments: &Segments<'_>) -> Routes {
     let is = |index: usize, word: &str| segments.is(index, word);
     match segments.count() {
-        2 if is(1, "ubuntu-pro") => Some(Endpoint::UbuntuPro),
-        3 if is(1, "ubuntu-pro") && is(2, "token") => Some(Endpoint::UbuntuProToken),
-        3 if is(1, "instances") => Some(Endpoint::Instance),
-        3 if is(1, "operations") => Some(Endpoint::Operation),
-        4 if is(1, "operations") && is(3, "wait") => Some(Endpoint::OperationWait),
-        3 if is(1, "storage-pools") => Some(Endpoint::Pool),
+        2 if is(1, "ubuntu-pro") => ask!(Get Json),
+        3 if is(1, "ubuntu-pro") && is(2, "token") => ask!(Post Json),
+        3 if is(1, "instances") => ask!(Get Json, Patch Json),
+        3 if is(1, "operations") => ask!(Delete Json),
+        4 if is(1, "operations") && is(3, "wait") => ask!(Get OperationWait),
+        3 if is(1, "storage-pools") => ask!(Get Json),
         count if is(1, "storage-pools") && is(3, "volumes") => match count {
-            4 | 5 => Some(Endpoint::Volumes),
-            6 => Some(Endpoint::Volume),
-            7 if is(6, "snapshots") => Some(Endpoint::Snapshots),
-            8 if is(6, "snapshots") => Some(Endpoint::Snapshot),
-            _ => None,
+            // Volumes or snapshots.
+            4 | 5 => ask!(Get VolumeList, Post Json),
+            6 => ask!(Get Json, Put Json, Patch Json, Delete Json),
+            7 if is(6, "snapshots") => ask!(Get VolumeList, Post Json),
+            8 if is(6, "snapshots") => ask!(Get Json, Delete Json),
+            _ => &[],
         },
-        _ => None,
+        _ => &[],
     }
-}
-
-fn by_method(method: Method, endpoint: Endpoint) -> Option<Route> {
-    let ask = match (method, endpoint) {
-        (Method::Get, Endpoint::Index) => return Some(Route::Index),
-        (Method::Get, Endpoint::Events) => return Some(Route::Events),
-        (Method::Get, Endpoint::Info) => Ask::Info,
-        (Method::Patch, Endpoint::Info) => Ask::SetState,
-        (Method::Get, Endpoint::ConfigKeys) => Ask::ConfigKeys,
-        (Method::Get, Endpoint::ConfigValue) => Ask::ConfigValue,
-        (Method::Get, Endpoint::MetaData) => Ask::MetaData,
-        (Method::Get, Endpoint::ImageExport) => Ask::ImageExport,
-        (Method::Get, Endpoint::OperationWait) => Ask::OperationWait,
-        (Method::Get, Endpoint::Volumes | Endpoint::Snapshots) => Ask::VolumeList,
-        (
-            Method::Get,
-            Endpoint::Devices
-            | Endpoint::UbuntuPro
-            | Endpoint::Instance
-            | Endpoint::Pool
-            | Endpoint::Volume
-            | Endpoint::Snapshot,
-        )
-        | (Method::Post, Endpoint::UbuntuProToken | Endpoint::Volumes | Endpoint::Snapshots)
-        | (Method::Put, Endpoint::Volume)
-        | (Method::Patch, Endpoint::Instance | Endpoint::Volume)
-        | (Method::Delete, Endpoint::Operation | Endpoint::Volume | Endpoint::Snapshot) => {
-            Ask::Json
-        }
-        _ => return None,
-    };
-    Some(Route::Ask(ask))
 }
 
 /// Returns whether a guest may read this key. Current LXD decides that on the host; for the others
@@ -245,88 +179,63 @@ fn key_allowed(flavour: Flavour, segments: &Segments<'_>) -> bool {
 mod tests {
     use super::*;
 
-    const LXD: Flavour = Flavour::Lxd;
-
-    fn get(path: &str) -> Result<Route, NoRoute> {
-        route(LXD, Method::Get, path)
+    fn found(flavour: Flavour, method: Method, path: &str) -> String {
+        match route(flavour, method, path) {
+            Ok(Route::Ask(ask)) => format!("{ask:?}"),
+            Ok(own) => format!("{own:?}"),
+            Err(why) => format!("{why:?}"),
+        }
     }
 
     #[test]
-    fn every_lxd_endpoint_has_its_route() {
+    fn finds_the_route_of_each_endpoint() {
+        use Method::{Delete, Get, Head, Options, Other, Patch, Post, Put};
         let pool = "/1.0/storage-pools/p";
-        for (method, path, expected) in [
-            (Method::Get, "/", Route::Index),
-            (Method::Get, "/1.0", Route::Ask(Ask::Info)),
-            (Method::Get, "/1.0/config", Route::Ask(Ask::ConfigKeys)),
-            (Method::Get, "/1.0/config/user.a", Route::Ask(Ask::ConfigValue)),
-            (Method::Get, "/1.0/meta-data", Route::Ask(Ask::MetaData)),
-            (Method::Get, "/1.0/events", Route::Events),
-            (Method::Get, "/1.0/images/ab/export", Route::Ask(Ask::ImageExport)),
-            (Method::Get, "/1.0/operations/x/wait", Route::Ask(Ask::OperationWait)),
-            (Method::Get, "/1.0/devices", Route::Ask(Ask::Json)),
-            (Method::Get, "/1.0/ubuntu-pro", Route::Ask(Ask::Json)),
-            (Method::Get, "/1.0/instances/c1", Route::Ask(Ask::Json)),
-            (Method::Get, pool, Route::Ask(Ask::Json)),
-            (Method::Get, &format!("{pool}/volumes"), Route::Ask(Ask::VolumeList)),
-            (Method::Get, &format!("{pool}/volumes/custom"), Route::Ask(Ask::VolumeList)),
-            (Method::Get, &format!("{pool}/volumes/c/v/snapshots"), Route::Ask(Ask::VolumeList)),
-            (Method::Post, &format!("{pool}/volumes/custom"), Route::Ask(Ask::Json)),
-            (Method::Delete, &format!("{pool}/volumes/c/v/snapshots/s"), Route::Ask(Ask::Json)),
-            (Method::Delete, "/1.0/operations/x", Route::Ask(Ask::Json)),
-            (Method::Post, "/1.0/ubuntu-pro/token", Route::Ask(Ask::Json)),
-        ] {
-            assert_eq!(route(LXD, method, path), Ok(expected), "{path}");
+        let volumes = &format!("{pool}/volumes");
+        let [one, snapshots] = ["c/v", "c/v/snapshots"].map(|end| format!("{volumes}/{end}"));
+        let of_lxd: [(&str, &[(Method, &str)]); 18] = [
+            ("/", &[(Get, "Index"), (Head, "Index"), (Post, "Method"), (Options, "Verb")]),
+            ("/1.0", &[(Get, "Info"), (Patch, "SetState"), (Put, "Method"), (Other, "Verb")]),
+            ("/1%2E0/config", &[(Get, "ConfigKeys"), (Post, "Method")]),
+            ("/1.0/config/user.a", &[(Get, "ConfigValue")]),
+            // An encoded slash stays inside its key.
+            ("/1.0/config/user.a%2Fb", &[(Get, "ConfigValue")]),
+            ("/1.0/config/user.%zz", &[(Get, "Encoding")]),
+            ("/1.0/meta-data", &[(Get, "MetaData")]),
+            ("/1.0/events", &[(Get, "Events"), (Post, "Method")]),
+            ("/1.0/images/ab/export", &[(Get, "ImageExport")]),
+            ("/1.0/operations/x", &[(Get, "Method"), (Delete, "Json")]),
+            ("/1.0/operations/x/wait", &[(Get, "OperationWait")]),
+            ("/1.0/ubuntu-pro/token", &[(Post, "Json")]),
+            ("/1.0/instances/c1", &[(Get, "Json"), (Patch, "Json")]),
+            (pool, &[(Get, "Json"), (Post, "Method")]),
+            (volumes, &[(Get, "VolumeList"), (Post, "Json")]),
+            (&one, &[(Get, "Json"), (Put, "Json"), (Patch, "Json"), (Delete, "Json")]),
+            (&snapshots, &[(Get, "VolumeList"), (Post, "Json")]),
+            (&format!("{snapshots}/s"), &[(Get, "Json"), (Delete, "Json"), (Put, "Method")]),
+        ];
+        for (path, methods) in of_lxd {
+            for (method, expected) in methods {
+                assert_eq!(found(Flavour::Lxd, *method, path), *expected, "{method:?} {path}");
+            }
         }
     }
 
     #[test]
-    fn unknown_paths_answer_as_each_flavour_does() {
-        assert_eq!(get("/1.0/nope"), Ok(Route::Index));
-        assert_eq!(get("/foo"), Ok(Route::Index));
-        assert_eq!(route(Flavour::Incus, Method::Get, "/1.0/nope"), Err(NoRoute::Path));
-        assert_eq!(route(Flavour::Incus, Method::Get, "/1.0/ubuntu-pro"), Err(NoRoute::Path));
-        for path in ["/foo", "/1.0/", "/1.0/nope", "/1.0/ubuntu-pro", "/1.0/config/user.a/b"] {
-            let old = route(Flavour::LxdOld, Method::Get, path);
-            assert_eq!(old, Err(NoRoute::Path), "{path}");
+    fn paths_and_keys_differ_as_the_servers_do() {
+        for (path, expected) in [
+            ("/1.0/devices", ["Json"; 3]),
+            ("/1.0/ubuntu-pro", ["Json", "Path", "Path"]),
+            ("/1.0/nope", ["Index", "Path", "Path"]),
+            ("/1.0/", ["Index", "Path", "Path"]),
+            ("/foo", ["Index", "Path", "Path"]),
+            ("/1.0/config/user.a/b", ["Index", "Path", "Path"]),
+            ("/1.0/config/%75ser.a%2Fb", ["ConfigValue"; 3]),
+            ("/1.0/config/volatile.uuid", ["ConfigValue", "Key", "Key"]),
+        ] {
+            let all = [Flavour::Lxd, Flavour::LxdOld, Flavour::Incus];
+            assert_eq!(all.map(|flavour| found(flavour, Method::Get, path)), expected, "{path}");
         }
-        let encoded = route(Flavour::LxdOld, Method::Get, "/1.0/config/user.a%2Fb");
-        assert_eq!(encoded, Ok(Route::Ask(Ask::ConfigValue)));
         assert_eq!(NoRoute::Path.reply(), (404, "404 page not found"));
-    }
-
-    #[test]
-    fn a_known_path_with_another_method_is_501_and_an_unknown_verb_404() {
-        assert_eq!(route(LXD, Method::Post, "/1.0/config"), Err(NoRoute::Method));
-        assert_eq!(route(LXD, Method::Other, "/1.0/config"), Err(NoRoute::Verb));
-        assert_eq!(NoRoute::Method.reply().0, 501);
-    }
-
-    #[test]
-    fn long_requests_are_recognised() {
-        for (path, long) in [
-            ("/1.0/operations/x/wait", true),
-            ("/1.0/images/ab/export", true),
-            ("/1.0/meta-data", false),
-            ("/1.0/devices", false),
-        ] {
-            let Ok(Route::Ask(ask)) = get(path) else { panic!("{path}") };
-            assert_eq!(ask.takes_long(), long, "{path}");
-        }
-    }
-
-    #[test]
-    fn an_encoded_slash_stays_inside_its_key() {
-        assert_eq!(get("/1.0/config/user.a%2Fb"), Ok(Route::Ask(Ask::ConfigValue)));
-        assert_eq!(get("/1.0/config/user.%zz"), Err(NoRoute::Encoding));
-        assert_eq!(get("/1%2E0/config"), Ok(Route::Ask(Ask::ConfigKeys)));
-    }
-
-    #[test]
-    fn incus_guests_may_only_ask_for_their_own_keys() {
-        let ask = |path| route(Flavour::Incus, Method::Get, path);
-        assert_eq!(ask("/1.0/config/user.a"), Ok(Route::Ask(Ask::ConfigValue)));
-        assert_eq!(ask("/1.0/config/%75ser.a"), Ok(Route::Ask(Ask::ConfigValue)));
-        assert_eq!(ask("/1.0/config/volatile.uuid"), Err(NoRoute::Key));
-        assert_eq!(get("/1.0/config/volatile.uuid"), Ok(Route::Ask(Ask::ConfigValue)));
     }
 }

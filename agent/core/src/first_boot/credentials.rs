@@ -14,7 +14,7 @@ pub const KEYS: &str = "ssh.authorized_keys.root";
 /// Host name, for an image without one.
 pub const HOSTNAME: &str = "system.hostname";
 
-/// Type of the vendor's strings.
+/// SMBIOS structure type "OEM Strings".
 const STRINGS: u8 = 11;
 /// Longest name, bytes (Linux, `__NEW_UTS_LEN`).
 const LONGEST_NAME: usize = 64;

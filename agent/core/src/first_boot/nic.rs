@@ -7,14 +7,10 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use heapless::String;
-
 use crate::decimal::digits;
-use crate::json::{JsonError, Value};
-use crate::netlink::{Change, Link, UP};
+use crate::json::{BadDocument, Value};
+use crate::netlink::{Change, Link, Name, UP};
 
-/// An interface's name, bytes: `IFNAMSIZ` is 16 with the NUL.
-pub type Name = String<15>;
 pub type Mac = [u8; 6];
 
 /// Upper bound of configured NICs. QEMU's PCI bus has fewer slots.
@@ -30,35 +26,15 @@ pub struct Wanted {
     pub mtu: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadNic {
-    Json(JsonError),
-    /// `mac_address` is missing or not an Ethernet address.
-    Mac,
-    /// `nic_name` cannot be an interface's name.
-    Name,
-    /// `mtu` is not a 32-bit unsigned number.
-    Mtu,
-}
-
-impl fmt::Display for BadNic {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Json(why) => why.fmt(out),
-            Self::Mac => out.write_str("mac_address is not an Ethernet address"),
-            Self::Name => out.write_str("nic_name cannot be an interface's name"),
-            Self::Mtu => out.write_str("mtu is not a number"),
-        }
-    }
-}
+const MAC: BadDocument = BadDocument::Member("mac_address is not an Ethernet address");
+const NAME: BadDocument = BadDocument::Member("nic_name cannot be an interface's name");
+const MTU: BadDocument = BadDocument::Member("mtu is not a number");
 
 impl Wanted {
-    /// Parses a file. Errors: [`BadNic`], by the invalid member.
-    pub fn parse(file: &[u8]) -> Result<Self, BadNic> {
-        let fields =
-            Value::parse(file).and_then(|file| file.fields(["mac_address", "nic_name", "mtu"]));
-        let [mac, name, mtu] = fields.map_err(BadNic::Json)?;
-        let mtu = mtu.map_or(Ok(0), Value::number).map_err(|_| BadNic::Mtu)?;
+    /// Parses a file. Errors: [`BadDocument`], with the invalid member.
+    pub fn parse(file: &[u8]) -> Result<Self, BadDocument> {
+        let [mac, name, mtu] = Value::parse(file)?.fields(["mac_address", "nic_name", "mtu"])?;
+        let mtu = mtu.map_or(Ok(0), Value::number).map_err(|_| MTU)?;
         Self::read(mac, name, mtu)
     }
 
@@ -74,15 +50,19 @@ impl Wanted {
         })
     }
 
-    fn read(mac: Option<Value<'_>>, name: Option<Value<'_>>, mtu: u32) -> Result<Self, BadNic> {
+    fn read(
+        mac: Option<Value<'_>>,
+        name: Option<Value<'_>>,
+        mtu: u32,
+    ) -> Result<Self, BadDocument> {
         let mut space = [0; 17];
         let mac = mac.and_then(|mac| mac.text(&mut space).ok().and_then(parse_mac));
-        let mac = mac.ok_or(BadNic::Mac)?;
+        let mac = mac.ok_or(MAC)?;
         let name = match name.filter(|name| !name.is("")) {
             None => None,
             Some(name) => {
-                let text = name.text(&mut space).map_err(|_| BadNic::Name)?;
-                Some(usable(text.as_bytes()).ok_or(BadNic::Name)?)
+                let text = name.text(&mut space).map_err(|_| NAME)?;
+                Some(usable(text.as_bytes()).ok_or(NAME)?)
             }
         };
         Ok(Self { mac, name, mtu: (mtu > 0).then_some(mtu) })
@@ -132,8 +112,8 @@ pub struct Search<'w> {
     found: Vec<Option<(Rank, Nic)>>,
 }
 
-/// Quality of a match, best first: false if the permanent address matches, true if only the current
-/// one does; then the index, because a link stacked on a NIC (bridge, bond, VLAN) is newer.
+/// Rank of a match; the lowest wins: first whether only the current address matches, not the
+/// permanent one, then the index, because a link stacked on a NIC (bridge, bond, VLAN) is newer.
 type Rank = (bool, u32);
 
 impl<'w> Search<'w> {
@@ -192,39 +172,9 @@ impl<'w> Search<'w> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub index: u32,
-    pub act: Act,
+    pub act: Change,
     /// Change that reverts it, if needed.
-    pub undo: Option<Act>,
-}
-
-/// A [`Change`] that owns its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Take the link down or bring it up.
-    Set(State),
-    Name(Name),
-    /// Set its MTU, bytes.
-    Mtu(u32),
-}
-
-/// Administrative state of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Without `IFF_UP`.
-    Down,
-    /// With `IFF_UP`.
-    Up,
-}
-
-impl Act {
-    pub fn change(&self) -> Change<'_> {
-        match self {
-            Self::Set(State::Down) => Change::Down,
-            Self::Set(State::Up) => Change::Up,
-            Self::Name(name) => Change::Name(name),
-            Self::Mtu(mtu) => Change::Mtu(*mtu),
-        }
-    }
+    pub undo: Option<Change>,
 }
 
 /// Returns the steps for a group: all links down, to temporary names if there are several, to their
@@ -233,25 +183,24 @@ impl Act {
 pub fn steps(group: &[Nic]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut add = |nic: &Nic, act, undo| steps.push(Step { index: nic.index, act, undo });
-    let (up, down) = (Act::Set(State::Up), Act::Set(State::Down));
     for nic in group {
-        add(nic, down.clone(), nic.up.then_some(up.clone()));
+        add(nic, Change::Down, nic.up.then_some(Change::Up));
     }
     let aside = |nic: &Nic| group.len() > 1 && nic.new_name.is_some();
     for nic in group.iter().filter(|nic| aside(nic)) {
-        add(nic, Act::Name(parking(nic.index)), Some(Act::Name(nic.name.clone())));
+        add(nic, Change::Name(parking(nic.index)), Some(Change::Name(nic.name.clone())));
     }
     for nic in group {
         let Some(name) = &nic.new_name else { continue };
         let before = if aside(nic) { parking(nic.index) } else { nic.name.clone() };
-        add(nic, Act::Name(name.clone()), Some(Act::Name(before)));
+        add(nic, Change::Name(name.clone()), Some(Change::Name(before)));
     }
     for nic in group {
         let Some(mtu) = nic.new_mtu else { continue };
-        add(nic, Act::Mtu(mtu), Some(Act::Mtu(nic.mtu)));
+        add(nic, Change::Mtu(mtu), Some(Change::Mtu(nic.mtu)));
     }
     for nic in group {
-        add(nic, up.clone(), Some(down.clone()));
+        add(nic, Change::Up, Some(Change::Down));
     }
     steps
 }

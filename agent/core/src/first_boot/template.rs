@@ -36,23 +36,17 @@ pub fn each(
     mut give: impl FnMut(Result<Template, YamlError>),
 ) -> Result<(), YamlError> {
     let mut parser = Parser::new(metadata)?;
-    let root = parser.step()?;
-    match root {
-        Event::Map => {}
-        Event::Scalar(scalar) if scalar.is_null() => return Ok(()),
-        Event::Scalar(_) | Event::Seq | Event::End => return Err(parser.shape("a map")),
+    if !parser.begins_map()? {
+        return Ok(());
     }
     let mut count = 0;
     while let Event::Scalar(key) = parser.step()? {
-        let value = parser.step()?;
         if !key.is("templates") {
-            parser.skip(value)?;
+            parser.skip_next()?;
             continue;
         }
-        match value {
-            Event::Map => {}
-            Event::Scalar(scalar) if scalar.is_null() => continue,
-            Event::Scalar(_) | Event::Seq | Event::End => return Err(parser.shape("a map")),
+        if !parser.begins_map()? {
+            continue;
         }
         while let Event::Scalar(target) = parser.step()? {
             count += 1;
@@ -71,7 +65,7 @@ fn entry(
     target: Scalar<'_>,
 ) -> Result<Result<Template, YamlError>, YamlError> {
     let mut template = Template {
-        target: text(target),
+        target: target.string(),
         name: String::new(),
         create_only: false,
         uid: 0,
@@ -107,7 +101,7 @@ fn member(template: &mut Template, key: Scalar<'_>, value: Event<'_>) -> Result<
         Event::Scalar(scalar) if !scalar.is_block() => Some(scalar),
         Event::Scalar(_) | Event::Map | Event::Seq | Event::End => None,
     };
-    let given = scalar.filter(|scalar| !scalar.is_null()).map(text);
+    let given = scalar.filter(|scalar| !scalar.is_null()).map(|scalar| scalar.string());
     if key.is("template") {
         template.name = given.ok_or("the name of a template")?;
     } else if key.is("create_only") {
@@ -135,12 +129,6 @@ fn octal(mode: &str) -> Option<u32> {
     let digits = mode.strip_prefix("0o").unwrap_or(mode);
     let digits = digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit)).then_some(digits)?;
     u32::from_str_radix(digits, 8).ok().map(|mode| mode & 0o777)
-}
-
-fn text(scalar: Scalar<'_>) -> String {
-    let mut out = String::new();
-    scalar.text(|piece| out.push_str(piece));
-    out
 }
 
 #[cfg(test)]

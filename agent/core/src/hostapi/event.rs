@@ -7,10 +7,8 @@
 
 use alloc::string::String;
 
-use core::fmt;
-
 use crate::http::query;
-use crate::json::{Document, JsonError, Value};
+use crate::json::{BadDocument, Document, Value};
 
 /// Type of events about operations.
 pub const OPERATION: &str = "operation";
@@ -92,29 +90,14 @@ pub fn adds_nic(metadata: Value<'_>) -> bool {
     action.is("added") && config.member("type").is_some_and(|kind| kind.is("nic"))
 }
 
-/// Why a body is not an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadEvent {
-    Json(JsonError),
-    Type,
-}
-
-impl fmt::Display for BadEvent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Json(error) => error.fmt(out),
-            Self::Type => out.write_str("the type is not a string"),
-        }
-    }
-}
-
 impl<'j> Posted<'j> {
     /// Reads the body of `POST /1.0/events`; ignores unknown members, such as the host's timestamp.
-    /// Errors: [`BadEvent`] if it is not a JSON object or its type is not a string.
-    pub fn parse(body: &'j [u8]) -> Result<Self, BadEvent> {
-        let whole = Value::parse(body).map_err(BadEvent::Json)?;
-        let [kind, metadata] = whole.fields(["type", "metadata"]).map_err(BadEvent::Json)?;
-        let kind = kind.map_or(Ok(String::new()), Value::string).map_err(|_| BadEvent::Type)?;
+    /// Errors: [`BadDocument`] if it is not a JSON object or its type is not a string.
+    pub fn parse(body: &'j [u8]) -> Result<Self, BadDocument> {
+        let whole = Value::parse(body)?;
+        let [kind, metadata] = whole.fields(["type", "metadata"])?;
+        let kind = kind.map_or(Ok(String::new()), Value::string);
+        let kind = kind.map_err(|_| BadDocument::Member("the type is not a string"))?;
         Ok(Self { whole, kind, metadata: metadata.unwrap_or(Value::NULL) })
     }
 }

@@ -1,9 +1,7 @@
 //! The host info: the body of `PUT /1.0`, and `agent.conf`, which has the same format (P§3.3).
 
-use core::fmt;
-
 use crate::host_address::HostAddress;
-use crate::json::{JsonError, Value};
+use crate::json::{BadDocument, Value};
 
 /// Longest certificate, bytes of PEM; a chain of a few RSA certificates fits.
 pub const CERTIFICATE: usize = 16 * 1024;
@@ -17,41 +15,22 @@ pub struct HostInfo<'j> {
     certificate: Value<'j>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadHostInfo {
-    Json(JsonError),
-    /// `cid` or `port` is missing or invalid for a host.
-    Address,
-    /// `certificate` is missing, not a string, or longer than [`CERTIFICATE`].
-    Certificate,
-}
-
-impl fmt::Display for BadHostInfo {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Json(error) => error.fmt(out),
-            Self::Address => out.write_str("cid or port is missing or invalid"),
-            Self::Certificate => out.write_str("certificate is missing or invalid"),
-        }
-    }
-}
+const ADDRESS: BadDocument = BadDocument::Member("cid or port is missing or invalid");
+const BAD_CERTIFICATE: BadDocument = BadDocument::Member("certificate is missing or invalid");
 
 impl<'j> HostInfo<'j> {
-    /// Reads the document; ignores unknown members. Errors: [`BadHostInfo`] if it is not JSON, or
-    /// an address or a certificate is missing or invalid.
-    pub fn parse(bytes: &'j [u8]) -> Result<Self, BadHostInfo> {
+    /// Reads the document; ignores unknown members. Errors: [`BadDocument`] if it is not JSON, the
+    /// address is missing or invalid for a host, or the certificate is missing, not a string, or
+    /// longer than [`CERTIFICATE`].
+    pub fn parse(bytes: &'j [u8]) -> Result<Self, BadDocument> {
         let fields = ["cid", "port", "certificate", "devlxd", "dev_incus"];
-        let fields = Value::parse(bytes).and_then(|info| info.fields(fields));
-        let [cid, port, certificate, devlxd, dev_incus] = fields.map_err(BadHostInfo::Json)?;
+        let [cid, port, certificate, devlxd, dev_incus] = Value::parse(bytes)?.fields(fields)?;
         let number = |value: Option<Value<'_>>| value?.number().ok();
-        let address = number(cid)
-            .zip(number(port))
-            .and_then(|(cid, port)| HostAddress::new(cid, port))
-            .ok_or(BadHostInfo::Address)?;
+        let address = number(cid).zip(number(port));
+        let address = address.and_then(|(cid, port)| HostAddress::new(cid, port)).ok_or(ADDRESS)?;
         let certificate = certificate
-            .filter(|text| text.raw().len() <= CERTIFICATE)
-            .ok_or(BadHostInfo::Certificate)?;
-        certificate.unescape(|_| Ok(())).map_err(|_| BadHostInfo::Certificate)?;
+            .filter(|text| text.raw().len() <= CERTIFICATE && text.unescape(|_| Ok(())).is_ok())
+            .ok_or(BAD_CERTIFICATE)?;
         let on = |value: Option<Value<'_>>| value.is_some_and(|on| on.boolean() == Ok(true));
         let guest_api = on(devlxd) || on(dev_incus);
         Ok(Self { address, guest_api, certificate })
@@ -71,17 +50,12 @@ impl<'j> HostInfo<'j> {
 #[derive(Debug)]
 pub struct HostPeer(());
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotTheHost;
-
 /// Compares the certificate whose key the caller has proved to own in the TLS handshake with
-/// `server.crt`, byte for byte (P§3.1). Errors: [`NotTheHost`] if the caller presented no
-/// certificate or another one, or if none is expected.
-pub fn authenticate(presented: Option<&[u8]>, expected: &[u8]) -> Result<HostPeer, NotTheHost> {
-    match presented {
-        Some(presented) if !expected.is_empty() && presented == expected => Ok(HostPeer(())),
-        Some(_) | None => Err(NotTheHost),
-    }
+/// `server.crt`, byte for byte (P§3.1). Returns `None` if the caller presented no certificate or
+/// another one, or if none is expected.
+pub fn authenticate(presented: Option<&[u8]>, expected: &[u8]) -> Option<HostPeer> {
+    let is_host = !expected.is_empty() && presented == Some(expected);
+    is_host.then_some(HostPeer(()))
 }
 
 #[cfg(test)]
@@ -100,10 +74,14 @@ mod tests {
 
     #[test]
     fn accepts_only_the_identical_certificate() {
-        assert!(authenticate(Some(b"abc"), b"abc").is_ok());
-        assert_eq!(authenticate(Some(b"abd"), b"abc").err(), Some(NotTheHost));
-        assert_eq!(authenticate(Some(b"abcd"), b"abc").err(), Some(NotTheHost));
-        assert_eq!(authenticate(None, b"abc").err(), Some(NotTheHost));
-        assert_eq!(authenticate(Some(b""), b"").err(), Some(NotTheHost));
+        assert!(authenticate(Some(b"abc"), b"abc").is_some());
+        for (presented, expected) in [
+            (Some(&b"abd"[..]), &b"abc"[..]),
+            (Some(b"abcd"), b"abc"),
+            (None, b"abc"),
+            (Some(b""), b""),
+        ] {
+            assert!(authenticate(presented, expected).is_none());
+        }
     }
 }

@@ -90,14 +90,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn does_not_resolve_names() {
-        for name in ["example.org", "localhost.", "127.0.0.1:80", "[::1]"] {
-            let target = Target { name: name.into(), port: 1 };
-            assert_eq!(target.address(), None, "{name}");
-        }
-    }
-
-    #[test]
     fn reads_a_command_lines_target() {
         let read = |text| {
             let target = Target::named(text)?;
@@ -113,6 +105,7 @@ mod tests {
             ("127.0.0.1:0", None),
             ("localhost:+22", None),
             ("example.org:22", None),
+            ("localhost.:22", None),
             ("unix:", None),
         ] {
             assert_eq!(read(text).as_deref(), target, "{text}");

@@ -1,6 +1,7 @@
 //! Finds the [`Route`] of a host's request by flavour, method and path. Source: P§3.1 and the table
 //! of P§4.
 
+pub use crate::devlxd::route::NoRoute;
 use crate::flavour::Flavour;
 use crate::hostapi::policy::Capability;
 use crate::http::head::Method;
@@ -43,56 +44,36 @@ pub enum Route {
 
 impl Route {
     /// Returns the capability that it needs; `None` if the guest's policy cannot deny it.
+    #[inline(never)] // its size
     pub fn needs(self) -> Option<Capability> {
-        match self {
-            Self::Exec => Some(Capability::Exec),
-            Self::Sftp => Some(Capability::Files),
-            Self::PortForward => Some(Capability::PortForward),
-            Self::Metrics => Some(Capability::Metrics),
-            Self::State => Some(Capability::State),
-            Self::Index
-            | Self::Info
-            | Self::Connect
-            | Self::Events
-            | Self::PostEvent
-            | Self::Operations
-            | Self::Operation
-            | Self::CancelOperation
-            | Self::WaitOperation
-            | Self::OperationSocket => None,
-        }
+        const ALL: [(Route, Capability); 5] = [
+            (Route::Exec, Capability::Exec),
+            (Route::Sftp, Capability::Files),
+            (Route::PortForward, Capability::PortForward),
+            (Route::Metrics, Capability::Metrics),
+            (Route::State, Capability::State),
+        ];
+        ALL.iter().find(|(route, _)| *route == self).map(|(_, needs)| *needs)
     }
-}
-
-/// Why a request has no route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRoute {
-    /// Unknown path, on Incus and old LXD: 404 as plain text.
-    Path,
-    /// The path does not support this method: 501 in the envelope.
-    Method,
-    /// HEAD, OPTIONS or an unknown method: 404.
-    Verb,
-    /// Invalid percent-encoding: 400.
-    Encoding,
 }
 
 /// Finds the route of a host's request.
 /// Errors: [`NoRoute`], which determines the status of the answer.
 pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRoute> {
-    let segments = Segments::split(path).map_err(|_| NoRoute::Encoding)?;
+    let segments = Segments::split(path).ok_or(NoRoute::Encoding)?;
     match method {
         // Go's mux answers these methods with 404 (P§3.1).
         Method::Head | Method::Options | Method::Other => return Err(NoRoute::Verb),
         Method::Get | Method::Post | Method::Put | Method::Patch | Method::Delete => {}
     }
-    match endpoint(flavour, &segments) {
-        Some(endpoint) => by_method(method, endpoint).ok_or(NoRoute::Method),
+    match (routes(flavour, &segments), flavour) {
         // Current LXD's catch-all answers any unknown path like `/` (P§3.1).
-        None => match flavour {
-            Flavour::Lxd => Ok(Route::Index),
-            Flavour::LxdOld | Flavour::Incus => Err(NoRoute::Path),
-        },
+        ([], Flavour::Lxd) => Ok(Route::Index),
+        ([], Flavour::LxdOld | Flavour::Incus) => Err(NoRoute::Path),
+        (known, _) => {
+            let found = known.iter().find(|(of, _)| *of == method);
+            found.map(|(_, route)| *route).ok_or(NoRoute::Method)
+        }
     }
 }
 
@@ -101,71 +82,29 @@ pub fn operation(path: &str) -> &str {
     Segments::split(path).map_or("", |segments| segments.raw(2))
 }
 
-/// A known path, whose methods [`by_method`] lists.
-#[derive(Clone, Copy)]
-enum Endpoint {
-    Index,
-    Info,
-    Events,
-    Exec,
-    Metrics,
-    Operations,
-    Operation,
-    OperationWait,
-    OperationSocket,
-    PortForward,
-    Sftp,
-    State,
-}
-
-fn endpoint(flavour: Flavour, segments: &Segments<'_>) -> Option<Endpoint> {
+/// Returns the routes of a path by their methods; none for an unknown path.
+fn routes(flavour: Flavour, segments: &Segments<'_>) -> &'static [(Method, Route)] {
     let is = |index: usize, name: &str| segments.is(index, name);
-    let count = segments.count();
-    if count > 0 && !is(0, "1.0") {
-        return None;
+    match segments.count() {
+        0 => &[(Method::Get, Route::Index)],
+        _ if !is(0, "1.0") => &[],
+        1 => &[(Method::Get, Route::Info), (Method::Put, Route::Connect)],
+        2 if is(1, "events") => &[(Method::Get, Route::Events), (Method::Post, Route::PostEvent)],
+        2 if is(1, "exec") => &[(Method::Post, Route::Exec)],
+        2 if is(1, "metrics") => &[(Method::Get, Route::Metrics)],
+        2 if is(1, "operations") => &[(Method::Get, Route::Operations)],
+        2 if is(1, "sftp") => &[(Method::Get, Route::Sftp)],
+        2 if is(1, "state") => &[(Method::Get, Route::State)],
+        2 if flavour == Flavour::Incus && is(1, "port-forward") => {
+            &[(Method::Post, Route::PortForward)]
+        }
+        3 if is(1, "operations") && !segments.raw(2).is_empty() => {
+            &[(Method::Get, Route::Operation), (Method::Delete, Route::CancelOperation)]
+        }
+        4 if is(1, "operations") && is(3, "wait") => &[(Method::Get, Route::WaitOperation)],
+        4 if is(1, "operations") && is(3, "websocket") => &[(Method::Get, Route::OperationSocket)],
+        _ => &[],
     }
-    match count {
-        0 => Some(Endpoint::Index),
-        1 => Some(Endpoint::Info),
-        2 => [
-            ("events", Endpoint::Events),
-            ("exec", Endpoint::Exec),
-            ("metrics", Endpoint::Metrics),
-            ("operations", Endpoint::Operations),
-            ("sftp", Endpoint::Sftp),
-            ("state", Endpoint::State),
-        ]
-        .into_iter()
-        .find_map(|(name, endpoint)| is(1, name).then_some(endpoint))
-        .or_else(|| {
-            (flavour == Flavour::Incus && is(1, "port-forward")).then_some(Endpoint::PortForward)
-        }),
-        3 if is(1, "operations") && !segments.raw(2).is_empty() => Some(Endpoint::Operation),
-        4 if is(1, "operations") && is(3, "wait") => Some(Endpoint::OperationWait),
-        4 if is(1, "operations") && is(3, "websocket") => Some(Endpoint::OperationSocket),
-        _ => None,
-    }
-}
-
-fn by_method(method: Method, endpoint: Endpoint) -> Option<Route> {
-    Some(match (method, endpoint) {
-        (Method::Get, Endpoint::Index) => Route::Index,
-        (Method::Get, Endpoint::Info) => Route::Info,
-        (Method::Put, Endpoint::Info) => Route::Connect,
-        (Method::Get, Endpoint::Events) => Route::Events,
-        (Method::Post, Endpoint::Events) => Route::PostEvent,
-        (Method::Post, Endpoint::Exec) => Route::Exec,
-        (Method::Get, Endpoint::Metrics) => Route::Metrics,
-        (Method::Get, Endpoint::Operations) => Route::Operations,
-        (Method::Get, Endpoint::Operation) => Route::Operation,
-        (Method::Delete, Endpoint::Operation) => Route::CancelOperation,
-        (Method::Get, Endpoint::OperationWait) => Route::WaitOperation,
-        (Method::Get, Endpoint::OperationSocket) => Route::OperationSocket,
-        (Method::Post, Endpoint::PortForward) => Route::PortForward,
-        (Method::Get, Endpoint::Sftp) => Route::Sftp,
-        (Method::Get, Endpoint::State) => Route::State,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -175,11 +114,10 @@ mod tests {
     #[test]
     fn deniable_routes_need_their_capability() {
         let needs = |method, path| route(Flavour::Incus, method, path).unwrap().needs();
-        assert_eq!(needs(Method::Post, "/1.0/exec"), Some(Capability::Exec));
-        assert_eq!(needs(Method::Get, "/1.0/sftp"), Some(Capability::Files));
-        assert_eq!(needs(Method::Get, "/1.0/metrics"), Some(Capability::Metrics));
-        assert_eq!(needs(Method::Get, "/1.0/state"), Some(Capability::State));
-        assert_eq!(needs(Method::Post, "/1.0/port-forward"), Some(Capability::PortForward));
+        let posted = ["/1.0/exec", "/1.0/port-forward"].map(|path| needs(Method::Post, path));
+        assert_eq!(posted, [Some(Capability::Exec), Some(Capability::PortForward)]);
+        let got = ["/1.0/sftp", "/1.0/metrics", "/1.0/state"].map(|path| needs(Method::Get, path));
+        assert_eq!(got, [Capability::Files, Capability::Metrics, Capability::State].map(Some));
         for path in ["/", "/1.0", "/1.0/events", "/1.0/operations"] {
             assert_eq!(needs(Method::Get, path), None, "{path}");
         }

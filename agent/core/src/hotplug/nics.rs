@@ -62,10 +62,7 @@ impl Plugged {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(seconds: u64) -> Uptime {
-        Uptime::default() + Duration::from_secs(seconds)
-    }
+    use crate::time::at;
 
     const ADDED: &[u8] = b"add@/devices/pci0000:00/0000:00:05.0/virtio4/net/eth0\0ACTION=add\0\
         SUBSYSTEM=net\0INTERFACE=eth0\0IFINDEX=4\0SEQNUM=912\0";
@@ -87,47 +84,48 @@ mod tests {
             RENAMED,
             b"",
         ] {
-            assert_eq!(Plugged::default().see(event, at(9)), None, "{}", event.escape_ascii());
+            assert_eq!(Plugged::default().see(event, at(9000)), None, "{}", event.escape_ascii());
         }
-        assert_eq!(Plugged::default().see(ADDED, at(9)), Some(4));
+        assert_eq!(Plugged::default().see(ADDED, at(9000)), Some(4));
     }
 
     #[test]
-    fn renames_a_nic_back_only_shortly_after_the_event() {
-        let mut plugged = Plugged::default();
-        let other = b"move@/devices/pci0000:00/0000:00:03.0/virtio1/net/lan\0IFINDEX=2\0";
-        assert_eq!(plugged.see(ADDED, at(9)), Some(4));
-        assert_eq!(plugged.see(RENAMED, at(10)), Some(4));
-        assert_eq!(plugged.see(other, at(10)), None, "it was there before");
-        assert_eq!(plugged.see(RENAMED, at(14)), None, "an administrator");
+    fn names_recent_nics_from_the_lowest_index() {
+        const DEVICE: &[u8] =
+            b"add@/devices/pci0000:00/0000:00:05.0/virtio4\0ACTION=add\0SUBSYSTEM=virtio\0\
+            MODALIAS=virtio:d00000001v00001AF4\0";
+        let next = &b"add@/devices/pci0000:00/0000:00:06.0/virtio5/net/eth1\0IFINDEX=5\0"[..];
+        let other = &b"move@/devices/pci0000:00/0000:00:03.0/virtio1/net/lan\0IFINDEX=2\0"[..];
+        for (events, why) in [
+            (
+                &[
+                    (ADDED, 9, Some(4)),
+                    (RENAMED, 10, Some(4)),
+                    (other, 10, None),
+                    (RENAMED, 14, None),
+                ][..],
+                "a NIC that existed before, and an administrator's name",
+            ),
+            // Before its driver is bound; then another one.
+            (
+                &[(DEVICE, 9, Some(u32::MAX)), (ADDED, 9, Some(4)), (DEVICE, 10, Some(4))],
+                "a device",
+            ),
+            (&[(ADDED, 9, Some(4)), (next, 9, Some(4)), (next, 60, Some(5))], "several at once"),
+        ] {
+            let mut plugged = Plugged::default();
+            assert_eq!(plugged.announced_after_event(at(1000)), None);
+            for (event, seconds, expected) in events {
+                assert_eq!(plugged.see(event, at(seconds * 1000)), *expected, "{why}: {seconds}");
+            }
+        }
     }
 
     #[test]
     fn accepts_the_hosts_event_only_for_a_recent_nic() {
         let mut plugged = Plugged::default();
-        assert_eq!(plugged.announced_after_event(at(1)), None);
-        assert_eq!(plugged.see(ADDED, at(9)), Some(4));
-        assert_eq!(plugged.announced_after_event(at(38)), Some(4));
-        assert_eq!(plugged.announced_after_event(at(39)), None, "of which is it?");
-    }
-
-    #[test]
-    fn reports_a_nic_before_its_driver_is_bound() {
-        let mut plugged = Plugged::default();
-        let device =
-            b"add@/devices/pci0000:00/0000:00:05.0/virtio4\0ACTION=add\0SUBSYSTEM=virtio\0\
-            MODALIAS=virtio:d00000001v00001AF4\0";
-        assert_eq!(plugged.see(device, at(9)), Some(u32::MAX));
-        assert_eq!(plugged.see(ADDED, at(9)), Some(4));
-        assert_eq!(plugged.see(device, at(10)), Some(4), "another one");
-    }
-
-    #[test]
-    fn handles_several_nics_at_once() {
-        let mut plugged = Plugged::default();
-        let next = b"add@/devices/pci0000:00/0000:00:06.0/virtio5/net/eth1\0IFINDEX=5\0";
-        assert_eq!(plugged.see(ADDED, at(9)), Some(4));
-        assert_eq!(plugged.see(next, at(9)), Some(4));
-        assert_eq!(plugged.see(next, at(60)), Some(5), "the first has a name since long");
+        assert_eq!(plugged.see(ADDED, at(9000)), Some(4));
+        assert_eq!(plugged.announced_after_event(at(38_000)), Some(4));
+        assert_eq!(plugged.announced_after_event(at(39_000)), None, "no longer recent");
     }
 }

@@ -34,18 +34,11 @@ impl Added {
         }
     }
 
-    pub fn switch(self) -> &'static str {
+    /// Returns the name of its switch, and the values for offline and online.
+    pub fn switch(self) -> [&'static str; 3] {
         match self {
-            Self::Cpu(_) => "online",
-            Self::Memory(_) => "state",
-        }
-    }
-
-    /// Returns the switch's value for offline, and the one to write for online.
-    pub fn off_and_on(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Cpu(_) => ("0", "1"),
-            Self::Memory(_) => ("offline", "online"),
+            Self::Cpu(_) => ["online", "0", "1"],
+            Self::Memory(_) => ["state", "offline", "online"],
         }
     }
 

@@ -42,9 +42,9 @@ pub struct Connected {
 
 /// Returns the eviction candidate with its index; `None` if all connections are being served. It
 /// belongs to the class with more connections, so no class loses connections to the other's load.
-/// Among connections past their grace, the first activity in order wins, then the longest idle; an
-/// answered connection without a new request has no grace. If none is past it, the longest idle
-/// wins.
+/// Connections past their grace are chosen by the order of [`Activity`], then by idle time; an
+/// answered connection without a new request has no grace. If none is past its grace, the longest
+/// idle one is chosen.
 pub fn eviction_candidate(
     all: impl Iterator<Item = (usize, Connected)>,
     now: Uptime,

@@ -40,24 +40,13 @@ enum State {
     Finished,
     Length(u64),
     UntilClose,
-    /// Within a chunk's size line.
-    Size {
-        size: Option<u64>,
-        part: Part,
-        seen: usize,
-    },
+    // Within a chunk's size line.
+    Size { size: Option<u64>, part: Part, seen: usize },
     Data(u64),
-    /// After a chunk's data: `\r\n`.
-    DataEnd {
-        cr: bool,
-    },
-    /// In the trailer; `empty` at the start of a line.
-    Trailer {
-        empty: bool,
-        cr: bool,
-        seen: usize,
-        lines: usize,
-    },
+    // After a chunk's data: `\r\n`.
+    DataEnd { cr: bool },
+    // In the trailer; `empty` at the start of a line.
+    Trailer { empty: bool, cr: bool, seen: usize, lines: usize },
 }
 
 /// Position within a chunk's size line.
@@ -86,34 +75,20 @@ impl Decoder {
 
     /// Returns whether the framing shows that at most `most` bytes follow.
     pub const fn is_within(&self, most: u64) -> bool {
-        match self.state {
-            State::Finished => true,
-            State::Length(left) => left <= most,
-            State::UntilClose
-            | State::Size { .. }
-            | State::Data(_)
-            | State::DataEnd { .. }
-            | State::Trailer { .. } => false,
-        }
+        self.finished() || matches!(self.state, State::Length(left) if left <= most)
     }
 
-    pub fn finished(&self) -> bool {
+    pub const fn finished(&self) -> bool {
         matches!(self.state, State::Finished)
     }
 
     /// Reports the end of the input. Errors: [`BodyError::Truncated`] if the body is not complete.
     pub fn eof(&mut self) -> Result<(), BodyError> {
-        match self.state {
-            State::Finished | State::UntilClose => {
-                self.state = State::Finished;
-                Ok(())
-            }
-            State::Length(_)
-            | State::Size { .. }
-            | State::Data(_)
-            | State::DataEnd { .. }
-            | State::Trailer { .. } => Err(BodyError::Truncated),
+        if !matches!(self.state, State::Finished | State::UntilClose) {
+            return Err(BodyError::Truncated);
         }
+        self.state = State::Finished;
+        Ok(())
     }
 
     /// Takes bytes from the front of `input`, up to the end of one piece of data. If it consumes

@@ -7,8 +7,6 @@
 //! Complete requests received before the end of input (half-close) are answered. A deadline covers
 //! the whole head or body, so sending byte by byte gains no time.
 
-use core::time::Duration;
-
 use super::admission::Activity;
 use super::body::Decoder;
 use super::head::{self, Framing, Request};
@@ -17,22 +15,6 @@ use crate::time::Uptime;
 
 /// Largest buffer of one connection, bytes: a complete head, and as much for its body.
 pub const BUFFER: usize = 2 * limits::HEAD;
-
-/// Time limits on the peer.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    /// Between two requests.
-    pub idle: Duration,
-    /// For a whole head, from its first byte; for the first head, from the connection.
-    pub head: Duration,
-    pub body: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self { idle: limits::IDLE_TIMEOUT, head: limits::HEAD_TIMEOUT, body: limits::BODY_TIMEOUT }
-    }
-}
 
 /// The caller's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,38 +50,23 @@ pub struct Connection<B = [u8; BUFFER]> {
     end: usize,
     /// The peer has closed its sending side.
     ended: bool,
-    timeouts: Timeouts,
     state: State,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Just connected. The first head is due soon.
-    Fresh {
-        deadline: Uptime,
-    },
-    /// Between requests: no byte of the next one has arrived.
-    Idle {
-        deadline: Uptime,
-    },
-    /// Part of a head received.
-    Head {
-        deadline: Uptime,
-    },
-    /// The head was reported; the body follows. `waits`: the client expects `100 Continue` first.
-    Body {
-        deadline: Uptime,
-        decoder: Decoder,
-        waits: bool,
-    },
-    /// The request is complete but not answered.
+    // Just connected. The first head is due soon.
+    Fresh { deadline: Uptime },
+    // Between requests: no byte of the next one has arrived.
+    Idle { deadline: Uptime },
+    // Part of a head received.
+    Head { deadline: Uptime },
+    // The head was reported; the body follows. `waits`: the client expects `100 Continue` first.
+    Body { deadline: Uptime, decoder: Decoder, waits: bool },
+    // The request is complete but not answered.
     Answer,
-    /// Answered before it was complete; up to `left` bytes of its body are ignored.
-    Drain {
-        deadline: Uptime,
-        decoder: Decoder,
-        left: usize,
-    },
+    // Answered before it was complete; up to `left` bytes of its body are ignored.
+    Drain { deadline: Uptime, decoder: Decoder, left: usize },
     Over,
 }
 
@@ -111,16 +78,16 @@ impl<B> core::fmt::Debug for Connection<B> {
 
 impl Connection {
     /// Creates a connection accepted at `now`, with a full-size buffer.
-    pub fn new(now: Uptime, timeouts: Timeouts) -> Self {
-        Self::with_buffer(now, timeouts, [0; BUFFER])
+    pub fn new(now: Uptime) -> Self {
+        Self::with_buffer(now, [0; BUFFER])
     }
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     /// Creates a connection with the caller's buffer, which may grow.
-    pub fn with_buffer(now: Uptime, timeouts: Timeouts, buf: B) -> Self {
-        let state = State::Fresh { deadline: now + timeouts.head };
-        Self { buf, head: 0, at: 0, end: 0, ended: false, timeouts, state }
+    pub fn with_buffer(now: Uptime, buf: B) -> Self {
+        let state = State::Fresh { deadline: now + limits::HEAD_TIMEOUT };
+        Self { buf, head: 0, at: 0, end: 0, ended: false, state }
     }
 
     /// Returns the buffer for resizing: it may grow up to [`BUFFER`], and shrink by the free
@@ -142,16 +109,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         if count == 0 {
             return;
         }
-        match self.state {
-            State::Fresh { deadline } => self.state = State::Head { deadline },
-            State::Idle { .. } => {
-                self.state = State::Head { deadline: now + self.timeouts.head };
-            }
-            State::Head { .. }
-            | State::Body { .. }
-            | State::Answer
-            | State::Drain { .. }
-            | State::Over => {}
+        if let State::Fresh { deadline } = self.state {
+            self.state = State::Head { deadline };
+        } else if let State::Idle { .. } = self.state {
+            self.state = State::Head { deadline: now + limits::HEAD_TIMEOUT };
         }
     }
 
@@ -188,15 +149,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
 
     /// Returns whether the rest of the body is known to have at most `most` bytes.
     pub const fn is_within(&self, most: u64) -> bool {
-        match &self.state {
-            State::Body { decoder, .. } => decoder.is_within(most),
-            State::Fresh { .. }
-            | State::Idle { .. }
-            | State::Head { .. }
-            | State::Answer
-            | State::Drain { .. }
-            | State::Over => true,
-        }
+        let State::Body { decoder, .. } = &self.state else { return true };
+        decoder.is_within(most)
     }
 
     /// Returns bytes received after the request, the start of an upgraded protocol. Valid from
@@ -225,21 +179,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     /// the connection continues only if the rest of the request is short ([`limits::BODY`]) and
     /// certain to be sent; otherwise a body could be mistaken for a request.
     pub fn done(&mut self, now: Uptime, keep_alive: bool) {
-        self.state = match core::mem::replace(&mut self.state, State::Over) {
-            State::Answer if keep_alive => return self.next(now),
-            // The client still waits for `100 Continue`: it may send its body or not.
-            State::Body { waits: true, .. } => State::Over,
-            State::Body { deadline, decoder, waits: false } if keep_alive => {
-                State::Drain { deadline, decoder, left: limits::BODY }
-            }
-            State::Body { waits: false, .. }
-            | State::Answer
-            | State::Fresh { .. }
-            | State::Idle { .. }
-            | State::Head { .. }
-            | State::Drain { .. }
-            | State::Over => State::Over,
-        };
+        let state = core::mem::replace(&mut self.state, State::Over);
+        if keep_alive && matches!(state, State::Answer) {
+            return self.next(now);
+        }
+        // A client that still waits for `100 Continue` may send its body or not.
+        if keep_alive && let State::Body { deadline, decoder, waits: false } = state {
+            self.state = State::Drain { deadline, decoder, left: limits::BODY };
+        }
         self.head = 0;
     }
 
@@ -248,9 +195,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         self.head = 0;
         self.compact();
         self.state = if self.end > 0 {
-            State::Head { deadline: now + self.timeouts.head }
+            State::Head { deadline: now + limits::HEAD_TIMEOUT }
         } else {
-            State::Idle { deadline: now + self.timeouts.idle }
+            State::Idle { deadline: now + limits::IDLE_TIMEOUT }
         };
     }
 
@@ -267,21 +214,21 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         match parsed.map(|it| it.map(|(it, length)| (length, it.framing, it.expect_continue))) {
             Ok(Some((length, framing, expects))) => {
                 self.state = State::Body {
-                    deadline: now + self.timeouts.body,
+                    deadline: now + limits::BODY_TIMEOUT,
                     decoder: Decoder::new(framing),
                     waits: expects && framing != Framing::None,
                 };
                 (self.head, self.at) = (length, length);
                 Event::Request
             }
-            Err(error) => self.refuse(error.status(), error.text()),
+            Err(error) => self.refuse(error.reply()),
             Ok(None) if self.ended => self.over(Event::Closed),
             Ok(None) if self.deadline().is_none_or(|deadline| now < deadline) => Event::NeedData,
             // Old clients send an empty line after a body. It does not begin a request.
             Ok(None) if input.iter().all(|byte| b"\r\n".contains(byte)) => {
                 self.over(Event::TimedOut)
             }
-            Ok(None) => self.refuse(408, "Request head took too long"),
+            Ok(None) => self.refuse((408, "Request head took too long")),
         }
     }
 
@@ -294,7 +241,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
             return Event::Continue;
         }
         let Ok(step) = decoder.decode(input) else {
-            return self.refuse(400, "Malformed body");
+            return self.refuse((400, "Malformed body"));
         };
         let (consumed, data) = (step.consumed, step.data.len());
         let finished = decoder.finished();
@@ -312,7 +259,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
             return self.over(Event::Closed);
         }
         if late {
-            return self.refuse(408, "Request body took too long");
+            return self.refuse((408, "Request body took too long"));
         }
         self.compact();
         Event::NeedData
@@ -347,7 +294,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    fn refuse(&mut self, status: u16, text: &'static str) -> Event<'_> {
+    fn refuse(&mut self, (status, text): (u16, &'static str)) -> Event<'_> {
         self.state = State::Over;
         Event::Refuse { status, text }
     }

@@ -183,22 +183,15 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    pub fn status(self) -> u16 {
+    /// Returns status and text of the answer.
+    pub fn reply(self) -> (u16, &'static str) {
         match self {
-            Self::Malformed | Self::BadFraming | Self::BadHost => 400,
-            Self::TooLong | Self::TooManyHeaders => 431,
-            Self::BadVersion => 505,
-        }
-    }
-
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Malformed => "Malformed HTTP head",
-            Self::TooLong => "HTTP head too long",
-            Self::TooManyHeaders => "Too many HTTP headers",
-            Self::BadFraming => "Contradictory or unknown body framing",
-            Self::BadHost => "Missing, repeated or malformed Host header",
-            Self::BadVersion => "HTTP version not supported",
+            Self::Malformed => (400, "Malformed HTTP head"),
+            Self::TooLong => (431, "HTTP head too long"),
+            Self::TooManyHeaders => (431, "Too many HTTP headers"),
+            Self::BadFraming => (400, "Contradictory or unknown body framing"),
+            Self::BadHost => (400, "Missing, repeated or malformed Host header"),
+            Self::BadVersion => (505, "HTTP version not supported"),
         }
     }
 }

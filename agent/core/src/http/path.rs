@@ -8,10 +8,6 @@ use heapless::Vec;
 /// (`/1.0/storage-pools/P/volumes/T/V/snapshots/S`). Further ones are only counted.
 const MAX_SEGMENTS: usize = 9;
 
-/// A `%` that is not followed by two hex digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadEncoding;
-
 /// The segments of a path, still percent-encoded.
 #[derive(Debug)]
 pub struct Segments<'p> {
@@ -21,8 +17,8 @@ pub struct Segments<'p> {
 
 impl<'p> Segments<'p> {
     /// Splits an absolute path. `/` has no segments; after a trailing slash there is an empty one.
-    /// Errors: [`BadEncoding`] if any `%` of the path is not followed by two hex digits.
-    pub fn split(path: &'p str) -> Result<Self, BadEncoding> {
+    /// Returns `None` if any `%` of the path is not followed by two hex digits.
+    pub fn split(path: &'p str) -> Option<Self> {
         check_encoding(path.as_bytes())?;
         let mut parts = Vec::new();
         let mut total = 0;
@@ -33,7 +29,7 @@ impl<'p> Segments<'p> {
                 let _kept = parts.push(part).is_ok();
             }
         }
-        Ok(Self { parts, total })
+        Some(Self { parts, total })
     }
 
     pub fn count(&self) -> usize {
@@ -55,18 +51,16 @@ impl<'p> Segments<'p> {
     }
 }
 
-fn check_encoding(path: &[u8]) -> Result<(), BadEncoding> {
+fn check_encoding(path: &[u8]) -> Option<()> {
     let mut rest = path.iter();
     while let Some(byte) = rest.next() {
         if *byte == b'%' {
             for _ in 0..2 {
-                if !rest.next().is_some_and(u8::is_ascii_hexdigit) {
-                    return Err(BadEncoding);
-                }
+                rest.next().filter(|digit| digit.is_ascii_hexdigit())?;
             }
         }
     }
-    Ok(())
+    Some(())
 }
 
 /// Returns the bytes of a segment, whose encoding has been checked.

@@ -185,33 +185,6 @@ mod tests {
         persistence: Persistence::Implied,
         extra: &[],
     };
-    const GET: RequestLine<'_> =
-        RequestLine { method: "GET", target: "/", host: "h", body: None, close: false, extra: &[] };
-
-    #[test]
-    fn writes_heads_as_in_rfc_9112() {
-        let head = Head {
-            status: 404,
-            content_type: Some("text/plain"),
-            length: Length::Known(10),
-            persistence: Persistence::Close,
-            extra: &[("ETag", "\"x\"")],
-        };
-        assert_eq!(
-            written(&head),
-            "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\
-             ETag: \"x\"\r\nConnection: close\r\n\r\n"
-        );
-        let mut out = String::new();
-        let extra = [("A", "b\tc")];
-        let request =
-            RequestLine { method: "PUT", body: Some(0), close: true, extra: &extra, ..GET };
-        write_request(&mut out, &request).unwrap();
-        assert_eq!(
-            out,
-            "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nA: b\tc\r\nConnection: close\r\n\r\n"
-        );
-    }
 
     #[test]
     fn keep_alive_is_explicit_for_http10_only() {
@@ -220,32 +193,15 @@ mod tests {
             ("1.0", "Connection: Keep-Alive\r\n", "Connection: keep-alive\r\n"),
             ("1.1", "", ""),
             ("1.1", "Connection: keep-alive\r\n", ""),
+            ("1.1", "Connection: closed\r\n", ""),
             ("1.1", "Connection: close\r\n", "Connection: close\r\n"),
+            ("1.1", "Connection: Upgrade\r\nconnection: foo ,CLOSE\r\n", "Connection: close\r\n"),
         ] {
             let text = format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
             let (request, _) = head::request(text.as_bytes()).unwrap().unwrap();
             let head = Head { persistence: Persistence::of(&request), ..PLAIN };
             assert_eq!(written(&head), format!("HTTP/1.1 200 OK\r\n{line}\r\n"), "{text}");
         }
-    }
-
-    #[test]
-    fn a_body_until_close_has_a_close_field() {
-        let persistence = Persistence::Explicit;
-        let head = Head { length: Length::UntilClose, persistence, ..PLAIN };
-        assert_eq!(written(&head), "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
-        let head = Head { status: 101, extra: &[("Upgrade", "websocket")], ..PLAIN };
-        assert_eq!(
-            written(&head),
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
-        );
-    }
-
-    #[test]
-    fn chunk_heads_are_hexadecimal() {
-        let mut out = String::new();
-        write_chunk_head(&mut out, 0xabc).unwrap();
-        assert_eq!(out, "abc\r\n");
     }
 
     #[test]

@@ -6,7 +6,6 @@ use alloc::ffi::CString;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 /// The file's path, below the root.
 pub const FILE: &str = "etc/mote-init";
@@ -29,41 +28,6 @@ pub struct Plan {
     pub programs: Vec<Program>,
     /// Errors, one per ignored word.
     pub troubles: Vec<String>,
-}
-
-/// Why a word is ignored.
-enum PlanError<'t> {
-    Unknown(&'t str),
-    NoProgram,
-    /// Invalid options of the agent.
-    Agent(BadCommand<'t>),
-    Program(BadCommand<'t>),
-}
-
-impl fmt::Display for PlanError<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(name) => write!(out, "unknown word {name}"),
-            Self::NoProgram => out.write_str("there is no program"),
-            Self::Agent(why) => why.fmt(out),
-            Self::Program(why) => write!(out, "{why}; it is not started"),
-        }
-    }
-}
-
-/// Why a text is not a command.
-enum BadCommand<'t> {
-    Quote(&'t str),
-    Nul,
-}
-
-impl fmt::Display for BadCommand<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quote(text) => write!(out, "unclosed quote in {text}"),
-            Self::Nul => out.write_str("a NUL is in it"),
-        }
-    }
 }
 
 impl Plan {
@@ -95,9 +59,10 @@ impl Plan {
         all
     }
 
-    fn take<'t>(&mut self, name: &'t str, value: &'t str) -> Result<(), PlanError<'t>> {
+    /// Takes one word; returns why it is ignored.
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "agent" => self.agent = words(value).map_err(PlanError::Agent)?,
+            "agent" => self.agent = words(value)?,
             "hostname" if !value.is_empty() => self.hostname = Some(value.trim().to_owned()),
             "modules" => self
                 .modules
@@ -105,13 +70,13 @@ impl Plan {
             // On the command line, it applies to all programs of `mote.run`.
             "respawn" if matches!(value, "" | "yes") => {}
             "run" | "respawn" => {
-                let arguments = words(value).map_err(PlanError::Program)?;
+                let arguments = words(value).map_err(|why| why + "; it is not started")?;
                 if arguments.is_empty() {
-                    return Err(PlanError::NoProgram);
+                    return Err("there is no program".into());
                 }
                 self.programs.push(Program { arguments, respawn: name == "respawn" });
             }
-            _ => return Err(PlanError::Unknown(name)),
+            _ => return Err(format!("unknown word {name}")),
         }
         Ok(())
     }
@@ -151,7 +116,7 @@ fn bare(text: &str) -> &str {
 }
 
 /// Splits a command into words. Both kinds of quotes group as in a shell; nothing else is special.
-fn words(text: &str) -> Result<Vec<CString>, BadCommand<'_>> {
+fn words(text: &str) -> Result<Vec<CString>, String> {
     let mut all = Vec::new();
     let (mut word, mut quote) = (None::<String>, None);
     for letter in text.chars() {
@@ -166,11 +131,11 @@ fn words(text: &str) -> Result<Vec<CString>, BadCommand<'_>> {
         }
     }
     if quote.is_some() {
-        return Err(BadCommand::Quote(text));
+        return Err(format!("unclosed quote in {text}"));
     }
     all.extend(word);
     let strings = all.into_iter().map(CString::new).collect::<Result<_, _>>();
-    strings.map_err(|_| BadCommand::Nul)
+    strings.map_err(|_| "it contains a NUL".into())
 }
 
 #[cfg(test)]
@@ -231,7 +196,7 @@ mod tests {
             "/etc/mote-init, line 1: unknown word start",
             "/etc/mote-init, line 3: unclosed quote in 'c; it is not started",
             "/etc/mote-init, line 4: unknown word hostname",
-            "/etc/mote-init, line 5: a NUL is in it; it is not started",
+            "/etc/mote-init, line 5: it contains a NUL; it is not started",
             "mote.rum: unknown word rum",
             "mote.run: there is no program",
         ];

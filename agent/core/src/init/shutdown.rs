@@ -110,7 +110,7 @@ mod tests {
             }
             match shutdown.next(Uptime::from_millis(now), now >= last) {
                 Act::Wait(until) => {
-                    assert!(until.as_millis() > now, "no wait that is over");
+                    assert!(until.as_millis() > now, "a wait must end later");
                     now += 100;
                 }
                 act @ (Act::Ask | Act::Kill | Act::Unmount | Act::Leave(_)) => {
@@ -127,28 +127,14 @@ mod tests {
     fn kills_what_ignores_sigterm_and_waits_until_the_host_has_read_the_port() {
         use Act::{Ask, Kill, Leave, Unmount};
         let (off, reboot) = (Leave(Goal::Off), Leave(Goal::Reboot));
+        let killed = |then: &[(u64, Act)]| [&[(0, Ask), (5000, Kill)], then].concat();
         for (goal, agent, last, expected) in [
-            (Goal::Off, Some(10_300), 10_500, &[(0, Ask), (500, Unmount), (1500, off)][..]),
-            (Goal::Off, None, 0, &[(0, Ask), (0, Unmount), (0, off)]),
-            (
-                Goal::Reboot,
-                Some(10_300),
-                15_100,
-                &[(0, Ask), (5000, Kill), (5100, Unmount), (5100, reboot)],
-            ),
-            (
-                Goal::Reboot,
-                Some(10_300),
-                u64::MAX,
-                &[(0, Ask), (5000, Kill), (7000, Unmount), (7000, reboot)],
-            ),
+            (Goal::Off, Some(10_300), 10_500, vec![(0, Ask), (500, Unmount), (1500, off)]),
+            (Goal::Off, None, 0, vec![(0, Ask), (0, Unmount), (0, off)]),
+            (Goal::Reboot, Some(10_300), 15_100, killed(&[(5100, Unmount), (5100, reboot)])),
+            (Goal::Reboot, Some(10_300), u64::MAX, killed(&[(7000, Unmount), (7000, reboot)])),
             // SIGKILL has ended the agent.
-            (
-                Goal::Off,
-                Some(15_100),
-                15_100,
-                &[(0, Ask), (5000, Kill), (5100, Unmount), (6300, off)],
-            ),
+            (Goal::Off, Some(15_100), 15_100, killed(&[(5100, Unmount), (6300, off)])),
         ] {
             assert_eq!(story(goal, agent, last), expected, "{agent:?} {last}");
         }

@@ -51,5 +51,28 @@ impl fmt::Display for JsonError {
     }
 }
 
+/// Why a document is not what it is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadDocument {
+    Json(JsonError),
+    /// Says which member is missing or invalid.
+    Member(&'static str),
+}
+
+impl From<JsonError> for BadDocument {
+    fn from(error: JsonError) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl fmt::Display for BadDocument {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => error.fmt(out),
+            Self::Member(what) => out.write_str(what),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,6 @@ fn check(json: &[u8]) -> Result<(), JsonError> {
     Value::parse(json).map(drop)
 }
 
-fn envelope(json: &[u8]) -> Result<Envelope<'_>, JsonError> {
-    Envelope::parse(json)
-}
-
 /// A document per line.
 const VALID: &str = r#"null
 true
@@ -24,8 +20,15 @@ false
 {"":0,"":1}"#;
 
 #[test]
-fn rejects_a_truncated_document() {
+fn rejects_a_truncated_or_continued_document() {
     for json in VALID.lines() {
+        for (trailing, at) in
+            [("]", 0), ("}", 0), (" x", 1), (",", 0), ("\n\t \"", 3), (" null", 1)]
+        {
+            let why = check(format!("{json}{trailing}").as_bytes()).unwrap_err();
+            assert_eq!(why, JsonError::Trailing(json.len() + at), "{json}{trailing:?}");
+        }
+        assert_eq!(check(format!("{json} \t\r\n").as_bytes()), Ok(()));
         if !json.starts_with(['{', '[', '"', 't', 'f', 'n']) {
             continue; // a number cut is a shorter number
         }
@@ -36,27 +39,6 @@ fn rejects_a_truncated_document() {
             assert!(error == JsonError::Truncated || broken, "{json:?} cut at {cut}: {error:?}");
         }
     }
-}
-
-#[test]
-fn rejects_data_after_a_document() {
-    for json in VALID.lines() {
-        for (trailing, at) in
-            [("]", 0), ("}", 0), (" x", 1), (",", 0), ("\n\t \"", 3), (" null", 1)]
-        {
-            let longer = format!("{json}{trailing}");
-            let why = check(longer.as_bytes()).unwrap_err();
-            assert_eq!(why, JsonError::Trailing(json.len() + at), "{longer:?}");
-        }
-        assert_eq!(check(format!("{json} \t\r\n").as_bytes()), Ok(()));
-    }
-}
-
-#[test]
-fn reports_the_offset_of_invalid_utf8() {
-    assert_eq!(check(b"[\"ab\xffc\"]"), Err(JsonError::Syntax(4)));
-    assert_eq!(check(b"{\"\xed\xa0\x80\":1}"), Err(JsonError::Syntax(2)));
-    assert_eq!(check(b"[\xff]"), Err(JsonError::Syntax(1)));
 }
 
 #[test]
@@ -76,27 +58,9 @@ fn limits_the_depth_without_using_stack() {
     assert_eq!(check(format!("[{}[]]", "[[]],".repeat(10_000)).as_bytes()), Ok(()));
 }
 
-fn found<'j>(json: &'j str, key: &str) -> Option<&'j str> {
-    Value::parse(json.as_bytes()).unwrap().member(key).map(Value::raw)
-}
-
 /// A value that was not checked, which only this module can make.
 fn unchecked(raw: &str) -> Value<'_> {
     Value::written(raw)
-}
-
-#[test]
-fn returns_members_unchanged() {
-    let json =
-        " { \"a\" : [1, {\"b\": 2}] , \"n\":-1.50e+3,\"s\":\"x\\n\\\"}\" , \"\\u0061b\":null } ";
-    assert_eq!(found(json, "a"), Some("[1, {\"b\": 2}]"));
-    assert_eq!(found(json, "n"), Some("-1.50e+3"));
-    assert_eq!(found(json, "s"), Some("\"x\\n\\\"}\""));
-    assert_eq!(found(json, "ab"), Some("null"), "a name may be escaped");
-    for missing in ["b", "", "A", "aa", "\\u0061b", "\"a\""] {
-        assert_eq!(found(json, missing), None, "{missing:?}");
-    }
-    assert_eq!(found("{}", "a"), None);
 }
 
 #[test]
@@ -106,8 +70,10 @@ fn only_valid_objects_have_members() {
         assert_eq!((value.member("a"), value.fields(["a"])), (None, Err(JsonError::Shape)));
     }
     // The requested member comes first, but the document is invalid after it.
-    assert_eq!(Value::parse(b"{\"a\":1,}"), Err(JsonError::Syntax(7)));
-    assert_eq!(Value::parse(b"{\"a\":1"), Err(JsonError::Truncated));
+    assert_eq!(check(b"{\"a\":1,}"), Err(JsonError::Syntax(7)));
+    // Also of invalid UTF-8, the offset is reported.
+    assert_eq!(check(b"[\"ab\xffc\"]"), Err(JsonError::Syntax(4)));
+    assert_eq!(check(b"{\"\xed\xa0\x80\":1}"), Err(JsonError::Syntax(2)));
 }
 
 #[test]
@@ -178,16 +144,6 @@ fn decodes_strings_as_go_does() {
 }
 
 #[test]
-fn stops_when_the_sink_is_full() {
-    let mut calls = 0;
-    let result = unchecked("\"a\\nb\"").unescape(|_| {
-        calls += 1;
-        if calls == 2 { Err(JsonError::TooLong) } else { Ok(()) }
-    });
-    assert_eq!((result, calls), (Err(JsonError::TooLong), 2));
-}
-
-#[test]
 fn limits_the_length_of_a_text() {
     let raw = unchecked(r#""ab\u20ac""#);
     for room in [5, 6] {
@@ -201,26 +157,31 @@ fn limits_the_length_of_a_text() {
 #[test]
 fn reads_envelopes_in_any_order_with_unknown_members() {
     let json = br#"{"metadata": {"a": [1]}, "error_code":0,"x":{"type":"error"},"error":"","type":"sync"}"#;
-    let read = envelope(json).unwrap();
+    let read = Envelope::parse(json).unwrap();
     assert_eq!((read.kind, read.error_code), (Kind::Sync, 0));
     assert_eq!(read.error.map(Value::raw), Some("\"\""));
     assert_eq!(read.metadata.raw(), r#"{"a": [1]}"#);
-    let read = envelope(br#"{"type":"error","error":"not \"found\"","error_code":404}"#).unwrap();
+    let read =
+        Envelope::parse(br#"{"type":"error","error":"not \"found\"","error_code":404}"#).unwrap();
     assert_eq!((read.kind, read.error_code), (Kind::Error, 404));
     assert_eq!(read.error.map(Value::raw), Some(r#""not \"found\"""#));
     assert_eq!(read.metadata, Value::NULL);
-    let read = envelope(br#"{"t\u0079pe":"as\u0079nc","error_code":99999}"#).unwrap();
+    let read = Envelope::parse(br#"{"t\u0079pe":"as\u0079nc","error_code":99999}"#).unwrap();
     assert_eq!((read.kind, read.error_code), (Kind::Async, 0));
 }
 
 #[test]
 fn rejects_invalid_envelopes() {
-    for json in ["{}", "[]", "null", r#"{"type":"other"}"#, r#"{"type":1}"#, r#"{"type":null}"#] {
-        assert_eq!(envelope(json.as_bytes()).err(), Some(JsonError::Shape), "{json}");
+    for (json, why) in [
+        ("{}", JsonError::Shape),
+        ("[]", JsonError::Shape),
+        (r#"{"type":"other"}"#, JsonError::Shape),
+        (r#"{"type":1}"#, JsonError::Shape),
+        // The last one counts here too.
+        (r#"{"type":"sync","type":"neither"}"#, JsonError::Shape),
+        ("404 page not found\n", JsonError::Trailing(4)),
+        ("Forbidden\n", JsonError::Syntax(0)),
+    ] {
+        assert_eq!(Envelope::parse(json.as_bytes()).err(), Some(why), "{json}");
     }
-    // The last one counts here too.
-    let twice = br#"{"type":"sync","type":"neither"}"#;
-    assert_eq!(envelope(twice).err(), Some(JsonError::Shape));
-    assert!(matches!(envelope(b"404 page not found\n").err(), Some(JsonError::Trailing(4))));
-    assert!(matches!(envelope(b"Forbidden\n").err(), Some(JsonError::Syntax(0))));
 }

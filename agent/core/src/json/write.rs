@@ -262,25 +262,17 @@ mod tests {
         json.shown(format_args!("{}\n", '"'));
         json.end_array();
         json.numbers(&[("b", 1), ("c", 2)]);
-        json.end_object();
-        json.done().unwrap();
-        let expected =
-            "{'a':[9223372036854775807,0.05,[],'x\\'\u{fffd}',true,-1,null,'\\'\\n'],'b':1,'c':2}";
-        assert_eq!(out, expected.replace('\'', "\""));
-    }
-    #[test]
-    fn writes_read_values_unchanged() {
-        let read = Value::parse(br#"{"a\u0041": [1, 2] , "b":{}}"#).unwrap();
-        let mut out = String::new();
-        let mut json = Writer::new(&mut out);
-        json.begin_object();
         json.maybe("none", None);
+        // Read values are unchanged.
+        let read = Value::parse(br#"{"d\u0041": [1, 2] , "e":{}}"#).unwrap();
         read.members().for_each(|(name, value)| json.member(name, value));
         json.end_object();
         json.done().unwrap();
-        assert_eq!(out, r#"{"none":null,"a\u0041":[1, 2],"b":{}}"#);
+        let numbers =
+            "{'a':[9223372036854775807,0.05,[],'x\\'\u{fffd}',true,-1,null,'\\'\\n'],'b':1,'c':2,";
+        let expected = [numbers, "'none':null,'d\\u0041':[1, 2],'e':{}}"].concat();
+        assert_eq!(out, expected.replace('\'', "\""));
     }
-
     #[test]
     fn escapes_and_counts_every_control_character() {
         let text = "a\"\\/\n\r\t\0\u{1f}\u{7f}\u{20ac}";

@@ -182,7 +182,7 @@ mod tests {
         for (millis, signs) in [(1050, NIC), (1300, CLOCK), (2000, NIC), (2999, NIC)] {
             assert!(!returns.is_another(at(millis), signs));
         }
-        // The kernel's log was late; or a clone of that clone, whose snapshot was made at once.
+        // The kernel's log was late; or a clone of that clone, whose snapshot was made immediately.
         assert!(returns.is_another(at(2100), FORK));
         for signs in [NIC, CLOCK] {
             assert!(returns.is_another(at(3000), signs));
@@ -204,13 +204,8 @@ mod tests {
 
     #[test]
     fn the_generation_counts_unless_it_is_known_to_be_the_same() {
-        for (kind, name, counts) in [
-            (Kind::Paused, "paused", false),
-            (Kind::Resumed, "resumed", false),
-            (Kind::Restored, "restored", true),
-            (Kind::Unknown, "unknown", true),
-        ] {
-            assert_eq!((kind.name(), kind.may_have_copies()), (name, counts));
-        }
+        let all = [Kind::Paused, Kind::Resumed, Kind::Restored, Kind::Unknown];
+        assert_eq!(all.map(Kind::name), ["paused", "resumed", "restored", "unknown"]);
+        assert_eq!(all.map(Kind::may_have_copies), [false, false, true, true]);
     }
 }

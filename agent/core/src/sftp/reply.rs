@@ -130,7 +130,7 @@ impl fmt::Write for Reply<'_> {
     }
 }
 
-/// Writes VERSION, the reply to INIT. Returns its length in bytes, as all of these functions do.
+/// Writes VERSION, the reply to INIT. Like all of these functions, returns its length in bytes.
 /// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn version(out: &mut [u8]) -> Result<usize, Full> {
     // The version is in the position of other packets' id.
@@ -143,7 +143,6 @@ pub fn version(out: &mut [u8]) -> Result<usize, Full> {
 }
 
 /// Writes STATUS with a human-readable message.
-/// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn status(out: &mut [u8], id: u32, code: Code, text: &dyn fmt::Display) -> Result<usize, Full> {
     let mut reply = Reply::new(out, STATUS, id);
     reply.u32(code as u32);
@@ -155,7 +154,7 @@ pub fn status(out: &mut [u8], id: u32, code: Code, text: &dyn fmt::Display) -> R
     reply.finish()
 }
 
-/// Writes HANDLE. Errors: [`Full`] if the reply does not fit in `out`.
+/// Writes HANDLE.
 pub fn handle(out: &mut [u8], id: u32, handle: Handle) -> Result<usize, Full> {
     let mut reply = Reply::new(out, HANDLE, id);
     reply.string(|reply| reply.u64(handle.0));
@@ -183,7 +182,6 @@ pub fn data<E>(
 }
 
 /// Writes NAME with one path and no attributes (REALPATH, READLINK).
-/// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn path(out: &mut [u8], id: u32, path: &[u8]) -> Result<usize, Full> {
     let mut reply = Reply::new(out, NAME, id);
     reply.u32(1);
@@ -193,7 +191,7 @@ pub fn path(out: &mut [u8], id: u32, path: &[u8]) -> Result<usize, Full> {
     reply.finish()
 }
 
-/// Writes ATTRS. Errors: [`Full`] if the reply does not fit in `out`.
+/// Writes ATTRS.
 pub fn attrs(out: &mut [u8], id: u32, attrs: &Attrs) -> Result<usize, Full> {
     let mut reply = Reply::new(out, ATTRS, id);
     reply.attrs(attrs);
@@ -201,7 +199,6 @@ pub fn attrs(out: &mut [u8], id: u32, attrs: &Attrs) -> Result<usize, Full> {
 }
 
 /// Writes an extended reply of numbers (`statvfs`, `limits`).
-/// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn numbers(out: &mut [u8], id: u32, numbers: &[u64]) -> Result<usize, Full> {
     let mut reply = Reply::new(out, EXTENDED, id);
     for number in numbers {

@@ -59,97 +59,35 @@ impl OpenFlags {
     }
 }
 
-/// A requested operation. Paths are bytes, not necessarily UTF-8.
+/// A requested operation; `Unknown` has an unsupported type or extension. Paths are bytes, not
+/// necessarily UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    Open {
-        path: &'a [u8],
-        flags: OpenFlags,
-        attrs: Attrs,
-    },
-    Close {
-        handle: Handle,
-    },
-    Read {
-        handle: Handle,
-        offset: u64,
-        length: u32,
-    },
-    Write {
-        handle: Handle,
-        offset: u64,
-        data: &'a [u8],
-    },
-    Lstat {
-        path: &'a [u8],
-    },
-    Fstat {
-        handle: Handle,
-    },
-    Setstat {
-        path: &'a [u8],
-        attrs: Attrs,
-    },
-    Fsetstat {
-        handle: Handle,
-        attrs: Attrs,
-    },
-    Opendir {
-        path: &'a [u8],
-    },
-    Readdir {
-        handle: Handle,
-    },
-    Remove {
-        path: &'a [u8],
-    },
-    Mkdir {
-        path: &'a [u8],
-        attrs: Attrs,
-    },
-    Rmdir {
-        path: &'a [u8],
-    },
-    Realpath {
-        path: &'a [u8],
-    },
-    Stat {
-        path: &'a [u8],
-    },
-    Rename {
-        from: &'a [u8],
-        to: &'a [u8],
-    },
-    Readlink {
-        path: &'a [u8],
-    },
-    Symlink {
-        target: &'a [u8],
-        link: &'a [u8],
-    },
-    PosixRename {
-        from: &'a [u8],
-        to: &'a [u8],
-    },
-    Hardlink {
-        from: &'a [u8],
-        to: &'a [u8],
-    },
-    Statvfs {
-        path: &'a [u8],
-    },
-    Fstatvfs {
-        handle: Handle,
-    },
-    Fsync {
-        handle: Handle,
-    },
-    Lsetstat {
-        path: &'a [u8],
-        attrs: Attrs,
-    },
+    Open { path: &'a [u8], flags: OpenFlags, attrs: Attrs },
+    Close { handle: Handle },
+    Read { handle: Handle, offset: u64, length: u32 },
+    Write { handle: Handle, offset: u64, data: &'a [u8] },
+    Lstat { path: &'a [u8] },
+    Fstat { handle: Handle },
+    Setstat { path: &'a [u8], attrs: Attrs },
+    Fsetstat { handle: Handle, attrs: Attrs },
+    Opendir { path: &'a [u8] },
+    Readdir { handle: Handle },
+    Remove { path: &'a [u8] },
+    Mkdir { path: &'a [u8], attrs: Attrs },
+    Rmdir { path: &'a [u8] },
+    Realpath { path: &'a [u8] },
+    Stat { path: &'a [u8] },
+    Rename { from: &'a [u8], to: &'a [u8] },
+    Readlink { path: &'a [u8] },
+    Symlink { target: &'a [u8], link: &'a [u8] },
+    PosixRename { from: &'a [u8], to: &'a [u8] },
+    Hardlink { from: &'a [u8], to: &'a [u8] },
+    Statvfs { path: &'a [u8] },
+    Fstatvfs { handle: Handle },
+    Fsync { handle: Handle },
+    Lsetstat { path: &'a [u8], attrs: Attrs },
     Limits,
-    /// A type or extension that is not supported.
     Unknown,
 }
 
@@ -196,23 +134,12 @@ impl<'a> Request<'a> {
             }
             Self::Symlink { target, link } => ("symlink", target, Some(link)),
             Self::Hardlink { from, to } => ("link", from, Some(to)),
-            Self::Open { .. }
-            | Self::Write { .. }
-            | Self::Fsetstat { .. }
-            | Self::Close { .. }
-            | Self::Read { .. }
-            | Self::Lstat { .. }
-            | Self::Fstat { .. }
-            | Self::Opendir { .. }
-            | Self::Readdir { .. }
-            | Self::Realpath { .. }
-            | Self::Stat { .. }
-            | Self::Readlink { .. }
-            | Self::Statvfs { .. }
-            | Self::Fstatvfs { .. }
-            | Self::Fsync { .. }
-            | Self::Limits
-            | Self::Unknown => return None,
+            #[rustfmt::skip] // several in a line
+            Self::Open { .. } | Self::Write { .. } | Self::Fsetstat { .. } | Self::Close { .. }
+            | Self::Read { .. } | Self::Lstat { .. } | Self::Fstat { .. } | Self::Opendir { .. }
+            | Self::Readdir { .. } | Self::Realpath { .. } | Self::Stat { .. }
+            | Self::Readlink { .. } | Self::Statvfs { .. } | Self::Fstatvfs { .. }
+            | Self::Fsync { .. } | Self::Limits | Self::Unknown => return None,
         };
         Some(Change { what, path, to })
     }

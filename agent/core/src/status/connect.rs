@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::host_address::{BadHostAddress, HostAddress};
+use crate::host_address::HostAddress;
 
 /// A well-formed CONNECT line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +24,6 @@ pub enum RefusedLine {
     NoCertificate,
     /// More bytes arrive than mote reads.
     Flood,
-}
-
-impl From<BadHostAddress> for RefusedLine {
-    fn from(why: BadHostAddress) -> Self {
-        match why {
-            BadHostAddress::Malformed => Self::Malformed,
-            BadHostAddress::NotAHost => Self::BadAddress,
-        }
-    }
 }
 
 impl fmt::Display for RefusedLine {
@@ -58,7 +49,8 @@ impl Connect {
             }
             None => (rest, None),
         };
-        let address = HostAddress::parse(address)?;
+        let (cid, port) = HostAddress::parse(address).ok_or(RefusedLine::Malformed)?;
+        let address = HostAddress::new(cid, port).ok_or(RefusedLine::BadAddress)?;
         Ok(Some(Self { address, fingerprint }))
     }
 }

@@ -84,6 +84,10 @@ impl Status {
             (How::Own, false) => match &mut self.phase {
                 Phase::Started { pause } => {
                     self.timers.set(Timer::Retry, now + *pause);
+                    // Later than a host that only restarts: the guest's calls go there, too.
+                    if self.heard == Heard::Nothing && *pause == VERIFY_BACKOFF_MAX {
+                        self.link.try_other();
+                    }
                     *pause = (*pause * 2).min(VERIFY_BACKOFF_MAX);
                 }
                 Phase::Connect | Phase::Connected { .. } | Phase::Stopped { .. } => {
@@ -109,28 +113,15 @@ impl Status {
         }
     }
 
-    /// Records that the host answered an ordinary call with this HTTP status. Returns whether the
-    /// shell must poll.
+    /// Records that the host answered an ordinary call with this HTTP status. A success proves
+    /// nothing, but in STARTED it brings the agent's own verification forward. So does 401 in
+    /// CONNECTED: the verification fails if the host no longer knows the agent. Returns whether it
+    /// did, so that the shell must poll.
     pub fn call_answered(&mut self, now: Uptime, status: u16) -> bool {
-        match status {
-            200..300 => self.call_ok(now),
-            401 => self.call_refused(now),
+        match (status, self.state()) {
+            (200..300, State::Started) | (401, State::Connected) => self.verify_soon(now),
             _ => false,
         }
-    }
-
-    /// Records that an ordinary call to the host succeeded. That proves nothing, but in STARTED it
-    /// brings the agent's own verification forward. Returns whether it did, so that the shell must
-    /// poll.
-    pub fn call_ok(&mut self, now: Uptime) -> bool {
-        self.state() == State::Started && self.verify_soon(now)
-    }
-
-    /// Records that the host answered an ordinary call with 401. In CONNECTED this brings the
-    /// agent's own verification forward, which fails if the host no longer knows the agent. Returns
-    /// whether it did.
-    pub fn call_refused(&mut self, now: Uptime) -> bool {
-        self.state() == State::Connected && self.verify_soon(now)
     }
 
     fn verify_soon(&mut self, now: Uptime) -> bool {

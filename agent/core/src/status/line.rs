@@ -5,15 +5,6 @@ use heapless::Vec;
 
 use crate::limits;
 
-/// A line without its newline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
-    /// The whole line, without a carriage return before the newline.
-    Full(Vec<u8, { limits::LINE }>),
-    /// More than [`limits::LINE`] bytes, a carriage return included.
-    TooLong,
-}
-
 /// The part of the current line that has been received.
 #[derive(Debug, Default)]
 pub struct LineBuf {
@@ -22,20 +13,18 @@ pub struct LineBuf {
 }
 
 impl LineBuf {
-    /// Takes one byte. Returns the line if the byte is its newline.
-    pub fn push(&mut self, byte: u8) -> Option<Line> {
+    /// Takes one byte. If it is the newline of a line of at most [`limits::LINE`] bytes, returns the
+    /// line without it and without a carriage return before it.
+    pub fn push(&mut self, byte: u8) -> Option<Vec<u8, { limits::LINE }>> {
         if byte != b'\n' {
             self.overran |= self.bytes.push(byte).is_err();
             return None;
         }
         let Self { mut bytes, overran } = core::mem::take(self);
-        if overran {
-            return Some(Line::TooLong);
-        }
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
         }
-        Some(Line::Full(bytes))
+        (!overran).then_some(bytes)
     }
 
     /// Drops the current line, whose rest will never arrive.

@@ -4,6 +4,9 @@
 use crate::host_address::HostAddress;
 use crate::time::Uptime;
 
+/// The only address that a guest of LXD's micro VM can reach (P§3.2).
+const MICRO_VM: HostAddress = HostAddress { cid: 2, port: 8444 };
+
 /// A host: where it listens, and which certificate it must present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
@@ -40,6 +43,8 @@ pub(super) struct Verification {
 pub(super) struct Link {
     /// The latest from a trusted source: PUT, a file, or a verification.
     announced: Option<Host>,
+    /// The address to try after that one.
+    other: Option<HostAddress>,
     pub(super) verifying: Option<Verification>,
     /// The latest that was verified, until it is lost.
     verified: Option<Host>,
@@ -58,7 +63,16 @@ impl Link {
 
     /// Takes a host from PUT or a file. A CONNECT line's is only verified.
     pub(super) fn tell(&mut self, host: Host) {
-        self.announced = Some(host);
+        (self.announced, self.other) = (Some(host), None);
+    }
+
+    /// Exchanges the address of a file, which may be outdated, for that of a micro VM's host, and
+    /// back.
+    pub(super) fn try_other(&mut self) {
+        if let Some(host) = &mut self.announced {
+            let other = self.other.unwrap_or(MICRO_VM);
+            self.other = Some(core::mem::replace(&mut host.address, other));
+        }
     }
 
     pub(super) fn verify(&mut self, target: Host, how: How) {

@@ -42,7 +42,7 @@ pub use phase::State;
 pub use poll::{Action, STARTED_LINE, STOPPED_LINES};
 
 use crate::host_address::HostAddress;
-use crate::status::line::{Line, LineBuf};
+use crate::status::line::LineBuf;
 use crate::time::Uptime;
 use flood::Flood;
 use link::{How, Link, Verification};
@@ -186,12 +186,8 @@ impl Status {
             self.refuse(now, RefusedLine::Flood);
         }
         for byte in bytes {
-            let parsed = match self.buf.push(*byte) {
-                None => continue,
-                Some(Line::TooLong) => Ok(None),
-                Some(Line::Full(line)) => Connect::parse(&line),
-            };
-            match parsed {
+            let Some(line) = self.buf.push(*byte) else { continue };
+            match Connect::parse(&line) {
                 Ok(None) => {}
                 Ok(Some(Connect { address, fingerprint })) => {
                     let known = self.host().map(|host| host.fingerprint);

@@ -73,33 +73,3 @@ impl Timers {
         [line, first(others)].into_iter().flatten().min()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::at;
-
-    #[test]
-    fn returns_the_first_timer_but_delays_lines_until_the_port_is_ready() {
-        let mut timers = Timers::default();
-        assert_eq!(timers.next(at(0)), None);
-        timers.set(Timer::Announce, at(5));
-        assert_eq!((timers.next(at(0)), timers.next(at(9))), (Some(at(5)), Some(at(9))));
-        timers.set(Timer::Expire, at(7));
-        assert_eq!((timers.next(at(0)), timers.next(at(9))), (Some(at(5)), Some(at(7))));
-        timers.stop_all();
-        assert_eq!(timers.next(at(0)), None);
-    }
-
-    #[test]
-    fn advances_only_running_timers_and_delays_none() {
-        let mut timers = Timers::default();
-        timers.advance(Timer::Announce, at(5));
-        assert_eq!(timers.get(Timer::Announce), None);
-        timers.set(Timer::Announce, at(9));
-        timers.advance(Timer::Announce, at(10));
-        assert_eq!(timers.get(Timer::Announce), Some(at(9)));
-        timers.advance(Timer::Announce, at(5));
-        assert!(timers.is_due(Timer::Announce, at(5)) && !timers.is_due(Timer::Announce, at(4)));
-    }
-}

@@ -7,7 +7,7 @@
 
 use heapless::Deque;
 
-/// Limit of stored tickets. In a burst more arrive, but waiting calls take them at once.
+/// Limit of stored tickets. In a burst more arrive, but waiting calls take them immediately.
 const MAX_TICKETS: usize = 8;
 /// Limit of concurrent full handshakes.
 const EARNERS: u8 = 2;
@@ -48,7 +48,7 @@ impl<T> Default for Tickets<T> {
 }
 
 impl<T> Tickets<T> {
-    /// Decides if a call may begin. On [`Turn::Go`] it must [`Tickets::take`] a ticket at once.
+    /// Decides if a call may begin. On [`Turn::Go`] it must [`Tickets::take`] a ticket immediately.
     pub fn turn(&mut self) -> Turn {
         if !self.kept.is_empty() || self.gives_none {
             return Turn::Go;
@@ -127,26 +127,26 @@ mod tests {
         assert!(matches!(tickets.turn(), Turn::Earn(_)));
     }
 
-    /// Begins as many of the remaining calls as may; adds the permit of each to `begun`.
-    fn begin(tickets: &mut Tickets<u32>, left: &mut usize, begun: &mut Vec<Option<Earner>>) {
-        while *left > 0 {
-            begun.push(match tickets.turn() {
-                Turn::Go => tickets.take().map(|_| None).expect("a ticket"),
-                Turn::Earn(earner) => Some(earner),
-                Turn::Wait => return,
-            });
-            *left -= 1;
-        }
-    }
-
     /// Simulates `calls` at once, with one ticket, to a host that answers each call one step later.
     /// Returns the number of steps and of full handshakes.
-    fn burst(calls: usize) -> (usize, usize) {
+    fn burst(mut calls: usize) -> (usize, usize) {
         let mut tickets = Tickets::default();
         tickets.put(0);
-        let (mut left, mut steps, mut full) = (calls, 0, 0);
-        let mut begun = Vec::new();
-        begin(&mut tickets, &mut left, &mut begun);
+        // Begins as many of the remaining calls as may, with their permits.
+        let mut begin = |tickets: &mut Tickets<u32>| {
+            let mut begun = Vec::new();
+            while calls > 0 {
+                begun.push(match tickets.turn() {
+                    Turn::Go => tickets.take().map(|_| None).expect("a ticket"),
+                    Turn::Earn(earner) => Some(earner),
+                    Turn::Wait => break,
+                });
+                calls -= 1;
+            }
+            begun
+        };
+        let (mut steps, mut full) = (0, 0);
+        let mut begun = begin(&mut tickets);
         while !begun.is_empty() {
             steps += 1;
             let mut next = Vec::new();
@@ -156,11 +156,11 @@ mod tests {
                     full += 1;
                     tickets.earned(earner, true);
                 }
-                begin(&mut tickets, &mut left, &mut next);
+                next.extend(begin(&mut tickets));
             }
             begun = next;
         }
-        assert_eq!(left, 0);
+        assert_eq!(calls, 0);
         (steps, full)
     }
 

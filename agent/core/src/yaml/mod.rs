@@ -6,7 +6,7 @@
 //! directives, `? ` keys, tabs between tokens, carriage returns that do not end a line. A full YAML
 //! 1.2 parser reads any accepted document the same way; `tests/fuzz` checks that.
 //!
-//! Depth and key length are bounded, and nothing recurses or allocates.
+//! Depth and key length are bounded, and parsing neither recurses nor allocates.
 
 use heapless::Vec;
 
@@ -141,6 +141,23 @@ impl<'y> Parser<'y> {
             let _inside = self.step()?;
         }
         Ok(())
+    }
+
+    /// Skips a whole node. Errors: as [`Parser::step`].
+    pub fn skip_next(&mut self) -> Result<(), YamlError> {
+        let first = self.step()?;
+        self.skip(first)
+    }
+
+    /// Returns whether a map begins; false for `null` or nothing.
+    /// Errors: as [`Parser::step`]; [`Why::Shape`] for anything else.
+    #[inline(never)] // its size
+    pub fn begins_map(&mut self) -> Result<bool, YamlError> {
+        match self.step()? {
+            Event::Map => Ok(true),
+            Event::Scalar(scalar) if scalar.is_null() => Ok(false),
+            Event::Scalar(_) | Event::Seq | Event::End => Err(self.shape("a map")),
+        }
     }
 
     fn start(&mut self) -> Result<Event<'y>, YamlError> {

@@ -1,5 +1,8 @@
 //! Scalars and the text that they encode (YAML 1.2 §7.3, §8.1).
 
+#[cfg(feature = "alloc")]
+use alloc::string::String;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -58,6 +61,14 @@ impl<'y> Scalar<'y> {
         let mut rest = Some(text);
         self.text(|piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));
         rest == Some("")
+    }
+
+    /// Returns the text; empty for a block scalar.
+    #[cfg(feature = "alloc")]
+    pub fn string(&self) -> String {
+        let mut text = String::new();
+        self.text(|piece| text.push_str(piece));
+        text
     }
 
     /// Passes the text to `sink`, piece by piece; nothing for a block scalar.

@@ -4,9 +4,8 @@
 pub(crate) mod first_boot;
 pub(crate) mod guest_path;
 pub(crate) mod here;
-pub(crate) mod hotplug;
-pub(crate) mod ready_when;
 pub(crate) mod resume;
 pub(crate) mod sys;
 pub(crate) mod system;
 pub(crate) mod transport;
+pub(crate) mod unwatched;

@@ -10,7 +10,6 @@ use crate::below::here::here;
 use crate::host::port;
 use crate::options::Options;
 use crate::runtime::reactor::{Async, Source};
-use crate::system::missing::Missing;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -22,9 +21,9 @@ pub(crate) struct Found {
 
 pub(super) const ONE: &str = "another has it open";
 
-pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
+pub(crate) fn find(options: &Options) -> Result<Found, String> {
     if !here().qemu.is_there() {
-        return Err(Missing::Other("there is no port".into()));
+        return Err("there is no port".into());
     }
     Ok(Found {
         path: "/dev/vport1p1".into(),
@@ -34,11 +33,11 @@ pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
     })
 }
 
-pub(crate) fn find_early(options: &Options) -> Result<Found, Missing> {
+pub(crate) fn find_early(options: &Options) -> Result<Found, String> {
     find(options)
 }
 
-pub(crate) fn flavour(_: &Options, found: &Result<Found, Missing>) -> Option<Flavour> {
+pub(crate) fn flavour(_: &Options, found: &Result<Found, String>) -> Option<Flavour> {
     found.as_ref().map(|found| found.flavour).ok()
 }
 

@@ -1,4 +1,4 @@
-//! The name of the devlxd socket, which appears and vanishes at once.
+//! The name of the devlxd socket, which appears and vanishes immediately.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -85,14 +85,6 @@ pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
 pub(crate) struct Listener(net::Listener);
 
 impl Listener {
-    pub(crate) fn watched(self) -> io::Result<Watched> {
-        Ok(Watched(self.0))
-    }
-}
-
-pub(crate) struct Watched(net::Listener);
-
-impl Watched {
     pub(crate) async fn accept(&self) -> io::Result<Socket> {
         let stream = self.0.accept().await;
         here().serves("the host");
@@ -110,8 +102,8 @@ pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
     Ok(connected(stream, Some(Counted(here))))
 }
 
-pub(crate) fn probe_vsock(_: &Path) -> Result<u32, &'static str> {
-    if here().kernel.lacks_vsock.get() { Err("no vsock device") } else { Ok(3) }
+pub(crate) fn probe_vsock(_: &Path) -> Result<u32, String> {
+    if here().kernel.lacks_vsock.get() { Err("no vsock device".into()) } else { Ok(3) }
 }
 
 /// All clients are root's.

@@ -103,12 +103,6 @@ impl Host {
 
     /// Waits until it does not hang.
     pub(crate) async fn alive(&self) {
-        loop {
-            let seen = self.woken.seen();
-            if !self.hangs.get() {
-                return;
-            }
-            self.woken.after(seen).await;
-        }
+        self.woken.until(|| (!self.hangs.get()).then_some(())).await;
     }
 }

@@ -23,18 +23,12 @@ const LONGEST: Micros = 25 * SECOND;
 /// Signal with which the host ends a command.
 const TERM: i32 = 15;
 
-/// Stdio of a command.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Pipes,
-    Terminal,
-}
-
 /// A command, as its sockets see it.
 struct Command {
     host: Rc<Host>,
     name: &'static str,
-    kind: Kind,
+    /// Whether it runs on a terminal instead of pipes.
+    is_terminal: bool,
     /// Bytes of its input and output.
     input: usize,
     output: usize,
@@ -53,7 +47,7 @@ impl Command {
         Self {
             host: host.clone(),
             name: if dice.one_in(3) { MISSING } else { "x" },
-            kind: if dice.one_in(4) { Kind::Terminal } else { Kind::Pipes },
+            is_terminal: dice.one_in(4),
             input: dice.up_to(largest),
             output: dice.up_to(largest),
             millis: dice.between(0, 8_000),
@@ -66,11 +60,11 @@ impl Command {
 
     fn body(&self) -> String {
         let (name, count, millis) = (self.name, self.output, self.millis);
-        let reads = u8::from(self.kind == Kind::Pipes);
+        let reads = u8::from(!self.is_terminal);
         format!(
             "{{\"command\":[\"{name}\",\"{count}\",\"{millis}\",\"{reads}\"],\"wait-for-websocket\":true,\
              \"interactive\":{}}}",
-            self.kind == Kind::Terminal
+            self.is_terminal
         )
     }
 
@@ -92,7 +86,7 @@ impl Command {
 
     /// Returns its exit code, unless it is killed.
     fn expected(&self) -> i32 {
-        code(if self.kind == Kind::Terminal { 0 } else { self.input })
+        code(if self.is_terminal { 0 } else { self.input })
     }
 
     fn fail(&self, why: String) {
@@ -193,9 +187,9 @@ async fn socket(command: Rc<Command>, name: String, path: String) {
         if status != 101 {
             return None;
         }
-        match (&*name, command.kind) {
-            ("0", Kind::Pipes) => feed(&command, &socket).await,
-            ("0", Kind::Terminal) | ("1", _) => take(&command, &socket).await,
+        match (&*name, command.is_terminal) {
+            ("0", false) => feed(&command, &socket).await,
+            ("0", true) | ("1", _) => take(&command, &socket).await,
             ("control", _) => control(&command, &socket).await,
             _ => while !matches!(socket.next().await, Frame::Over) {},
         }
@@ -241,7 +235,7 @@ async fn take(command: &Command, socket: &WebSocket) {
                 if !command.may_lack() && got != command.output {
                     command.fail(format!("{got} of {} bytes of a command's", command.output));
                 }
-                if command.kind == Kind::Terminal {
+                if command.is_terminal {
                     socket.send(TEXT, &[]).await;
                 }
             }

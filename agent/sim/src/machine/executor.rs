@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Arguments;
 use std::future::Future;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
@@ -25,7 +25,7 @@ const BUSY: u32 = 200_000;
 #[derive(Default)]
 struct Clock {
     timers: RefCell<BTreeMap<(Micros, u64), Waker>>,
-    ready: Arc<Mutex<VecDeque<usize>>>,
+    ready: Arc<Mutex<VecDeque<TaskId>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -48,8 +48,7 @@ pub(crate) struct Sim {
     frozen: Cell<Option<Suspend>>,
     /// Total length of suspends.
     slept: Cell<Micros>,
-    slots: RefCell<Vec<Option<Slot>>>,
-    free: RefCell<Vec<usize>>,
+    tasks: RefCell<BTreeMap<TaskId, Slot>>,
     processes: Cell<u32>,
     steps: Cell<u32>,
     current: Cell<Option<Process>>,
@@ -138,24 +137,14 @@ impl Sim {
         process: Process,
         task: impl Future<Output = ()> + 'static,
     ) -> TaskId {
-        let slot = self.free.borrow_mut().pop();
-        let mut slots = self.slots.borrow_mut();
-        let slot = slot.unwrap_or_else(|| {
-            slots.push(None);
-            slots.len() - 1
-        });
-        let serial = self.number();
+        let id = self.number();
         let queue = self.clock(process.zone).ready.clone();
-        let waker = Arc::new(Knock {
-            slot,
-            is_queued: AtomicBool::default(),
-            is_missed: AtomicBool::default(),
-            queue,
-        });
+        let (is_queued, is_missed) = Default::default();
+        let waker = Arc::new(Knock { id, is_queued, is_missed, queue });
         waker.clone().wake();
-        let task: Option<Task> = Some(Box::pin(task));
-        slots[slot] = Some(Slot { process, serial, is_cancelled: false, waker, task });
-        TaskId { slot, serial }
+        let slot = Slot { process, is_cancelled: false, waker, task: Some(Box::pin(task)) };
+        self.tasks.borrow_mut().insert(id, slot);
+        id
     }
 
     /// Returns a number that is unique in this scenario.
@@ -170,23 +159,14 @@ impl Sim {
 
     /// Drops a task when it would next run.
     pub(crate) fn cancel(&self, id: TaskId) {
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots[id.slot].as_mut().filter(|slot| slot.serial == id.serial);
-        let Some(slot) = slot else { return };
-        slot.is_cancelled = true;
-        let waker = slot.waker.clone();
-        drop(slots);
-        waker.wake();
+        if let Some(slot) = self.tasks.borrow_mut().get_mut(&id) {
+            slot.is_cancelled = true;
+            slot.waker.clone().wake();
+        }
     }
 
-    fn end(&self, mut which: impl FnMut(&Slot) -> bool) {
-        let mut dead = Vec::new();
-        for (index, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
-            if slot.as_ref().is_some_and(&mut which) {
-                dead.extend(slot.take());
-                self.free.borrow_mut().push(index);
-            }
-        }
+    fn end(&self, which: impl Fn(&Slot) -> bool) {
+        let dead: Vec<_> = self.tasks.borrow_mut().extract_if(.., |_, slot| which(slot)).collect();
         // Dropping a task may wake or start others.
         drop(dead);
     }
@@ -277,13 +257,10 @@ impl Sim {
 
     /// Runs one ready task; returns false if there is none.
     fn step(&self) -> bool {
-        let next = |zone| {
-            let index = self.clock(zone).ready.lock().expect("one thread").pop_front();
-            index.map(|index| (index, zone))
-        };
+        let next = |zone| self.clock(zone).ready.lock().expect("one thread").pop_front();
         let guest = || if self.is_frozen() { None } else { next(Zone::Guest) };
-        let Some((index, zone)) = next(Zone::Host).or_else(guest) else { return false };
-        let Some((mut task, serial, waker, process)) = self.begin(index, zone) else { return true };
+        let Some(id) = next(Zone::Host).or_else(guest) else { return false };
+        let Some((mut task, waker, process)) = self.begin(id) else { return true };
         self.steps.set(self.steps.get() + 1);
         if self.steps.get() > BUSY {
             self.fail("a loop that waits for nothing".into());
@@ -291,27 +268,23 @@ impl Sim {
         }
         let waker_of = Waker::from(waker);
         let before = self.current.replace(Some(process));
-        let is_over = self.is_cancelled(index)
-            || task.as_mut().poll(&mut Context::from_waker(&waker_of)).is_ready();
+        let is_cancelled = self.tasks.borrow().get(&id).is_some_and(|slot| slot.is_cancelled);
+        let is_over =
+            is_cancelled || task.as_mut().poll(&mut Context::from_waker(&waker_of)).is_ready();
         self.current.set(before);
-        let mut slots = self.slots.borrow_mut();
-        let still = slots[index].as_mut().filter(|slot| slot.serial == serial);
-        match still {
+        let mut tasks = self.tasks.borrow_mut();
+        match tasks.get_mut(&id) {
             Some(slot) if !is_over => {
                 slot.task = Some(task);
                 if slot.waker.is_missed.swap(false, Ordering::Relaxed) {
                     slot.waker.clone().wake();
                 }
+                drop(tasks);
             }
-            Some(_) => {
-                slots[index] = None;
-                self.free.borrow_mut().push(index);
-                drop(slots);
-                drop(task);
-            }
-            None => {
-                drop(slots);
-                drop(task);
+            _ => {
+                let slot = tasks.remove(&id);
+                drop(tasks);
+                drop((slot, task));
             }
         }
         let look = self.look.borrow().clone();
@@ -319,17 +292,12 @@ impl Sim {
         true
     }
 
-    fn is_cancelled(&self, index: usize) -> bool {
-        self.slots.borrow()[index].as_ref().is_some_and(|slot| slot.is_cancelled)
-    }
-
-    fn begin(&self, index: usize, zone: Zone) -> Option<(Task, u64, Arc<Knock>, Process)> {
-        let mut slots = self.slots.borrow_mut();
-        // The slot of a task that was woken and has died may now belong to the other zone.
-        let slot = slots[index].as_mut().filter(|slot| slot.process.zone == zone)?;
+    fn begin(&self, id: TaskId) -> Option<(Task, Arc<Knock>, Process)> {
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = tasks.get_mut(&id)?;
         slot.waker.is_queued.store(false, Ordering::Relaxed);
         slot.waker.is_missed.store(slot.task.is_none(), Ordering::Relaxed);
-        Some((slot.task.take()?, slot.serial, slot.waker.clone(), slot.process))
+        Some((slot.task.take()?, slot.waker.clone(), slot.process))
     }
 
     /// Records an event with two numbers.

@@ -16,4 +16,4 @@ pub(crate) use handshake::{Certificate, Hello};
 pub(crate) use kernel::{AgentProcess, Kernel, Stage};
 pub(crate) use net::{Broken, Listener, Net, NoWay, Place, Stream};
 pub(crate) use tasks::{Process, TaskId, Zone};
-pub(crate) use wait::{Signal, either, sleep, until, within};
+pub(crate) use wait::{Signal, Timer, either, sleep, within};

@@ -23,17 +23,12 @@ pub(crate) struct Process {
 }
 
 /// A task's identity, to cancel it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TaskId {
-    pub(super) slot: usize,
-    pub(super) serial: u64,
-}
+pub(crate) type TaskId = u64;
 
 pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(super) struct Slot {
     pub(super) process: Process,
-    pub(super) serial: u64,
     pub(super) is_cancelled: bool,
     pub(super) waker: Arc<Knock>,
     /// Absent while it runs.
@@ -42,17 +37,17 @@ pub(super) struct Slot {
 
 /// Queues its task when woken.
 pub(super) struct Knock {
-    pub(super) slot: usize,
+    pub(super) id: TaskId,
     pub(super) is_queued: AtomicBool,
     /// Whether it was woken by other tasks while it blocked.
     pub(super) is_missed: AtomicBool,
-    pub(super) queue: Arc<Mutex<VecDeque<usize>>>,
+    pub(super) queue: Arc<Mutex<VecDeque<TaskId>>>,
 }
 
 impl Wake for Knock {
     fn wake(self: Arc<Self>) {
         if !self.is_queued.swap(true, Ordering::Relaxed) {
-            self.queue.lock().expect("one thread").push_back(self.slot);
+            self.queue.lock().expect("one thread").push_back(self.id);
         }
     }
 }

@@ -1,64 +1,61 @@
 //! Waits for a time, the first of two futures, or a change.
 
-use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::task::{Poll, Waker};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use super::executor::{Micros, Sim};
 use super::tasks::Zone;
+use crate::below::here::here;
+pub(crate) use crate::runtime::Signal;
 /// Returns the output of the first future to complete; drops the other.
 pub(crate) use smol::future::or as either;
 
-#[derive(Debug, Default)]
-pub(crate) struct Signal {
-    raised: Cell<u64>,
-    waiting: RefCell<Vec<Waker>>,
+/// A future that is ready when the zone's clock shows `at`.
+pub(crate) struct Timer {
+    zone: Zone,
+    at: Micros,
+    set: Option<((Micros, u64), Waker)>,
 }
 
-impl Signal {
-    pub(crate) fn raise(&self) {
-        self.raised.set(self.raised.get() + 1);
-        self.waiting.take().into_iter().for_each(Waker::wake);
+impl Timer {
+    pub(crate) fn new(zone: Zone, at: Micros) -> Self {
+        Self { zone, at, set: None }
     }
 
-    /// Returns the count to pass to [`Signal::after`].
-    pub(crate) fn seen(&self) -> u64 {
-        self.raised.get()
-    }
-
-    pub(crate) async fn after(&self, seen: u64) {
-        poll_fn(|context| {
-            if self.raised.get() != seen {
-                return Poll::Ready(());
-            }
-            let mut waiting = self.waiting.borrow_mut();
-            if !waiting.iter().any(|other| other.will_wake(context.waker())) {
-                waiting.push(context.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
+    fn unset(&mut self) {
+        if let Some((key, _)) = self.set.take() {
+            here().sim.forget(self.zone, key);
+        }
     }
 }
 
-pub(crate) async fn until(sim: &Sim, zone: Zone, when: Micros) {
-    let mut is_set = false;
-    poll_fn(|context| {
-        if sim.now(zone) >= when {
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let sim = &here().sim;
+        if sim.now(self.zone) >= self.at {
             return Poll::Ready(());
         }
-        if !is_set {
-            is_set = true;
-            sim.wake_at(zone, when, context.waker());
+        let waker = context.waker();
+        if !self.set.as_ref().is_some_and(|(_, old)| old.will_wake(waker)) {
+            self.unset();
+            let key = sim.wake_at(self.zone, self.at, waker);
+            self.set = Some((key, waker.clone()));
         }
         Poll::Pending
-    })
-    .await;
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.unset();
+    }
 }
 
 /// Waits for `length` by the zone's clock.
 pub(crate) async fn sleep(sim: &Sim, zone: Zone, length: Micros) {
-    until(sim, zone, sim.now(zone).saturating_add(length)).await;
+    Timer::new(zone, sim.now(zone).saturating_add(length)).await;
 }
 
 /// Returns the output, or `None` if it takes longer than `length`.

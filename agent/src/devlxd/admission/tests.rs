@@ -107,7 +107,7 @@ fn a_large_request_evicts_an_incomplete_one_at_once() {
             client(&guests, &executor, 0, Quota::LargeBody, Activity::Body).await;
         }
         all_run().await;
-        assert_eq!(count(&guests), most, "the first gave way");
+        assert_eq!(count(&guests), most, "the first was closed");
     });
 }
 
@@ -135,7 +135,7 @@ fn root_evicts_others_but_not_vice_versa() {
         }
         assert!(guests.clients.borrow().iter().all(|client| client.class() == Class::Root));
         assert_eq!(count(&guests), most / 2);
-        assert!(!other.obtain(Quota::LongPoll).await, "half are theirs");
+        assert!(!other.obtain(Quota::LongPoll).await, "half are reserved for them");
         drop(others);
         let all: Vec<_> = (0..most).map(|_| entry(&guests, 0)).collect();
         for root in &all {
@@ -160,7 +160,7 @@ fn an_evicted_client_returns_its_quotas_and_wakes_waiters() {
         let waiting = executor.spawn(async move { waiter.obtain(Quota::Call).await });
         yield_now().await;
         assert!(guests.close_one());
-        assert!(!guests.close_one(), "nobody is left");
+        assert!(!guests.close_one(), "no client is left");
         assert!(waiting.await);
         assert!(all[0].obtain(Quota::Queued).await);
     });

@@ -105,7 +105,8 @@ pub(super) async fn execute(
     };
     match ended.map_err(failed)? {
         Ended::Code(code) => Ok(code),
-        Ended::Signal(signal) => Ok(exit::signalled(signal)),
+        // As a shell reports it (P§4.1).
+        Ended::Signal(signal) => Ok(128 + signal),
     }
 }
 
@@ -120,7 +121,7 @@ async fn terminal(
     let mut inbox = pump::inbox();
     let ended = {
         let inputs = async {
-            zip(control, pump::pty_input(data, &mut inbox, master)).await;
+            zip(control, pump::feed(data, &mut inbox, master)).await;
             pending().await
         };
         zip(life.or(inputs), pump::pty_output(data, master, child)).await.0

@@ -5,11 +5,9 @@
 //! Only the frame being sent is buffered: if the host does not read, the process blocks, as on a
 //! pipe.
 
-mod arrival;
 mod execute;
 mod pty;
 mod pump;
 mod start;
 
-pub(crate) use arrival::arrive;
-pub(crate) use start::start;
+pub(crate) use start::{arrive, start};

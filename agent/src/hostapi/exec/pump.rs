@@ -76,11 +76,7 @@ pub(super) async fn input(socket: &WebSocket, pipe: Async<OwnedFd>) {
     feed(socket, &mut inbox(), &pipe).await;
 }
 
-pub(super) async fn pty_input(socket: &WebSocket, inbox: &mut Inbox, master: &Async<OwnedFd>) {
-    feed(socket, inbox, master).await;
-}
-
-async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
+pub(super) async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
     loop {
         match socket.receive(inbox).await {
             Ok(Received::Data { text: false, bytes, .. }) => {

@@ -1,20 +1,30 @@
-//! Handles a command: request, operation, sockets, end.
+//! Handles a command: request, operation, sockets, end. Each websocket arrives as a separate request
+//! (P§4.1).
 
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use mote_core::hostapi::exec::{Refusal, Request};
+use mote_core::hostapi::exec::power::Power;
+use mote_core::hostapi::exec::{Refusal, Request, exit};
 use mote_core::hostapi::operation::write_return;
+use mote_core::http::head::Request as HttpRequest;
+use mote_core::http::query;
 use mote_core::json::{Document, JsonError};
 use mote_core::limits;
 
 use super::execute::{Failure, Held, execute};
+use crate::agent::exec_sockets::State;
 use crate::agent::operation_table::OPERATION_KEPT;
 use crate::agent::{Agent, Operation, Sockets, error, error_by};
 use crate::hostapi::denied::denied;
-use crate::net::serve::Answer;
-use crate::runtime::{log::audit, log::audit::Quoted, sleep};
+use crate::hostapi::operations::unknown;
+use crate::leave;
+use crate::net::serve::{Answer, Upgrade};
+use crate::net::stream::Stream;
+use crate::net::websocket::{WebSocket, upgrade};
+use crate::runtime::{log, log::audit, log::audit::Quoted, sleep};
 use crate::sys::file;
+use crate::system::power;
 
 /// Memory of a long command in addition to its bytes until it starts: unused parts of pages, and
 /// its operation.
@@ -37,13 +47,17 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         Err(Refusal::Json(JsonError::TooLong)) => return busy(),
         Err(why) => return error_by(400, &why),
     };
-    if let Err(what) = agent.policy.get().check_exec(&request) {
-        return denied(agent, &what);
-    }
+    let (may_run, power) = match agent.policy.get().answers(&request) {
+        Ok(answers) => answers,
+        Err(what) => return denied(agent, &what),
+    };
     if agent.policy.get().lists_commands() {
         request.drop_environment();
     }
     request.add_defaults(&|directory| file::exists(&agent.options.root.join(directory)));
+    if !may_run {
+        request.find_nothing();
+    }
     let pages = if body.len() > limits::HOST_SHORT { HELD_PAGES } else { 0 };
     share.shrink(request.held() + pages);
     let sockets = Sockets::new(request.interactive);
@@ -56,7 +70,8 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     log_command(&request, operation.id());
     let answer = operation.begun(agent.flavour);
     let (task, allowed) = (agent.clone(), agent.policy.changed.seen());
-    agent.spawn(async move { run(&task, operation, allowed, Box::new((request, share))).await });
+    let held = Box::new((request, share));
+    agent.spawn(async move { run(&task, operation, allowed, held, power).await });
     answer
 }
 
@@ -83,7 +98,15 @@ fn log_command(request: &Request, id: &str) {
     audit::note(format_args!("exec uid={user} gid={group} op={id} cwd={cwd} argv={words}"));
 }
 
-async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request: Held) {
+/// Runs the program. If it is missing and `power` is given, asks process 1 instead, after the host
+/// has fetched the result.
+async fn run(
+    agent: &Rc<Agent>,
+    operation: Rc<Operation>,
+    allowed: u64,
+    request: Held,
+    power: Option<&'static Power>,
+) {
     let refusal = match operation.sockets.all_here().await {
         false => "Timed out waiting for websockets to connect",
         true if agent.policy.changed.seen() != allowed => {
@@ -92,13 +115,21 @@ async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request:
         true if agent.operations.is_hung_up() => "The agent ends",
         true => "",
     };
-    let outcome = if refusal.is_empty() {
+    let mut outcome = if refusal.is_empty() {
         // Boxed here, because thousands of operations may still wait for their sockets.
         Box::pin(execute(agent, &operation.sockets, request)).await
     } else {
         drop(request);
         Err(Failure { text: refusal.to_owned(), code: None })
     };
+    let mut way = None;
+    if let (Some(power), Err(Failure { text, code: Some(exit::NOT_FOUND) })) = (power, &mut outcome)
+    {
+        match power::find(&agent.options.root, power) {
+            Ok(found) => (way, outcome) = (Some((found, power)), Ok(0)),
+            Err(why) => text.extend(["; ", &why]),
+        }
+    }
     operation.sockets.finish_all();
     let metadata = |code| Document::new(16, |json| write_return(json, code));
     let id = operation.id();
@@ -112,7 +143,48 @@ async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request:
             agent.operations.end(&operation, code.map(metadata), Some(text));
         }
     }
+    if let Some((way, power)) = way {
+        leave::fetched(agent).await;
+        way.ask(power);
+    }
     // The host asks for the result after the end.
     sleep(OPERATION_KEPT).await;
     agent.operations.forget(&operation);
+}
+
+/// Answers `GET /1.0/operations/{id}/websocket?secret=S`.
+pub(crate) fn arrive(agent: &Agent, id: &str, request: &HttpRequest<'_>) -> Answer {
+    let Some(operation) = agent.operations.find(id) else { return unknown(agent, 500, id) };
+    // Checked first: an ended operation needs no sockets, whatever their state.
+    if !operation.is_running() {
+        return error(500, "Only running operations can be connected");
+    }
+    let accept = match upgrade(request) {
+        Ok(Some(accept)) => accept,
+        Ok(None) => return error(400, "A websocket is needed here"),
+        Err(why) => return error(400, why),
+    };
+    let Some(secret) = query(request.query, "secret") else { return error(500, "missing secret") };
+    match operation.sockets.claim(secret) {
+        Ok(index) => Answer::Upgrade(Upgrade::new(move |stream| {
+            serve_socket(operation, index, accept, stream)
+        })),
+        Err(why) => error(500, why),
+    }
+}
+
+/// Gives the websocket to the operation, and closes it when the operation no longer needs it.
+async fn serve_socket(operation: Rc<Operation>, index: usize, accept: String, stream: Stream) {
+    let sockets = &operation.sockets;
+    let Some(expected) = sockets.expected(index) else { return };
+    let socket = match WebSocket::accept(stream, &accept).await {
+        Ok(socket) => Rc::new(socket),
+        // The operation then times out.
+        Err(error) => return log::debug(format_args!("lost a socket of a command: {error}")),
+    };
+    socket.disable_write_timeout();
+    *expected.state.borrow_mut() = State::Here(socket.clone());
+    sockets.arrived.raise();
+    expected.finish.until(|| expected.finished.get().then_some(())).await;
+    socket.close().await;
 }

@@ -30,7 +30,6 @@ static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGE
 
 /// Returns how long an action of the host must wait so that it can be logged, and reserves its
 /// turn.
-#[inline(never)] // its size
 fn due(bucket: &Mutex<TokenBucket>) -> Duration {
     bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now())
 }
@@ -43,12 +42,11 @@ pub(crate) async fn turn() {
     }
 }
 
-/// Waits likewise before a change of an SFTP session, in its process.
+/// Does the same before a change by an SFTP session, in its process.
 pub(crate) fn wait_turn() {
     std::thread::sleep(due(&SESSION));
 }
 
-#[inline(never)] // its size
 pub(crate) fn note(act: Arguments<'_>) {
     log::line_of("info", '6', LINE, format_args!("audit: {act}"));
 }
@@ -71,7 +69,6 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-#[inline(never)] // its size
 fn quoted(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     out.write_char('"')?;
     for character in text.chars() {
@@ -97,13 +94,5 @@ mod tests {
         // Multi-byte characters stay whole.
         let odd = format!("{}\u{20ac}{}\u{20ac}{}", &a[1..], &a, &b[1..]);
         assert_eq!(quoted(&odd), format!("\"{}\"...134...\"{}\"", &a[1..], &b[1..]));
-    }
-
-    #[test]
-    fn an_action_beyond_the_burst_waits() {
-        let waits: Vec<_> = (0..BURST + 100).map(|_| due(&CALLS)).collect();
-        assert!(waits.iter().take(100).all(Duration::is_zero));
-        let last = waits.last().unwrap();
-        assert!(*last > REFILL * 50 && *last <= REFILL * 100, "{last:?}");
     }
 }

@@ -16,7 +16,6 @@ pub(crate) fn until(bytes: [u8; 8]) -> Duration {
 }
 
 /// Returns whether file systems are frozen now.
-#[inline(never)] // its size
 pub(crate) fn is_frozen() -> bool {
     let mut bytes = [0; 8];
     cfg!(feature = "freeze")
@@ -27,7 +26,6 @@ pub(crate) fn is_frozen() -> bool {
 
 /// Clears the record of a guard that was killed or ran in another boot. A running guard holds the
 /// lock.
-#[inline(never)] // its size
 pub(crate) fn forget(root: &Path) {
     if cfg!(feature = "freeze")
         && let Ok(file) = file::open(&root.join(run_dir::FREEZE), OFlags::WRONLY)

@@ -27,7 +27,6 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// [`async_io::Async`] with the additions of mote-reactor.
-#[derive(Debug)]
 pub(crate) struct Async<T>(async_io::Async<T>);
 
 impl<T: AsFd> Async<T> {
@@ -67,7 +66,6 @@ impl<T> Deref for Async<T> {
 }
 
 /// [`async_io::Timer`] on the clock of `sys::since_boot`.
-#[derive(Debug)]
 pub(crate) struct Timer(async_io::Timer);
 
 impl Timer {

@@ -63,7 +63,6 @@ fn by_host() -> Option<i64> {
 }
 
 /// Returns the first entry of a directory whose `file` is accepted.
-#[inline(never)] // its size
 fn find(directory: &Path, file: &str, is_it: &dyn Fn(&Path, &str) -> bool) -> Option<PathBuf> {
     let mut all = entries(directory);
     while let Some(path) = all.pop() {

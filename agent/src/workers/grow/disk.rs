@@ -23,10 +23,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Free space at the end of the device that is ignored, bytes.
 const NEAR: u64 = 1 << 20;
 
-#[derive(Debug)]
-pub(super) struct NotGrown(pub(super) &'static str);
+/// Why a disk was not grown.
+type NotGrown = &'static str;
 
-const FAILS: NotGrown = NotGrown("the disk is locked, cannot be opened or has I/O errors");
+const FAILS: NotGrown = "the disk is locked, cannot be opened or has I/O errors";
 
 /// The file system that has grown or would grow: device and size in bytes.
 pub(super) type Grown = Option<(String, u64)>;
@@ -81,7 +81,6 @@ impl<'d> Disk<'d> {
         found
     }
 
-    #[inline(never)] // its size
     pub(super) fn grow(&mut self, table: &mut Table) -> Result<Grown, NotGrown> {
         let (path, name) = (self.path, self.name);
         if let Some(found) = self.find(path, name) {
@@ -97,7 +96,7 @@ impl<'d> Disk<'d> {
         let disk = self.open(OFlags::RDONLY).filter(lock).ok_or(FAILS)?;
         self.may_pass = false;
         let read = table.read(&geometry, &mut |step| access(&disk, &geometry, step));
-        let last = read.ok_or(NotGrown("it has no valid GPT or MBR partition table"))?;
+        let last = read.ok_or("it has no valid GPT or MBR partition table")?;
         self.step(table, &geometry, &last, disk)
     }
 
@@ -124,7 +123,7 @@ impl<'d> Disk<'d> {
         let has_room = last.has_room(geometry);
         if has_room && !is_ours && !self.is_named {
             self.todo = format!("mote-agent grow {}", self.name);
-            return Err(NotGrown("the space after its last partition was free before"));
+            return Err("the space after its last partition was free before");
         }
         let is_written = has_room || last.is_torn;
         self.is_due |= is_written;
@@ -133,13 +132,12 @@ impl<'d> Disk<'d> {
             return Ok(None);
         }
         if is_written && last.is_reserved {
-            return Err(NotGrown("its table reserves the space after the last usable block"));
+            return Err("its table reserves the space after the last usable block");
         }
         if start != place(last.first) {
-            return Err(NotGrown("the kernel uses another partition table"));
+            return Err("the kernel uses another partition table");
         }
-        let found =
-            found.ok_or(NotGrown("no ext4, xfs or btrfs is mounted on its last partition"))?;
+        let found = found.ok_or("no ext4, xfs or btrfs is mounted on its last partition")?;
         let end = if is_written { last.most } else { last.end };
         let length = place(end + 1 - last.first);
         if !self.lacks(&found, length)? && !is_written {
@@ -155,7 +153,7 @@ impl<'d> Disk<'d> {
         let step = &mut |step: Step<'_>| access(&disk, geometry, step);
         // The kernel first: it may refuse, and forgets the change at the next boot.
         if length > there && !resize(length) {
-            return Err(NotGrown("the kernel rejects a longer partition"));
+            return Err("the kernel rejects a longer partition");
         }
         if is_written && !table.grow(geometry, last, step) {
             let _as_before = length > there && resize(there);
@@ -172,19 +170,19 @@ impl<'d> Disk<'d> {
 
     /// Returns whether a file system is smaller than its device (`length` bytes) and can grow.
     fn lacks(&mut self, found: &Filesystem<'_>, length: u64) -> Result<bool, NotGrown> {
-        let size = found.size().ok_or(NotGrown(
-            "its file system is not found at its mount point, or has several devices",
-        ))?;
+        let size = found
+            .size()
+            .ok_or("its file system is not found at its mount point, or has several devices")?;
         let is_smaller = size.bytes + NEAR <= length;
         self.is_due |= is_smaller;
         if is_smaller && !found.is_writable {
-            return Err(NotGrown("it is mounted read-only"));
+            return Err("it is mounted read-only");
         }
         Ok(is_smaller)
     }
 
     fn fill(&self, found: &Filesystem<'_>, length: u64) -> Result<bool, NotGrown> {
-        let refused = NotGrown("the file system refuses to grow; see dmesg");
+        let refused = "the file system refuses to grow; see dmesg";
         if self.is_dry { Ok(true) } else { found.grow(length).map_err(|_| refused) }
     }
 
@@ -197,7 +195,6 @@ impl<'d> Disk<'d> {
 
 /// Locks the disk against other programs that change its table
 /// (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
-#[inline(never)] // its size
 fn lock(disk: &OwnedFd) -> bool {
     for _ in 0..TRIES {
         if flock(disk, FlockOperation::NonBlockingLockExclusive).is_ok() {

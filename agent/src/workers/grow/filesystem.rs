@@ -58,7 +58,6 @@ pub(super) struct Size {
 
 impl<'d> Filesystem<'d> {
     /// Finds the mounted file system of a device in sysfs, preferably through a writable mount.
-    #[inline(never)] // its size
     pub(super) fn on(root: &Path, device: &Path, name: &'d str) -> Option<Self> {
         let number = text_of(device, "dev").trim_ascii_end().to_owned();
         let mut lines = Lines::open(&root.join("proc/self/mountinfo"))?;
@@ -116,7 +115,6 @@ impl<'d> Filesystem<'d> {
     }
 
     /// Returns its size; `None` if it is not on the device.
-    #[inline(never)] // its size
     pub(super) fn size(&self) -> Option<Size> {
         let file = self.file.as_ref()?;
         if self.kind == b'b' {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use mote_core::hotplug::disk::Table;
 use rustix::process::geteuid;
 
-use self::disk::{Disk, NotGrown};
+use self::disk::Disk;
 use crate::print;
 use crate::runtime::{is_there, log, read_bounded, run_dir, write_small};
 use crate::system::devices::{entries, identity};
@@ -54,7 +54,7 @@ pub(crate) fn work(root: &Path) -> u8 {
                 log::info(format_args!("{name} and its file system grew to {} MiB", length >> 20));
             }
             Ok(None) => {}
-            Err(NotGrown(why)) => {
+            Err(why) => {
                 let log = if disk.is_due { log::warn } else { log::debug };
                 log(format_args!("disk {name} is not grown: {why}; run: {}", disk.todo));
             }
@@ -97,7 +97,7 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> u8 {
                 print::out(format_args!("{name} and its file system {grow} to {mib} MiB\n"))
             }
             Ok(None) => print::out(format_args!("{name}: nothing to do\n")),
-            Err(NotGrown(why)) => {
+            Err(why) => {
                 has_failed |= disk.is_due;
                 print::out(format_args!("{name} is not grown: {why}; run: {}\n", disk.todo))
             }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn stores_a_size_once_growth_is_complete() {
         let root = machine("grow-noted");
-        assert_eq!(noted(&root), 2048, "nothing says that it has become larger");
+        assert_eq!(noted(&root), 2048, "no event reported that it grew");
         let size = root.join("sys/block").join(NAME).join("size");
         fs::write(&size, "4096\n").unwrap();
         for _ in 0..3 {
@@ -193,7 +193,7 @@ mod tests {
         fs::rename(&disk, &away).unwrap();
         plug(&root);
         fs::write(disk.join("size"), "4096\n").unwrap();
-        assert_eq!(noted(&root), 4096, "nothing says that it has become larger");
+        assert_eq!(noted(&root), 4096, "no event reported that it grew");
         assert_eq!(Sizes::read(&root).of(identity(&away)), 2048);
     }
 

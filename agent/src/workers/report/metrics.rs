@@ -11,7 +11,7 @@ use mote_core::report::metrics::{self, Section, Totals};
 use mote_core::report::proc::keyed;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 
-use crate::workers::report::{filesystems, lines, processes, state};
+use crate::workers::report::{filesystems, lines, state};
 
 /// Upper bound of the machine's tasks for which the agent itself reads their directories in
 /// `/proc`.
@@ -29,7 +29,6 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::
 
 /// Returns the document if creating it can neither hang nor take long. This saves a process, which
 /// costs more than the rest.
-#[inline(never)] // its size
 pub(crate) fn without_worker(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
     if rustix::system::sysinfo().procs > MAX_TASKS {
         return None;
@@ -58,7 +57,8 @@ impl Write for Bounded {
 fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     let mut json = Writer::new(out);
     json.begin_object();
-    let mut totals = Totals { processes: processes::count(root, flavour), ..Totals::default() };
+    let mut totals =
+        Totals { processes: state::count_processes(root, flavour), ..Totals::default() };
     metrics::open(&mut json, flavour, Section::Cpu);
     lines::each(&root.join("proc/stat"), |line| {
         if let Some(cpu) = Cpu::parse(line) {

@@ -3,10 +3,8 @@
 //! the kernel keeps its process, and every open descriptor, alive.
 
 mod filesystems;
-pub(crate) mod hanging;
 pub(crate) mod lines;
 pub(crate) mod metrics;
-mod processes;
 mod state;
 
 use std::fmt;

@@ -1,6 +1,8 @@
 //! `GET /1.0/state`: reads the figures; the core's `state` defines the format.
 
+use std::ffi::CStr;
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::path::Path;
 
 use mote_core::flavour::Flavour;
@@ -10,10 +12,13 @@ use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::stat::Cpu;
 use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
+use rustix::fs::{OFlags, RawDir, readlinkat_raw};
+use rustix::io::Errno;
 
 use crate::runtime::log;
+use crate::sys::file;
 use crate::system::netlink::Netlink;
-use crate::workers::report::{lines, processes};
+use crate::workers::report::lines;
 
 /// Upper bound of addresses, about 100 KB of JSON.
 const ADDRESSES: usize = 4096;
@@ -26,7 +31,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
     if flavour == Flavour::Incus {
         system = read_system(root, host);
     }
-    let processes = processes::count(root, flavour);
+    let processes = count_processes(root, flavour);
     let state = State {
         memory: memory(root),
         memory_peak: peak(root, ["memory.peak", "memory/memory.max_usage_in_bytes"]),
@@ -90,7 +95,7 @@ fn read_system(root: &Path, host: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (release("NAME"), release("VERSION_ID"), full.unwrap_or_else(|| host.to_vec()))
 }
 
-fn networks(json: &mut Writer<'_>) -> Result<(), rustix::io::Errno> {
+fn networks(json: &mut Writer<'_>) -> Result<(), Errno> {
     let mut netlink = Netlink::open()?;
     let mut addresses: Vec<Address> = Vec::new();
     netlink.dump(Table::Addresses, |reply| {
@@ -105,4 +110,38 @@ fn networks(json: &mut Writer<'_>) -> Result<(), rustix::io::Errno> {
             state::network(json, link, &addresses);
         }
     })
+}
+
+/// Buffer for directory entries, bytes.
+const PIECE: usize = 16 * 1024;
+
+/// Counts processes as this server's agent does (P§4.6): for LXD those that run a program, for
+/// Incus all, including kernel threads and zombies. Returns 0 if `/proc` cannot be read.
+///
+/// LXD's agent skips processes with an empty command line. Those have no program either, and
+/// reading the `exe` link takes one call instead of three. Reading `cmdline` would also hang for a
+/// process that hangs in a dead file system.
+pub(crate) fn count_processes(root: &Path, flavour: Flavour) -> u64 {
+    let Ok(directory) = file::open(&root.join("proc"), OFlags::DIRECTORY) else { return 0 };
+    // Not on the stack, whose pages would stay in memory.
+    let mut space = vec![MaybeUninit::uninit(); PIECE];
+    let mut entries = RawDir::new(&directory, &mut space);
+    let mut count = 0;
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name().to_bytes();
+        if !name.iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        count += u64::from(match flavour {
+            Flavour::Incus => true,
+            Flavour::Lxd | Flavour::LxdOld => {
+                let path = [name, b"/exe\0"].concat();
+                let Ok(path) = CStr::from_bytes_with_nul(&path) else { continue };
+                let mut letter = [MaybeUninit::uninit(); 1];
+                let link = readlinkat_raw(&directory, path, letter.as_mut_slice());
+                !matches!(link, Err(Errno::NOENT | Errno::SRCH))
+            }
+        });
+    }
+    count
 }

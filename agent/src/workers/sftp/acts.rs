@@ -8,7 +8,7 @@ use mote_core::sftp::request::{Change, Handle, Request};
 use rustix::fs::readlinkat;
 
 use crate::runtime::{log::audit, log::audit::Quoted};
-use crate::workers::sftp::handles::{self, Open};
+use crate::workers::sftp::perform::{Open, file_or_directory_of};
 
 /// Counts of a session.
 pub(super) struct Acts {
@@ -39,7 +39,6 @@ impl Acts {
     }
 
     /// Counts a completed request; logs it if it changed something.
-    #[inline(never)] // its size
     pub(super) fn did(&mut self, request: &Request<'_>, handles: &Handles<Open>) {
         if let Request::Write { data, .. } = request {
             self.written = self.written.saturating_add(u64::try_from(data.len()).unwrap_or(0));
@@ -68,7 +67,7 @@ impl Acts {
 
     /// Returns the path of an open file, or its handle's number without `/proc`.
     fn name(&self, handles: &Handles<Open>, handle: Handle) -> String {
-        let named = handles::any(handles, handle).ok().zip(self.names.as_ref());
+        let named = file_or_directory_of(handles, handle).ok().zip(self.names.as_ref());
         let link = named.and_then(|(file, names)| {
             readlinkat(names, file.as_raw_fd().to_string(), Vec::new()).ok()
         });

@@ -17,11 +17,7 @@
 
 mod acts;
 mod attributes;
-mod below;
-mod directories;
 mod files;
-mod handles;
-mod paths;
 mod perform;
 mod refusal;
 mod rules;

@@ -1,18 +1,23 @@
-//! Performs one request.
+//! Performs one request, with the open files and directories of the session.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use mote_core::sftp::HANDLES;
 use mote_core::sftp::handles::Handles;
 use mote_core::sftp::reply::{self, Code, Full};
 use mote_core::sftp::request::{Handle, Request};
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat, StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::sys;
 use crate::workers::sftp::attributes::{self, Target};
-use crate::workers::sftp::handles::{self, Open};
+use crate::workers::sftp::files;
 use crate::workers::sftp::refusal::Refusal;
 use crate::workers::sftp::rules::Rules;
-use crate::workers::sftp::{directories, files, paths};
 
 /// Performs a request. Data and listings, which may be long, are written directly into `out`.
 pub(super) fn perform(
@@ -25,22 +30,22 @@ pub(super) fn perform(
     match *request {
         Request::Open { path, flags, attrs } => {
             let open = || Ok(Open::File(files::open(&c(path)?, flags, attrs.permissions)?));
-            return Ok(Answer::Handle(handles::add(handles, open)?));
+            return Ok(Answer::Handle(add_handle(handles, open)?));
         }
         Request::Opendir { path } => {
-            let open = || Ok(Open::Directory(directories::open(&c(path)?)?));
-            return Ok(Answer::Handle(handles::add(handles, open)?));
+            let open = || Ok(Open::Directory(files::open_directory(&c(path)?)?));
+            return Ok(Answer::Handle(add_handle(handles, open)?));
         }
         Request::Read { handle, offset, length } => {
-            let file = handles::file(handles, handle)?;
+            let file = file_of(handles, handle)?;
             let length = reply::data(out, id, length, |room| files::read(file, room, offset))??;
             return Ok(Answer::Written(length));
         }
         Request::Readdir { handle } => {
-            let length = directories::list(handles::directory(handles, handle)?, id, out)?;
+            let length = files::list(directory_of(handles, handle)?, id, out)?;
             return Ok(Answer::Written(length));
         }
-        Request::Realpath { path } => return Ok(Answer::Path(paths::real(path)?)),
+        Request::Realpath { path } => return Ok(Answer::Path(real_path(path)?)),
         Request::Readlink { path } => {
             let target = rustix::fs::readlink(&*c(path)?, Vec::new())?;
             return Ok(Answer::Path(target.into_bytes()));
@@ -48,27 +53,27 @@ pub(super) fn perform(
         Request::Stat { path } => return Ok(Answer::Attrs(rustix::fs::stat(&*c(path)?)?)),
         Request::Lstat { path } => return Ok(Answer::Attrs(rustix::fs::lstat(&*c(path)?)?)),
         Request::Fstat { handle } => {
-            return Ok(Answer::Attrs(rustix::fs::fstat(handles::any(handles, handle)?)?));
+            return Ok(Answer::Attrs(rustix::fs::fstat(file_or_directory_of(handles, handle)?)?));
         }
-        Request::Statvfs { path } => return Ok(paths::space(&rustix::fs::statvfs(&*c(path)?)?)),
+        Request::Statvfs { path } => return Ok(space(&rustix::fs::statvfs(&*c(path)?)?)),
         Request::Fstatvfs { handle } => {
-            return Ok(paths::space(&rustix::fs::fstatvfs(handles::any(handles, handle)?)?));
+            return Ok(space(&rustix::fs::fstatvfs(file_or_directory_of(handles, handle)?)?));
         }
         Request::Limits => return Ok(Answer::Limits(handles.most())),
-        Request::Close { handle } => handles::close(handles, handle)?,
+        Request::Close { handle } => close_handle(handles, handle)?,
         Request::Write { handle, offset, data } => {
-            files::write(handles::file(handles, handle)?, data, offset)?
+            files::write(file_of(handles, handle)?, data, offset)?
         }
         Request::Setstat { path, attrs } => rules.set(Target::Path(&c(path)?), &attrs)?,
         Request::Lsetstat { path, attrs } => rules.set(Target::Link(&c(path)?), &attrs)?,
         Request::Fsetstat { handle, attrs } => {
-            rules.set(Target::Open(handles::any(handles, handle)?), &attrs)?;
+            rules.set(Target::Open(file_or_directory_of(handles, handle)?), &attrs)?;
         }
-        Request::Fsync { handle } => rustix::fs::fsync(handles::file(handles, handle)?)?,
+        Request::Fsync { handle } => rustix::fs::fsync(file_of(handles, handle)?)?,
         Request::Remove { path } => rustix::fs::unlink(&*c(path)?)?,
         Request::Rmdir { path } => rustix::fs::rmdir(&*c(path)?)?,
-        Request::Mkdir { path, attrs } => directories::make(&c(path)?, attrs.permissions)?,
-        Request::Rename { from, to } => paths::rename(&c(from)?, &c(to)?)?,
+        Request::Mkdir { path, attrs } => files::make_directory(&c(path)?, attrs.permissions)?,
+        Request::Rename { from, to } => rename(&c(from)?, &c(to)?)?,
         Request::PosixRename { from, to } => rustix::fs::rename(&*c(from)?, &*c(to)?)?,
         Request::Hardlink { from, to } => rustix::fs::link(&*c(from)?, &*c(to)?)?,
         Request::Symlink { target, link } => rustix::fs::symlink(&*c(target)?, &*c(link)?)?,
@@ -104,5 +109,142 @@ impl Answer {
             Self::Limits(handles) => reply::numbers(out, id, &reply::limits(handles)),
             Self::Written(length) => Ok(length),
         }
+    }
+}
+
+/// Returns the absolute path without symbolic links, `.` and `..`. Keeps trailing names that do not
+/// exist: a client asks for the path of a file that it will create. (OpenSSH allows one such name,
+/// the Go agents any number.)
+fn real_path(path: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let mut existing = path;
+    loop {
+        let base = if existing.is_empty() { b"." } else { existing };
+        match std::fs::canonicalize(OsStr::from_bytes(base)) {
+            Ok(real) => {
+                let mut real = real.into_os_string().into_vec();
+                let missing = path.get(existing.len()..).unwrap_or_default();
+                if !missing.is_empty() && real != b"/" {
+                    real.push(b'/');
+                }
+                real.extend_from_slice(missing);
+                return Ok(real);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound && !existing.is_empty() => {
+                existing = without_last(existing)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Returns the path without its last name; `ENOENT` if that is `.` or `..`, which have no meaning
+/// below a missing directory.
+fn without_last(path: &[u8]) -> Result<&[u8], Errno> {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let path = path.get(..end).unwrap_or_default();
+    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    match path.split_at_checked(start) {
+        None | Some((_, b"." | b"..")) => Err(Errno::NOENT),
+        Some((before, _)) => Ok(before),
+    }
+}
+
+/// Renames like Go's `os.Rename` in the Go agents' server: replaces a file, but not a directory.
+fn rename(from: &CStr, to: &CStr) -> Result<(), Refusal> {
+    if let Ok(replaced) = rustix::fs::lstat(to)
+        && FileType::from_raw_mode(replaced.st_mode) == FileType::Directory
+    {
+        // An error of `from` takes precedence.
+        rustix::fs::lstat(from)?;
+        return Err(Errno::EXIST.into());
+    }
+    Ok(rustix::fs::rename(from, to)?)
+}
+
+/// Returns size and free space of a file system (`statvfs@openssh.com`).
+fn space(stat: &StatVfs) -> Answer {
+    // The wire has OpenSSH's bits, not the system's.
+    let flag = |flag, bit| if stat.f_flag.contains(flag) { bit } else { 0 };
+    Answer::Numbers([
+        stat.f_bsize,
+        stat.f_frsize,
+        stat.f_blocks,
+        stat.f_bfree,
+        stat.f_bavail,
+        stat.f_files,
+        stat.f_ffree,
+        stat.f_favail,
+        stat.f_fsid,
+        flag(StatVfsMountFlags::RDONLY, 1) | flag(StatVfsMountFlags::NOSUID, 2),
+        stat.f_namemax,
+    ])
+}
+
+/// Descriptors not available to handles: input, output, log, one for a request that opens a file to
+/// change it, and inherited ones.
+const OTHERS: u64 = 8;
+
+pub(super) enum Open {
+    /// Opened by OPEN, possibly a directory, whose READ fails.
+    File(OwnedFd),
+    /// Opened by OPENDIR, for READDIR.
+    Directory(OwnedFd),
+}
+
+/// Returns a handle table as large as the limit of descriptors permits. Raises the soft limit,
+/// which is low only for programs that use select(2).
+pub(super) fn handle_table() -> Handles<Open> {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = u64::try_from(HANDLES).unwrap_or(u64::MAX).saturating_add(OTHERS);
+    let possible = limit.maximum.unwrap_or(wanted).min(wanted);
+    let mut files = limit.current.unwrap_or(possible).min(possible);
+    if files < possible {
+        let raised = Rlimit { current: Some(possible), maximum: limit.maximum };
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            files = possible;
+        }
+    }
+    Handles::new(usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(HANDLES))
+}
+
+/// Opens a file or directory and returns its handle; `EMFILE` if the table is full.
+fn add_handle(
+    handles: &mut Handles<Open>,
+    open: impl FnOnce() -> Result<Open, Refusal>,
+) -> Result<Handle, Refusal> {
+    if !handles.has_room() {
+        return Err(Errno::MFILE.into());
+    }
+    handles.add(open()?).ok_or(Refusal::System(Errno::MFILE))
+}
+
+fn file_of(handles: &Handles<Open>, handle: Handle) -> Result<BorrowedFd<'_>, Refusal> {
+    match handles.get(handle).ok_or(Refusal::BadHandle)? {
+        Open::File(fd) => Ok(fd.as_fd()),
+        Open::Directory(_) => Err(Refusal::BadHandle),
+    }
+}
+
+fn directory_of(handles: &Handles<Open>, handle: Handle) -> Result<BorrowedFd<'_>, Refusal> {
+    match handles.get(handle).ok_or(Refusal::BadHandle)? {
+        Open::Directory(fd) => Ok(fd.as_fd()),
+        Open::File(_) => Err(Refusal::BadHandle),
+    }
+}
+
+pub(super) fn file_or_directory_of(
+    handles: &Handles<Open>,
+    handle: Handle,
+) -> Result<BorrowedFd<'_>, Refusal> {
+    match handles.get(handle).ok_or(Refusal::BadHandle)? {
+        Open::File(fd) | Open::Directory(fd) => Ok(fd.as_fd()),
+    }
+}
+
+/// Closes a handle. close(2) may report an error of an earlier write, such as a full quota on a
+/// network file system.
+fn close_handle(handles: &mut Handles<Open>, handle: Handle) -> Result<(), Refusal> {
+    match handles.take(handle).ok_or(Refusal::BadHandle)? {
+        Open::File(fd) | Open::Directory(fd) => Ok(sys::close(fd)?),
     }
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use mote_core::sftp::reply::{Code, Full};
 use rustix::io::Errno;
 
-#[derive(Debug)]
 pub(super) enum Refusal {
     /// End of the file or of the listing.
     Eof,

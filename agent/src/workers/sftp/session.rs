@@ -5,7 +5,6 @@
 //! read to its end and no further: the next frame then starts at the front of an empty buffer, so
 //! no data is copied.
 
-use std::fmt;
 use std::os::fd::OwnedFd;
 
 use mote_core::sftp::handles::Handles;
@@ -16,8 +15,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::stdio::{stdin, stdout};
 
 use crate::workers::sftp::acts::Acts;
-use crate::workers::sftp::handles::{self, Open};
-use crate::workers::sftp::perform::perform;
+use crate::workers::sftp::perform::{Open, handle_table, perform};
 use crate::workers::sftp::refusal::Refusal;
 use crate::workers::sftp::rules::Rules;
 
@@ -27,32 +25,15 @@ const AHEAD: usize = 64 * 1024;
 enum End {
     /// The client closed the connection.
     Gone,
-    /// The session cannot continue.
-    Broken(Broken),
-}
-
-#[derive(Debug)]
-pub(super) enum Broken {
-    /// The client violates the protocol.
-    Malformed(&'static str),
-    /// Input or output failed.
-    System(Errno),
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(why) => out.write_str(why),
-            Self::System(why) => why.fmt(out),
-        }
-    }
+    /// The session cannot continue: the client violates the protocol, or input or output failed.
+    Broken(String),
 }
 
 /// Serves one session.
-pub(super) fn serve(rules: &Rules<'_>, names: Option<OwnedFd>) -> Result<(), Broken> {
+pub(super) fn serve(rules: &Rules<'_>, names: Option<OwnedFd>) -> Result<(), String> {
     let mut input = Input { bytes: vec![0; 4 + PACKET], start: 0, end: 0 };
     let mut output = Output { bytes: vec![0; REPLY], used: 0 };
-    let mut handles = handles::table();
+    let mut handles = handle_table();
     let mut acts = Acts::begin(names);
     loop {
         match round(rules, &mut input, &mut handles, &mut acts, &mut output) {
@@ -113,14 +94,14 @@ fn answer(
     output.add(|out| reply::status(out, id, refusal.code(), &refusal))
 }
 
-fn broken(why: &'static str) -> End {
-    End::Broken(Broken::Malformed(why))
+fn broken(why: &str) -> End {
+    End::Broken(why.to_owned())
 }
 
 fn failed(errno: Errno) -> End {
     match errno {
         Errno::PIPE | Errno::CONNRESET => End::Gone,
-        errno => End::Broken(Broken::System(errno)),
+        errno => End::Broken(errno.to_string()),
     }
 }
 

@@ -5,6 +5,7 @@
 //! stored in the form that execve(2) takes, so a request needs little more memory than its body.
 
 pub mod exit;
+pub mod power;
 mod program;
 mod strings;
 
@@ -64,18 +65,13 @@ impl Request {
     /// stored part ([`Request::held`]) may have `most` bytes.
     /// Errors: any [`Refusal`]; [`JsonError::TooLong`] beyond `most` bytes.
     pub fn parse(body: &[u8], most: usize) -> Result<Self, Refusal> {
+        #[rustfmt::skip] // several in a line
+        let fields = [
+            "command", "environment", "interactive", "wait-for-websocket", "width", "height",
+            "user", "group", "cwd",
+        ];
         let [command, environment, interactive, sockets, width, height, user, group, cwd] =
-            Value::parse(body)?.fields([
-                "command",
-                "environment",
-                "interactive",
-                "wait-for-websocket",
-                "width",
-                "height",
-                "user",
-                "group",
-                "cwd",
-            ])?;
+            Value::parse(body)?.fields(fields)?;
         let boolean = |value: Option<Value<'_>>| value.map_or(Ok(false), Value::boolean);
         let number = |value: Option<Value<'_>>| value.map_or(Ok(0), Value::number);
         let command = command.map_or(Ok(Strings::default()), |list| texts(list, most))?;
@@ -139,6 +135,12 @@ impl Request {
         }
         kept.push(&[STARTED_BY, "=", BY_HOST]);
         self.environment = kept;
+    }
+
+    /// Empties `PATH`, so that a name without a slash finds no program.
+    pub fn find_nothing(&mut self) {
+        self.environment = Strings::default();
+        self.environment.push(&["PATH="]);
     }
 
     fn default(&mut self, name: &str, value: &str) {

@@ -1,9 +1,5 @@
 use super::*;
 
-fn words(strings: &Strings) -> Vec<&str> {
-    strings.texts().collect()
-}
-
 fn parsed(members: &str) -> Result<Request, Refusal> {
     Request::parse(format!("{{\"wait-for-websocket\":true,{members}}}").as_bytes(), usize::MAX)
 }
@@ -60,27 +56,23 @@ fn a_terminal_size_needs_both_sides() {
 
 #[test]
 fn defaults_are_those_of_the_go_agents() {
-    let mut request = parsed(r#""command":["ls"]"#).unwrap();
-    request.add_defaults(&|_| false);
+    let with_defaults = |members: &str, has: &str| {
+        let mut request = parsed(members).unwrap();
+        request.add_defaults(&|directory| directory == has);
+        request
+    };
+    let request = with_defaults(r#""command":["ls"]"#, "");
     let path = format!("PATH={PATH}");
     let all = [&*path, "HOME=/root", "USER=root", "LANG=C.UTF-8"];
-    assert_eq!(words(&request.environment), all);
-    assert_eq!(request.directory(), "/root");
-    let mut user = parsed(r#""command":["ls"],"user":5,"environment":{"PATH":"/x"}"#).unwrap();
-    user.add_defaults(&|directory| directory == "snap/bin");
-    assert_eq!(user.variable("PATH"), Some("/x:/snap/bin"));
+    assert_eq!(request.environment.texts().collect::<Vec<_>>(), all);
+    assert_eq!((request.directory(), request.program().directories().count()), ("/root", 6));
+    let user = r#""command":["ls"],"user":5,"environment":{"PATH":"/x"}"#;
+    let user = with_defaults(user, "snap/bin");
+    assert_eq!(user.program(), Program { name: c"ls", path: "/x:/snap/bin" });
     assert_eq!((user.variable("HOME"), user.directory()), (None, "/"));
-    let mut on_nixos = parsed(r#""command":["ls"]"#).unwrap();
-    on_nixos.add_defaults(&|directory| directory == "run/current-system/sw/bin");
+    let on_nixos = with_defaults(r#""command":["ls"]"#, "run/current-system/sw/bin");
     let path = format!("{PATH}:/run/current-system/sw/bin");
     assert_eq!(on_nixos.variable("PATH"), Some(&*path));
-}
-
-#[test]
-fn searches_the_program_in_the_requested_path() {
-    let asked = parsed(r#""command":["x"],"environment":{"PATH":"/a::/b"}"#).unwrap();
-    assert_eq!(asked.program(), Program { name: c"x", path: "/a::/b" });
-    assert_eq!(parsed(r#""command":["x"]"#).unwrap().program().directories().count(), 6);
 }
 
 #[test]
@@ -94,18 +86,15 @@ fn escapes_need_memory_only_for_their_text() {
 
 #[test]
 fn recognizes_commands_too_long_for_any_system() {
-    let empty = |count: usize| {
-        let words = ",\"\"".repeat(count);
-        parsed(&format!("\"command\":[\"a\"{words}]")).unwrap().is_too_long()
-    };
+    let is_too_long =
+        |words: String| parsed(&format!("\"command\":[{words}]")).unwrap().is_too_long();
     // Nine bytes each: the NUL and the pointer.
-    assert!(!empty(690_000));
-    assert!(empty(700_000));
-    let long = |length: usize| {
-        parsed(&format!("\"command\":[\"{}\"]", "x".repeat(length))).unwrap().is_too_long()
-    };
-    assert!(!long(MAX_EXECVE - 9));
-    assert!(long(MAX_EXECVE - 8));
+    for (count, expected) in [(690_000, false), (700_000, true)] {
+        assert_eq!(is_too_long(format!("\"a\"{}", ",\"\"".repeat(count))), expected);
+    }
+    for (length, expected) in [(MAX_EXECVE - 9, false), (MAX_EXECVE - 8, true)] {
+        assert_eq!(is_too_long(format!("\"{}\"", "x".repeat(length))), expected);
+    }
 }
 
 #[test]
@@ -124,18 +113,6 @@ fn metadata_truncates_long_commands() {
     assert_eq!(shown["command"].as_array().unwrap().len(), 33);
     assert_eq!(shown["environment"], serde_json::json!({"A": "b"}));
     assert_eq!(shown["interactive"], false);
-}
-
-#[test]
-fn metadata_names_sockets_and_command() {
-    let request = parsed(r#""command":["a","\""],"environment":{"B":"c"}"#).unwrap();
-    let mut out = String::new();
-    let secrets = vec![("control", "s1"), ("0", "s2")];
-    request.write_metadata(&mut Writer::new(&mut out), secrets.into_iter());
-    assert_eq!(
-        out,
-        r#"{"fds":{"control":"s1","0":"s2"},"command":["a","\""],"environment":{"B":"c"},"interactive":false}"#
-    );
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Reads the mount table `/proc/self/mountinfo` (proc(5)).
 
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use super::Kind;
-use crate::report::proc::mountinfo::is_over;
+use crate::report::proc::mountinfo::{Mounted, is_over};
+use crate::report::proc::mounts::unescape;
 use crate::report::proc::number;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +19,15 @@ pub struct Entry {
 
 /// Returns the mounts in the order of mounting. Skips lines that are malformed or not UTF-8.
 pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
-    table.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut words = line.split(|byte| *byte == b' ');
-        let id = number(words.next()?)?;
-        let point = unescaped(words.nth(3)?)?;
-        // Optional fields, then a single dash.
-        words.find(|word| *word == b"-")?;
-        let (kind, source) = (unescaped(words.next()?)?, unescaped(words.next()?)?);
-        Some(Entry { id, point, kind, source })
+    let text = |field: &[u8]| String::from_utf8(unescape(field).collect()).ok();
+    table.split(|byte| *byte == b'\n').filter_map(move |line| {
+        let Mounted { id, point, kind, source, .. } = Mounted::parse(line)?;
+        Some(Entry {
+            id: number(id)?,
+            point: text(point)?,
+            kind: text(kind)?,
+            source: text(source)?,
+        })
     })
 }
 
@@ -44,53 +45,9 @@ pub fn shares(
     })
 }
 
-/// Returns the text of a field, in which space, tab, newline and backslash are escaped as three
-/// octal digits.
-fn unescaped(word: &[u8]) -> Option<String> {
-    let mut out = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((byte, after)) = rest.split_first() {
-        let code = after.first_chunk::<3>().filter(|_| *byte == b'\\').and_then(octal);
-        out.push(code.unwrap_or(*byte));
-        rest = if code.is_some() { after.get(3..).unwrap_or_default() } else { after };
-    }
-    String::from_utf8(out).ok()
-}
-
-fn octal(digits: &[u8; 3]) -> Option<u8> {
-    digits.iter().try_fold(0u8, |value, digit| {
-        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 8)?;
-        value.checked_mul(8)?.checked_add(digit)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_lines_with_escapes_and_optional_fields() {
-        let table = b"22 28 0:20 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n\
-            98 28 0:43 / /mnt/a\\040b\\134c\\011 ro - virtiofs lxd_my--disk ro\n\
-            99 28 0:44 / /mnt/x rw shared:1 master:2 - 9p a\\040b rw,trans=virtio\n\
-            garbage\n\n1 2 3 4 /x - \n";
-        let all: Vec<_> = entries(table).collect();
-        let entry = |id, point: &str, kind: &str, source: &str| Entry {
-            id,
-            point: point.into(),
-            kind: kind.into(),
-            source: source.into(),
-        };
-        assert_eq!(
-            all,
-            [
-                entry(22, "/sys", "sysfs", "sysfs"),
-                entry(98, "/mnt/a b\\c\t", "virtiofs", "lxd_my--disk"),
-                entry(99, "/mnt/x", "9p", "a b"),
-            ]
-        );
-        assert_eq!(entries(table).next_back(), Some(entry(99, "/mnt/x", "9p", "a b")));
-    }
 
     #[test]
     fn returns_a_share_with_the_mount_that_covers_it() {
@@ -112,12 +69,5 @@ mod tests {
         assert_eq!(found(|entry| entry.source == "two"), [(5, Some(6))]);
         assert_eq!(found(|entry| entry.source == "three"), [(7, Some(8))]);
         assert_eq!(found(|entry| entry.source == "x"), []);
-    }
-
-    #[test]
-    fn keeps_invalid_escapes() {
-        for (raw, text) in [("\\", "\\"), ("a\\09", "a\\09"), ("\\777", "\\777"), ("\\0", "\\0")] {
-            assert_eq!(unescaped(raw.as_bytes()).as_deref(), Some(text));
-        }
     }
 }

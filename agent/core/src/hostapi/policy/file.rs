@@ -1,8 +1,6 @@
 //! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits instead of
 //! `true`, and the list `ready-when`.
 
-use alloc::string::String;
-
 use super::fault::{BadWord, Fault};
 use super::whole::{Limit, Policy, range};
 use super::{CAPABILITIES, Capability, Features};
@@ -57,7 +55,7 @@ impl Policy {
 fn read(bytes: &[u8], way: Way, bad: Bad<'_>) -> Result<Policy, YamlError> {
     let mut parser = Parser::new(bytes)?;
     let (mut policy, mut waits) = (None, Policy::from(Features::NONE));
-    if begins_map(&mut parser)? {
+    if parser.begins_map()? {
         while let Some((line, word)) = key(&mut parser)? {
             if way.0 == Whose::Mote && word.is("ready-when") {
                 let first = parser.step()?;
@@ -81,7 +79,7 @@ fn features(
     (whose, limits): Way,
     bad: Bad<'_>,
 ) -> Result<Policy, YamlError> {
-    if !begins_map(parser)? {
+    if !parser.begins_map()? {
         return Ok(Features::ALL.into());
     }
     let mut policy = Policy::from(match whose {
@@ -137,23 +135,15 @@ fn read_limits(
         }
         seen |= limit.bit();
         let value = parser.step()?;
-        match limit {
-            Limit::ReadOnly | Limit::Cpus | Limit::Memory | Limit::Disks => {
-                // For parts that are on by default, being off is recorded.
-                let is_on = matches!(limit, Limit::Cpus | Limit::Memory);
-                if boolean(parser, value, Null::IsBad, bad)? != is_on {
-                    policy.limit(limit);
-                }
-            }
-            Limit::Users
-            | Limit::Groups
-            | Limit::Commands
-            | Limit::Below
-            | Limit::Ports
-            | Limit::ReadyWhen => {
+        if matches!(limit, Limit::ReadOnly | Limit::Cpus | Limit::Memory | Limit::Disks) {
+            // For parts that are on by default, being off is recorded.
+            let is_on = matches!(limit, Limit::Cpus | Limit::Memory);
+            if boolean(parser, value, Null::IsBad, bad)? != is_on {
                 policy.limit(limit);
-                items(parser, value, limit, policy, bad)?;
             }
+        } else {
+            policy.limit(limit);
+            items(parser, value, limit, policy, bad)?;
         }
     }
     if seen == 0 {
@@ -215,8 +205,7 @@ fn items<'y>(
         if count > ITEMS {
             return Err(parser.shape("at most 64 items"));
         }
-        let mut text = String::new();
-        word.text(|piece| text.push_str(piece));
+        let text = word.string();
         match judge(limit, &text) {
             (true, _) => policy.item(limit, &text),
             (false, expected) => wrong(bad, line, word, BadWord::Value(expected)),
@@ -275,18 +264,7 @@ fn unknown<'y>(
     bad: Bad<'_>,
 ) -> Result<(), YamlError> {
     wrong(bad, line, word, why);
-    let value = parser.step()?;
-    parser.skip(value)
-}
-
-/// Returns whether a map begins; false for `null` or nothing.
-#[inline(never)]
-fn begins_map(parser: &mut Parser<'_>) -> Result<bool, YamlError> {
-    match parser.step()? {
-        Event::Map => Ok(true),
-        Event::Scalar(scalar) if scalar.is_null() => Ok(false),
-        Event::Scalar(_) | Event::Seq | Event::End => Err(parser.shape("a map")),
-    }
+    parser.skip_next()
 }
 
 /// Returns the next key of the open map, with its line; `None` at the end of the map.

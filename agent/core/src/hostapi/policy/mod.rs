@@ -23,60 +23,54 @@ pub use whole::{Denied, Policy};
 
 use core::fmt::{self, Write};
 
-/// A capability of the host in the guest, named like the features of Incus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capability {
-    /// The devlxd socket in the guest.
-    GuestApi,
-    /// Running commands.
-    Exec,
-    /// Access to files through SFTP.
-    Files,
-    /// Mounting shared directories, at start and on hot-plug.
-    Mounts,
-    /// Connections to ports in the guest.
-    PortForward,
-    /// `/1.0/metrics`.
-    Metrics,
-    /// `/1.0/state`.
-    State,
-    /// Writing the host's templates, including the host name.
-    Templates,
-    /// Names and MTUs of NICs.
-    Network,
-    /// cloud-init's seed, and the reboot for it.
-    FirstBoot,
-    /// Bringing online CPUs and memory that the host adds, and growing disks.
-    Resources,
-    /// Stepping the guest's clock to the host's after a pause.
-    Clock,
+/// Defines the capabilities with their names in files and options.
+macro_rules! capabilities {
+    ($($(#[$doc:meta])* $one:ident $name:literal,)*) => {
+        /// A capability of the host in the guest, named like the features of Incus.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Capability {
+            $($(#[$doc])* $one,)*
+        }
+
+        /// All capabilities, in the order of messages.
+        pub const CAPABILITIES: [Capability; NAMES.len()] = [$(Capability::$one),*];
+        const NAMES: &[&str] = &[$($name),*];
+    };
 }
 
-/// All capabilities, in the order of messages.
-#[rustfmt::skip] // several in a line
-pub const CAPABILITIES: [Capability; 12] = [
-    Capability::GuestApi, Capability::Exec, Capability::Files, Capability::Mounts,
-    Capability::PortForward, Capability::Metrics, Capability::State, Capability::Templates,
-    Capability::Network, Capability::FirstBoot, Capability::Resources, Capability::Clock,
-];
+capabilities! {
+    /// The devlxd socket in the guest.
+    GuestApi "guestapi",
+    /// Running commands.
+    Exec "exec",
+    /// Access to files through SFTP.
+    Files "files",
+    /// Mounting shared directories, at start and on hot-plug.
+    Mounts "mounts",
+    /// Connections to ports in the guest.
+    PortForward "port-forward",
+    /// `/1.0/metrics`.
+    Metrics "metrics",
+    /// `/1.0/state`.
+    State "state",
+    /// Writing the host's templates, including the host name.
+    Templates "templates",
+    /// Names and MTUs of NICs.
+    Network "network",
+    /// cloud-init's seed, and the reboot for it.
+    FirstBoot "first-boot",
+    /// Bringing online CPUs and memory that the host adds, and growing disks.
+    Resources "resources",
+    /// Stepping the guest's clock to the host's after a pause.
+    Clock "clock",
+    /// `poweroff`, `reboot` and `halt` as commands that mote itself answers.
+    Power "power",
+}
 
 impl Capability {
     /// Returns the name in files and options.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::GuestApi => "guestapi",
-            Self::Exec => "exec",
-            Self::Files => "files",
-            Self::Mounts => "mounts",
-            Self::PortForward => "port-forward",
-            Self::Metrics => "metrics",
-            Self::State => "state",
-            Self::Templates => "templates",
-            Self::Network => "network",
-            Self::FirstBoot => "first-boot",
-            Self::Resources => "resources",
-            Self::Clock => "clock",
-        }
+        NAMES.get(self as usize).copied().unwrap_or_default()
     }
 
     pub fn parse(name: &str) -> Option<Self> {
@@ -113,7 +107,7 @@ impl fmt::Display for NoCapability<'_> {
 
 impl Features {
     /// All capabilities: the default.
-    pub const ALL: Self = Self(0xfff);
+    pub const ALL: Self = Self(0x1fff);
     pub const NONE: Self = Self(0);
 
     /// Creates a set of the capabilities marked true.

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use super::{CAPABILITIES, Capability, Features, Part, quoted};
-use crate::hostapi::exec;
+use crate::hostapi::exec::{self, power::Power};
 use crate::hostapi::port_forward::Target;
 
 /// A limit within a capability. Its number is both its bit and the first letter of its lines in
@@ -80,9 +80,10 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// What exceeds the limits of an allowed capability.
+/// What a policy denies: a capability, or what exceeds its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied<'r> {
+    Feature(Capability),
     /// A user, a group or a port, with its number.
     Number(&'static str, u32),
     /// A program or an address, with its name.
@@ -92,27 +93,11 @@ pub enum Denied<'r> {
 impl fmt::Display for Denied<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Feature(capability) => out.write_str(capability.name()),
             Self::Number(what, number) => write!(out, "{what} {number}"),
             Self::Name(what, name) => {
                 out.write_str(what)?;
                 quoted(out, &mut |sink| sink(name))
-            }
-        }
-    }
-}
-
-pub(super) struct Items<'p>(pub(super) Limit, pub(super) &'p str);
-
-impl<'p> Iterator for Items<'p> {
-    type Item = &'p str;
-
-    #[inline(never)] // its size
-    fn next(&mut self) -> Option<&'p str> {
-        loop {
-            let (line, rest) = self.1.split_once('\n')?;
-            self.1 = rest;
-            if let Some(item) = line.strip_prefix(char::from(self.0 as u8)) {
-                return Some(item);
             }
         }
     }
@@ -148,8 +133,9 @@ impl Policy {
         self.items = kept;
     }
 
-    pub(super) fn items(&self, limit: Limit) -> Items<'_> {
-        Items(limit, &self.items)
+    pub(super) fn items(&self, limit: Limit) -> impl Iterator<Item = &str> {
+        let letter = char::from(limit as u8);
+        self.items.split('\n').filter_map(move |line| line.strip_prefix(letter))
     }
 
     pub(super) fn has(&self, limit: Limit) -> bool {
@@ -228,11 +214,14 @@ impl Policy {
         self.has(Limit::Commands)
     }
 
-    /// Checks user, group and program of a command. A program is allowed only by the path in the
+    /// Checks the capability, user, group and program of a command. A program is allowed only by the path in the
     /// policy: the request's `PATH` decides what a name without a slash means.
     /// Errors: the first denied one.
     pub fn check_exec<'r>(&self, request: &'r exec::Request) -> Result<(), Denied<'r>> {
         let (user, group, name) = (request.user, request.group, request.name());
+        if !self.allows(Capability::Exec) {
+            return Err(Denied::Feature(Capability::Exec));
+        }
         if !self.takes(Limit::Users, user) {
             return Err(Denied::Number("exec as user", user));
         }
@@ -243,6 +232,20 @@ impl Policy {
             return Err(Denied::Name("exec of ", name));
         }
         Ok(())
+    }
+
+    /// Decides who answers a command: returns whether its program may run, and what mote asks process
+    /// 1 for if it does not. Errors: as of [`Policy::check_exec`], if neither answers.
+    #[inline(never)] // its size
+    pub fn answers<'r>(
+        &self,
+        request: &'r exec::Request,
+    ) -> Result<(bool, Option<&'static Power>), Denied<'r>> {
+        let power = Power::of(request).filter(|_| self.allows(Capability::Power));
+        match self.check_exec(request) {
+            Err(why) if power.is_none() => Err(why),
+            checked => Ok((checked.is_ok(), power)),
+        }
     }
 
     /// Checks a connection. If ports are limited, allows only these ports of the guest itself, not

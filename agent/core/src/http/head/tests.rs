@@ -34,20 +34,12 @@ fn parses_heads() {
 
 #[test]
 fn distinguishes_methods_and_keeps_unknown_ones() {
-    for (text, method) in [
-        ("GET", Method::Get),
-        ("HEAD", Method::Head),
-        ("POST", Method::Post),
-        ("PUT", Method::Put),
-        ("PATCH", Method::Patch),
-        ("DELETE", Method::Delete),
-        ("OPTIONS", Method::Options),
-        ("get", Method::Other),
-        ("BREW", Method::Other),
-    ] {
+    for text in "GET HEAD POST PUT PATCH DELETE OPTIONS get BREW".split(' ') {
         let head = format!("{text} / HTTP/1.1\r\nHost: h\r\n\r\n");
         let (request, _) = request(head.as_bytes()).unwrap().unwrap();
-        assert_eq!((request.method, request.method_text), (method, text));
+        let name = format!("{:?}", request.method).to_uppercase();
+        let expected = if matches!(text, "get" | "BREW") { "OTHER" } else { text };
+        assert_eq!((request.method_text, &*name), (text, expected));
     }
 }
 
@@ -223,23 +215,6 @@ fn absolute_form_is_reduced_to_its_path() {
 }
 
 #[test]
-fn http11_keeps_the_connection_and_http10_closes_it_by_default() {
-    for (version, fields, keep_alive) in [
-        ("1.1", "", true),
-        ("1.1", "Connection: close\r\n", false),
-        ("1.1", "Connection: Upgrade\r\nconnection: foo ,CLOSE\r\n", false),
-        ("1.1", "Connection: closed\r\n", true),
-        ("1.0", "", false),
-        ("1.0", "Connection: Keep-Alive\r\n", true),
-    ] {
-        let head = format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
-        let (request, _) = request(head.as_bytes()).unwrap().unwrap();
-        assert_eq!(request.keep_alive, keep_alive, "{head:?}");
-        assert_eq!(request.http10, version == "1.0");
-    }
-}
-
-#[test]
 fn only_http11_waits_for_continue() {
     let expects = |version: &str, value: &str| {
         let head = format!("PUT / HTTP/{version}\r\nHost: h\r\nExpect: {value}\r\n\r\n");
@@ -283,20 +258,5 @@ fn a_response_shows_where_its_body_ends() {
         let (read, length) = response(head.as_bytes(), to).unwrap().unwrap();
         assert_eq!((read.framing, read.keep_alive), (framing, keep_alive), "{head:?}");
         assert_eq!(length, head.len());
-    }
-}
-
-#[test]
-fn every_error_has_a_status_and_a_text() {
-    for (error, status) in [
-        (HeadError::Malformed, 400),
-        (HeadError::BadFraming, 400),
-        (HeadError::BadHost, 400),
-        (HeadError::TooLong, 431),
-        (HeadError::TooManyHeaders, 431),
-        (HeadError::BadVersion, 505),
-    ] {
-        assert_eq!(error.status(), status);
-        assert!(error.text().len() > 10, "{error:?}");
     }
 }

@@ -2,6 +2,8 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mounted<'l> {
+    /// Number of the mount, unique while it is mounted.
+    pub id: &'l [u8],
     /// Number of the device, such as `8:2`.
     pub device: &'l [u8],
     /// Mount point, escaped.
@@ -29,9 +31,9 @@ impl<'l> Mounted<'l> {
             *field = word;
         }
         let is_whole = free.len() == 0;
-        let [_, _, device, _, point, options, _, kind, source, common] = fields;
+        let [id, _, device, _, point, options, _, kind, source, common] = fields;
         let is_writable = common.starts_with(b"rw") && options.starts_with(b"rw");
-        is_whole.then_some(Self { device, point, kind, source, is_writable, common })
+        is_whole.then_some(Self { id, device, point, kind, source, is_writable, common })
     }
 }
 
@@ -51,6 +53,7 @@ mod tests {
         let line =
             b"29 1 8:2 / /a\\040b rw,relatime shared:1 master:2 - ext4 /dev/sda2 rw,errors=remount-ro";
         let expected = Mounted {
+            id: b"29",
             device: b"8:2",
             point: b"/a\\040b",
             kind: b"ext4",

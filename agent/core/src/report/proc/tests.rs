@@ -1,24 +1,6 @@
-use super::memory::Memory;
 use super::mounts::{Mount, kind, unescape};
-use super::release;
-use super::stat::{Cpu, Disk, Interface};
+use super::stat::Cpu;
 use crate::flavour::Flavour;
-use crate::netlink::Traffic;
-use crate::report::metrics::Filesystems;
-
-#[test]
-fn reads_the_counters_of_interfaces() {
-    let line = b"  eth0:18446744073709551615 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
-    let Interface { name, counters } = Interface::parse(line).unwrap();
-    let of = |traffic: Traffic| [traffic.bytes, traffic.packets, traffic.errors, traffic.dropped];
-    assert_eq!((name, of(counters.received)), (&b"eth0"[..], [u64::MAX, 2, 3, 4]));
-    assert_eq!(of(counters.sent), [9, 10, 11, 12]);
-    for head in
-        [&b"Inter-|   Receive  |  Transmit"[..], b" face |bytes packets", b"", b"eth0: 1 2 3"]
-    {
-        assert_eq!(Interface::parse(head), None);
-    }
-}
 
 #[test]
 fn recognises_mounts_that_may_hang() {
@@ -54,36 +36,6 @@ fn recognises_cpu_lines() {
 }
 
 #[test]
-fn reads_disks_and_ignores_further_fields() {
-    let disk = Disk::parse(b" 254 0 vda 1197359 12 56423578 7171 154919 99 56822168 99 0").unwrap();
-    assert_eq!((disk.name, disk.reads, disk.writes), (&b"vda"[..], 1_197_359, 154_919));
-    assert_eq!((disk.read, disk.written), (56_423_578 * 512, 56_822_168 * 512));
-    // Up to Linux 2.6.24, partitions have four numbers with another meaning.
-    assert_eq!(Disk::parse(b" 254 1 vda1 1 2 3 4"), None);
-}
-
-#[test]
-fn reads_memory_in_bytes_and_missing_lines_as_none() {
-    let mut memory = Memory::default();
-    for line in [
-        &b"MemTotal:  24684092 kB"[..],
-        b"HugePages_Total:  5",
-        b"SwapTotal: 9 kB",
-        b"Active(anon): x kB",
-        b"SwapFree:",
-        b":",
-        b"Mlocked: 1 kB",
-    ] {
-        memory.line(line);
-    }
-    assert_eq!(memory.get("MemTotal"), 24_684_092 * 1024);
-    assert_eq!((memory.get("HugePages_Total"), memory.get("Active(anon)")), (5, 0));
-    assert_eq!((memory.swap(), memory.get("Mlocked")), (9 * 1024, 0));
-    memory.line(b"SwapFree: 18446744073709551615 kB");
-    assert_eq!((memory.get("SwapFree"), memory.swap()), (u64::MAX, 0));
-}
-
-#[test]
 fn unescapes_only_the_kernels_escapes() {
     assert!(unescape(b"/a\\040b\\011\\012\\134\\043").eq(*b"/a b\t\n\\#"));
     for same in [&b"\\"[..], b"\\0", b"\\04", b"\\048", b"\\400", b"\\x40"] {
@@ -111,61 +63,12 @@ fn selects_mounts_by_type_and_path() {
 }
 
 #[test]
-fn a_bind_mount_does_not_hide_the_root_in_a_map() {
-    let mounts = "rootfs / rootfs rw 0 0\n/dev/vda1 / ext4 rw 0 0\n/dev/vda1 /a ext4 rw 0 0\n\
-                  /dev/vdb1 /b xfs rw 0 0\n/dev/vdb1 /c xfs rw 0 0\n/dev/vda1 /d\\040d ext4 rw 0 0\n";
-    let points = |flavour| {
-        let mut filesystems = Filesystems::new(flavour);
-        let wanted = mounts.as_bytes().split(|byte| *byte == b'\n');
-        let wanted = wanted.filter_map(|line| filesystems.wanted(&Mount::parse(line)?));
-        wanted.map(|(_, point)| String::from_utf8(point).unwrap()).collect::<Vec<_>>()
-    };
-    assert_eq!(points(Flavour::Lxd), ["/", "/", "/b", "/c"]);
-    assert_eq!(points(Flavour::LxdOld), points(Flavour::Lxd));
-    assert_eq!(points(Flavour::Incus), ["/", "/", "/a", "/b", "/c", "/d d"]);
-}
-
-#[test]
 fn reads_mounts_without_device_and_rejects_partial_lines() {
     let mount = Mount::parse(b" /x tmpfs rw 0 0").unwrap();
     assert_eq!((mount.device, mount.point, mount.kind), (&b""[..], &b"/x"[..], &b"tmpfs"[..]));
     for half in [&b""[..], b"dev", b"dev /x", b"dev /x ext"] {
         assert_eq!(Mount::parse(half), None);
     }
-}
-
-#[test]
-fn uses_the_servers_file_system_names() {
+    // The servers' names of file systems.
     assert_eq!([0xef53, 0x9123_683e, 0x6573_5546].map(kind), [Some("ext4"), Some("btrfs"), None]);
-}
-
-#[test]
-fn reads_variables_like_a_shell() {
-    let read = |line: &str| {
-        release::variable(line.as_bytes(), "NAME").map(|text| String::from_utf8(text).unwrap())
-    };
-    for (line, value) in [
-        ("NAME=Fedora", "Fedora"),
-        ("NAME=\"a \\\"b\\\" \\$c\"", "a \"b\" $c"),
-        ("NAME='a \\b'", "a \\b"),
-        ("NAME=", ""),
-        ("NAME=\"open", "\"open"),
-        ("NAME=x\\", "x"),
-    ] {
-        assert_eq!(read(line).as_deref(), Some(value), "{line}");
-    }
-    assert_eq!(read("PRETTY_NAME=x"), None);
-    assert_eq!(read("NAMES=x"), None);
-}
-
-#[test]
-fn reads_the_first_name_of_the_hosts_line() {
-    let name = |line: &'static str| release::full_name(line.as_bytes(), b"vm");
-    assert_eq!(name("127.0.1.1\tvm.example.net vm # us"), Some(&b"vm.example.net"[..]));
-    assert_eq!(name("::1 vm"), Some(&b"vm"[..]));
-    for other in
-        ["127.0.0.1 localhost", "# 127.0.1.1 vm.x vm", "127.0.1.1", "10.0.0.1 x # vm", "", "vm"]
-    {
-        assert_eq!(name(other), None, "{other}");
-    }
 }

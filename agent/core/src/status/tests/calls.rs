@@ -22,7 +22,7 @@ fn a_refused_call_triggers_a_verification() {
         let mut status = connected(0);
         run(&mut status, 0, 5000);
         let announced = status.deadline();
-        assert!(!status.call_answered(at(5000), 500), "an answer, of a host that is there");
+        assert!(!status.call_answered(at(5000), 500), "the answer of a reachable host");
         assert!(status.call_answered(at(5000), 401) && !status.call_answered(at(5000), 401));
         let seen = run_with(&mut status, 5000, 5000, Some(still_ours));
         assert_eq!(tries(&seen), [5000]);

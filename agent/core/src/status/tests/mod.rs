@@ -3,7 +3,6 @@
 
 mod calls;
 mod connect_lines;
-mod host;
 mod link;
 mod table;
 
@@ -25,10 +24,16 @@ fn status() -> Status {
     Status::new(at(0), Intervals::default())
 }
 
-/// Returns all actions due at `millis` except those for the log.
-fn actions(status: &mut Status, millis: u64) -> Vec<Action> {
+/// Returns all actions due at `millis`.
+fn polled(status: &mut Status, millis: u64) -> Vec<Action> {
     let all: Vec<_> = core::iter::from_fn(|| status.poll(at(millis))).take(100).collect();
     assert!(all.len() < 100, "a burst");
+    all
+}
+
+/// Returns the same without those for the log.
+fn actions(status: &mut Status, millis: u64) -> Vec<Action> {
+    let all = polled(status, millis);
     if let Some(next) = status.deadline() {
         assert!(next > at(millis), "deadline {next:?} is not after {millis}");
     }
@@ -84,23 +89,41 @@ fn started() -> Action {
     Action::Write { line: b"STARTED\n", visible: true, kick: true }
 }
 
+/// Takes a PUT whose verification ends at once.
+fn put(status: &mut Status, millis: u64, host: Host, ok: bool) {
+    let attempt = status.put_started(at(millis), host);
+    assert!(status.verified(at(millis), attempt, ok));
+}
+
 /// A PUT, verified at `millis`; CONNECTED is still to be written.
 fn connected(millis: u64) -> Status {
     let mut status = status();
     run(&mut status, 0, millis);
-    let attempt = status.put_started(at(millis), HOST);
-    assert!(status.verified(at(millis), attempt, true));
+    put(&mut status, millis, HOST, true);
     status
 }
 
-/// Makes an ordinary call succeed, and the verification after it. Returns the other actions.
-fn regain(status: &mut Status, millis: u64) -> Vec<Action> {
+/// A host that is lost immediately after its PUT.
+fn lost() -> Status {
+    let mut status = connected(0);
+    status.host_lost(at(0));
+    status
+}
+
+/// Returns the number of the verification among these actions.
+fn attempt(actions: &[Action]) -> u32 {
+    let number = |action: &Action| match action {
+        Action::Verify { attempt, .. } => Some(*attempt),
+        _ => None,
+    };
+    actions.iter().find_map(number).expect("a verification")
+}
+
+/// Makes an ordinary call succeed, and the verification after it.
+fn regain(status: &mut Status, millis: u64) {
     assert!(status.call_answered(at(millis), 200));
-    let mut due = actions(status, millis);
-    let verify = due.iter().position(|action| matches!(action, Action::Verify { .. }));
-    let Action::Verify { attempt, .. } = due.remove(verify.unwrap()) else { unreachable!() };
-    assert!(status.verified(at(millis), attempt, true));
-    due
+    let due = actions(status, millis);
+    assert!(status.verified(at(millis), attempt(&due), true));
 }
 
 #[test]
@@ -132,28 +155,25 @@ fn a_zero_interval_does_not_loop() {
 }
 
 fn changes(status: &mut Status, millis: u64) -> Vec<State> {
-    let all = core::iter::from_fn(|| status.poll(at(millis))).take(100);
-    all.filter_map(|action| if let Action::Changed(state) = action { Some(state) } else { None })
-        .collect()
+    let state = |action| if let Action::Changed(state) = action { Some(state) } else { None };
+    polled(status, millis).into_iter().filter_map(state).collect()
 }
 
 #[test]
 fn logs_each_state_once() {
     let mut status = connected(0);
     assert_eq!(changes(&mut status, 0), [State::Connected]);
-    // The host repeats its address and is verified again: nothing changes.
-    let attempt = status.put_started(at(10), HOST);
-    assert_eq!(changes(&mut status, 10), []);
-    assert!(status.verified(at(10), attempt, true));
-    assert_eq!(changes(&mut status, 10), []);
-    // Another address.
-    let attempt = status.put_started(at(20), at_port(4001));
-    assert!(status.verified(at(20), attempt, true));
-    assert_eq!(changes(&mut status, 20), [State::Connected]);
-    // An address without a host.
-    let attempt = status.put_started(at(30), HOST);
-    assert!(status.verified(at(30), attempt, false));
-    assert_eq!(changes(&mut status, 30), [State::Started]);
+    for (millis, host, ok, expected) in [
+        // The host repeats its address and is verified again: nothing changes.
+        (10, HOST, true, &[][..]),
+        (20, at_port(4001), true, &[State::Connected]),
+        (30, HOST, false, &[State::Started]),
+    ] {
+        put(&mut status, millis, host, ok);
+        assert_eq!(changes(&mut status, millis), expected, "{millis}");
+    }
+    status.put_started(at(35), HOST);
+    assert_eq!(changes(&mut status, 35), []);
     status.stop(at(40));
     assert_eq!(changes(&mut status, 40), [State::Stopped]);
 }
@@ -177,7 +197,8 @@ fn writes_nothing_during_a_call() {
     run(&mut status, 0, 900);
     status.put_started(at(900), HOST);
     assert_eq!(status.state(), State::Connect);
-    assert_eq!(lines(&run(&mut status, 900, 2500)), []);
+    status.port_appeared(at(950));
+    assert_eq!(lines(&run(&mut status, 950, 2500)), []);
     // The verification took too long: announced again.
     assert_eq!(lines(&run(&mut status, 3900, 3900)), [(3900, "STARTED", true)]);
     assert_eq!(status.state(), State::Started);
@@ -185,30 +206,24 @@ fn writes_nothing_during_a_call() {
 
 #[test]
 fn retries_a_lost_address_with_growing_delays() {
-    let mut status = connected(0);
-    status.host_lost(at(0));
+    let mut status = lost();
     let seen = run_with(&mut status, 0, 100_000, Some(false));
     assert_eq!(tries(&seen), [1000, 3000, 7000, 15_000, 31_000, 61_000, 91_000]);
+    // An error of the host does not bring the next one forward.
+    assert!(!status.call_answered(at(100_000), 500));
     let seen = run_with(&mut status, 100_001, 130_000, Some(true));
     assert_eq!((tries(&seen), status.state()), ([121_000].into(), State::Connected));
     // After another loss it starts over.
     status.host_lost(at(130_000));
     let seen = run_with(&mut status, 130_000, 134_000, Some(false));
     assert_eq!(tries(&seen), [131_000, 133_000]);
-}
-
-#[test]
-fn an_own_attempt_times_out_after_three_seconds() {
-    let mut status = connected(0);
-    status.host_lost(at(0));
-    assert_eq!(tries(&run(&mut status, 0, 20_000)), [1000, 6000, 13_000]);
+    // Each attempt times out after three seconds.
+    assert_eq!(tries(&run(&mut lost(), 0, 20_000)), [1000, 6000, 13_000]);
 }
 
 #[test]
 fn reports_stopped_then_started_to_a_silent_or_unaware_host() {
-    let mut lost = connected(0);
-    lost.host_lost(at(0));
-    for mut status in [lost, status()] {
+    for mut status in [lost(), status()] {
         let seen = run_with(&mut status, 0, 50_000, Some(false));
         assert_eq!(times(&seen, "STOPPED\nSTOPPED"), [15_000, 45_000]);
         let next = lines(&seen).into_iter().find(|line| line.0 > 15_000).unwrap();
@@ -217,24 +232,18 @@ fn reports_stopped_then_started_to_a_silent_or_unaware_host() {
 }
 
 #[test]
-fn a_failed_put_causes_stopped_and_started_soon() {
+fn failed_puts_cause_stopped_and_started_soon_and_then_twice_a_minute() {
     let mut status = status();
     run(&mut status, 0, 100);
-    let attempt = status.put_started(at(500), HOST);
-    assert!(status.verified(at(600), attempt, false));
+    put(&mut status, 600, HOST, false);
     let seen = run(&mut status, 600, 4000);
     assert_eq!(times(&seen, "STARTED"), [600, 1600, 3600]);
     assert_eq!(times(&seen, "STOPPED\nSTOPPED"), [2100]);
-}
-
-#[test]
-fn repeated_failures_cause_stopped_and_started_twice_a_minute() {
-    let (mut status, mut seen, mut edge) = (status(), Vec::new(), true);
+    let (mut status, mut seen, mut edge) = (self::status(), Vec::new(), true);
     for now in (0..120_000).step_by(100) {
         let written = actions(&mut status, now);
         if written.contains(&started()) && core::mem::take(&mut edge) {
-            let attempt = status.put_started(at(now), HOST);
-            assert!(status.verified(at(now), attempt, false));
+            put(&mut status, now, HOST, false);
         }
         seen.extend(written.into_iter().map(|action| (now, action)));
         edge |= times(&seen, "STOPPED\nSTOPPED").last() == Some(&now);
@@ -245,13 +254,11 @@ fn repeated_failures_cause_stopped_and_started_twice_a_minute() {
 #[test]
 fn still_reports_started_if_regained_after_stopped() {
     for by_put in [false, true] {
-        let mut status = connected(0);
-        status.host_lost(at(0));
+        let mut status = lost();
         let seen = run_with(&mut status, 0, 15_000, Some(false));
         assert_eq!(times(&seen, "STOPPED\nSTOPPED"), [15_000]);
         if by_put {
-            let attempt = status.put_started(at(15_100), HOST);
-            assert!(status.verified(at(15_100), attempt, true));
+            put(&mut status, 15_100, HOST, true);
         } else {
             // The last own verification was at 15 s.
             regain(&mut status, 16_000);
@@ -263,63 +270,30 @@ fn still_reports_started_if_regained_after_stopped() {
 }
 
 #[test]
-fn repeats_a_failed_write_later() {
-    let mut status = connected(0);
-    let words = actions(&mut status, 0);
-    assert_eq!(words.len(), 1);
-    status.write_failed(at(0));
-    assert_eq!(actions(&mut status, 500), []);
-    assert_eq!(actions(&mut status, 1000), words);
-}
-
-#[test]
 fn drops_an_unwritten_line_that_is_outdated() {
-    // CONNECTED, then the host is lost.
-    let mut status = connected(0);
-    actions(&mut status, 0);
-    status.write_failed(at(0));
+    let unwritten = || {
+        let mut status = connected(0);
+        let words = actions(&mut status, 0);
+        status.write_failed(at(0));
+        (status, words)
+    };
+    // Unless the state changes, it is repeated later.
+    let (mut status, words) = unwritten();
+    assert_eq!((words.len(), actions(&mut status, 500)), (1, vec![]));
+    assert_eq!(actions(&mut status, 1000), words);
+    // CONNECTED, then the host is lost, or sends another PUT.
+    let (mut status, _) = unwritten();
     status.host_lost(at(10));
     assert!(times(&run(&mut status, 10, 10_000), "CONNECTED").is_empty());
-    // CONNECTED, then another PUT.
-    let mut status = connected(0);
-    actions(&mut status, 0);
-    status.write_failed(at(0));
+    let (mut status, _) = unwritten();
     status.put_started(at(10), HOST);
     assert!(times(&run(&mut status, 10, 2900), "CONNECTED").is_empty());
-    // The STOPPED of `Timer::Turn`, then connected.
-    let mut status = connected(0);
-    status.host_lost(at(0));
+    // The STOPPED of `Timer::Turn`, then connected before it is tried again, at 16 s.
+    let mut status = lost();
     run_with(&mut status, 0, 15_000, Some(false));
     status.write_failed(at(15_000));
-    // Before that STOPPED is tried again, at 16 s.
-    let attempt = status.put_started(at(15_010), HOST);
-    assert!(status.verified(at(15_010), attempt, true));
+    put(&mut status, 15_010, HOST, true);
     assert!(times(&run(&mut status, 15_010, 60_000), "STOPPED\nSTOPPED").is_empty());
-}
-
-#[test]
-fn repeats_an_unwritten_stopped() {
-    let mut status = connected(0);
-    status.host_lost(at(0));
-    run_with(&mut status, 0, 15_000, Some(false));
-    status.write_failed(at(15_000));
-    let seen = run_with(&mut status, 15_001, 18_000, Some(false));
-    assert_eq!(lines(&seen), [(16_000, "STOPPED\nSTOPPED", true), (17_500, "STARTED", true)]);
-}
-
-#[test]
-fn retries_a_full_port_once_a_second() {
-    let (mut status, mut writes, mut now) = (status(), 0, 0);
-    while now < 60_000 {
-        for action in actions(&mut status, now) {
-            if matches!(action, Action::Write { .. }) {
-                writes += 1;
-                status.write_failed(at(now));
-            }
-        }
-        now = status.deadline().unwrap().as_millis();
-    }
-    assert!((50..=61).contains(&writes), "{writes}");
 }
 
 #[test]
@@ -338,7 +312,13 @@ fn writes_to_a_new_port_immediately_without_flooding_a_flapping_one() {
 }
 
 #[test]
-fn repeats_an_unwritten_last_stopped() {
+fn repeats_an_unwritten_stopped() {
+    let mut status = lost();
+    run_with(&mut status, 0, 15_000, Some(false));
+    status.write_failed(at(15_000));
+    let seen = run_with(&mut status, 15_001, 18_000, Some(false));
+    assert_eq!(lines(&seen), [(16_000, "STOPPED\nSTOPPED", true), (17_500, "STARTED", true)]);
+    // The last one.
     let mut status = connected(0);
     status.stop(at(5));
     let stopped = Action::Write { line: b"STOPPED\nSTOPPED\n", visible: true, kick: true };
@@ -347,4 +327,48 @@ fn repeats_an_unwritten_last_stopped() {
     status.write_failed(at(100_000));
     assert_eq!(actions(&mut status, 100_099), []);
     assert_eq!(actions(&mut status, 100_100), [stopped]);
+}
+
+/// A machine that has verified the host of `agent.conf` at 50 ms.
+fn configured() -> Status {
+    let mut status = status();
+    status.know(at(0), HOST);
+    let first = actions(&mut status, 0);
+    assert!(matches!(first[0], Action::Verify { host: HOST, .. }), "{first:?}");
+    assert_eq!((first[1], status.state()), (started(), State::Started));
+    assert!(status.verified(at(50), attempt(&first), true));
+    assert_eq!(status.state(), State::Connected);
+    status
+}
+
+#[test]
+fn agent_conf_connects_while_started_is_repeated() {
+    // No CONNECTED: it would hide STARTED from a host that reads the last line only.
+    let mut status = configured();
+    let seen = lines(&run(&mut status, 50, 45_000));
+    let visible: Vec<_> = seen.iter().filter(|line| line.2).map(|line| (line.0, line.1)).collect();
+    let eager = (1..=10).map(|second| (second * 1000 + 50, "STARTED"));
+    assert_eq!(visible[..10], eager.collect::<Vec<_>>());
+    // Once: the host's call may have failed because the agent was too slow, and the host does not
+    // repeat it.
+    assert_eq!(visible[10..], [(15_000, "STOPPED\nSTOPPED"), (16_500, "STARTED")]);
+    let seen = run(&mut status, 45_000, 600_000);
+    assert!(times(&seen, "STOPPED\nSTOPPED").is_empty(), "{seen:?}");
+    // Not if the host calls before.
+    let mut status = configured();
+    run(&mut status, 50, 14_000);
+    put(&mut status, 14_000, HOST, true);
+    let seen = run(&mut status, 14_010, 600_000);
+    assert!(times(&seen, "STOPPED\nSTOPPED").is_empty(), "{seen:?}");
+}
+
+#[test]
+fn agent_conf_does_not_replace_the_hosts_put() {
+    let mut status = connected(0);
+    let other = at_port(9);
+    status.know(at(1), other);
+    assert_eq!((status.host(), status.state()), (Some(HOST), State::Connected));
+    status.host_lost(at(2));
+    status.know(at(3), other);
+    assert_eq!(status.host(), Some(HOST));
 }

@@ -27,6 +27,10 @@ fn every_input_leads_to_the_expected_state() {
     use State::{Connect, Connected, Started, Stopped};
     const SAME: [State; 4] = [Started, Connect, Connected, Stopped];
     let now = at(10_000);
+    let put_and_verify = |it: &mut Status| {
+        let attempt = it.put_started(now, OTHER);
+        assert_eq!(it.verified(now, attempt, true), it.state() != Stopped);
+    };
     let told = |it: &mut Status, bytes: &[u8]| it.received(at(10_000), bytes);
     let rows: [Row<'_>; 16] = [
         ("nothing", &|_| {}, SAME),
@@ -38,8 +42,8 @@ fn every_input_leads_to_the_expected_state() {
         ("agent.conf", &|it| it.know(now, OTHER), SAME),
         ("a PUT", &|it| _ = it.put_started(now, OTHER), [Connect, Connect, Connect, Stopped]),
         ("a false number", &|it| assert!(!it.verified(now, 99, true)), SAME),
-        ("a call worked", &|it| _ = it.call_ok(now), SAME),
-        ("a call was refused", &|it| _ = it.call_refused(now), SAME),
+        ("a call worked", &|it| _ = it.call_answered(now, 200), SAME),
+        ("a call was refused", &|it| _ = it.call_answered(now, 401), SAME),
         ("a call failed", &|it| it.host_lost(now), [Started, Connect, Started, Stopped]),
         ("port", &|it| it.port_appeared(now), SAME),
         ("write", &|it| it.write_failed(now), SAME),
@@ -54,12 +58,6 @@ fn every_input_leads_to_the_expected_state() {
             assert_eq!(status.state(), to, "{name} in {}", from.name());
         }
     }
-}
-
-fn put_and_verify(status: &mut Status) {
-    let attempt = status.put_started(at(10_000), OTHER);
-    let counted = status.verified(at(10_000), attempt, true);
-    assert_eq!(counted, status.state() != State::Stopped);
 }
 
 #[test]

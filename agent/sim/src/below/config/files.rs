@@ -3,17 +3,16 @@
 use std::path::Path;
 
 use crate::below::here::here;
-pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
+pub(crate) use crate::config::contents::ConfigFiles;
 use crate::options::Options;
-use crate::system::missing::Missing;
 
 pub(crate) fn find(
     _: &Options,
-    visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), Unfit>,
-) -> Result<ConfigFiles, Missing> {
+    visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), String>,
+) -> Result<ConfigFiles, String> {
     let here = here();
     if here.kernel.lacks_files.get() {
-        return Err(Missing::Other("there is no share".into()));
+        return Err("there is no share".into());
     }
     let files = ConfigFiles {
         agent_crt: Vec::new(),
@@ -24,6 +23,5 @@ pub(crate) fn find(
         nics: Vec::new(),
         from: "the simulation".into(),
     };
-    let visited = visit(Path::new("."), &files);
-    visited.map(|()| files).map_err(|Unfit(why)| Missing::Other(why))
+    visit(Path::new("."), &files).map(|()| files)
 }

@@ -1,10 +1,9 @@
 //! The lock, kept by the simulated kernel.
 
-use std::io::ErrorKind;
+use std::io;
 use std::path::Path;
 
 use crate::below::here::here;
-use crate::handover::lock_error::LockError;
 use crate::runtime::run_dir;
 
 #[derive(Debug)]
@@ -39,10 +38,10 @@ impl Drop for LockFile {
     }
 }
 
-pub(crate) fn take(_: &Path) -> Result<Option<LockFile>, LockError> {
+pub(crate) fn take(_: &Path) -> io::Result<Option<LockFile>> {
     let here = here();
     let Some(agent) = here.kernel.current(&here.sim) else {
-        return Err(LockError::Refused(ErrorKind::Interrupted, "it was killed".into()));
+        return Err(io::Error::other("it was killed"));
     };
     let number = agent.process.number;
     if here.kernel.lock.get().is_some_and(|other| other != number) {

@@ -1,55 +1,18 @@
 //! Timers on the guest's virtual clock, and other things to wait for.
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use mote_core::time::Uptime;
 
-use crate::below::here::{here, micros};
-use crate::machine::{Micros, Zone};
-
-/// A future that is ready when the guest's clock shows `at`.
-pub(crate) struct Timer {
-    at: Micros,
-    set: Option<((Micros, u64), Waker)>,
-}
+use crate::below::here::micros;
+pub(crate) use crate::machine::Timer;
+use crate::machine::Zone;
 
 impl Timer {
+    /// Is ready when the guest's clock shows `time`.
     pub(crate) fn at(time: Duration) -> Self {
-        Self { at: micros(Uptime(time)), set: None }
-    }
-
-    fn unset(&mut self) {
-        if let Some((key, _)) = self.set.take() {
-            here().sim.forget(Zone::Guest, key);
-        }
-    }
-}
-
-impl Future for Timer {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let sim = &here().sim;
-        if sim.now(Zone::Guest) >= self.at {
-            return Poll::Ready(());
-        }
-        let waker = context.waker();
-        if !self.set.as_ref().is_some_and(|(_, old)| old.will_wake(waker)) {
-            self.unset();
-            let key = sim.wake_at(Zone::Guest, self.at, waker);
-            self.set = Some((key, waker.clone()));
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.unset();
+        Self::new(Zone::Guest, micros(Uptime(time)))
     }
 }
 

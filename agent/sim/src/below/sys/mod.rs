@@ -1,7 +1,5 @@
 //! Clocks, limits, signals and the sandbox.
 
-#[path = "../../../../src/sys/error.rs"]
-mod error;
 pub(crate) mod fd;
 #[path = "../../../../src/sys/file.rs"]
 pub(crate) mod file;
@@ -16,7 +14,6 @@ pub(crate) use crate::plan::Plan;
 pub(crate) use crate::plan::{Ended, Signalled};
 pub(crate) use crate::programs::{SELF, kill, kill_group, reap, spawn};
 use crate::runtime::reactor::Source;
-pub(crate) use error::SystemError;
 
 /// The wall clock at the guest's boot, long after 1970.
 const BOOTED: Duration = Duration::from_secs(1_700_000_000);

@@ -1,8 +1,6 @@
 //! The machine and its devices.
 
 pub(crate) mod devices;
-#[path = "../../../../src/system/missing.rs"]
-pub(crate) mod missing;
 pub(crate) mod uevent;
 
 pub(crate) mod machine {
@@ -13,10 +11,27 @@ pub(crate) mod machine {
     }
 }
 
-pub(crate) mod modules {
+/// No simulated init system.
+pub(crate) mod power {
     use std::path::Path;
 
-    use crate::system::missing::Missing;
+    use mote_core::hostapi::exec::power::Power;
+
+    pub(crate) enum Way {}
+
+    pub(crate) fn find(_: &Path, _: &Power) -> Result<Way, String> {
+        Err("process 1 is not simulated".into())
+    }
+
+    impl Way {
+        pub(crate) fn ask(self, _: &Power) {
+            match self {}
+        }
+    }
+}
+
+pub(crate) mod modules {
+    use std::path::Path;
 
     #[derive(Clone, Copy)]
     pub(crate) enum NodeWait {
@@ -24,7 +39,7 @@ pub(crate) mod modules {
         Timeout,
     }
 
-    pub(crate) fn load_vsock(_: &Path, _: NodeWait) -> Result<Option<String>, Missing> {
+    pub(crate) fn load_vsock(_: &Path, _: NodeWait) -> Result<Option<String>, String> {
         Ok(None)
     }
 }

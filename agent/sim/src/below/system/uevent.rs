@@ -38,7 +38,7 @@ pub(crate) fn pause(
     let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
     if agent.is_dead.get() || here.sim.failure().is_some() {
         agent.waits.set(agent.waits.get() + 1);
-        assert!(agent.waits.get() < TIMEOUT, "an agent that was asked to end goes on");
+        assert!(agent.waits.get() < TIMEOUT, "an agent continues after SIGTERM");
     }
     here.sim.block(limit, &|| is_signalled() || is_event());
     Ok(if is_signalled() {

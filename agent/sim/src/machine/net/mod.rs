@@ -184,13 +184,7 @@ impl Listener {
     }
 
     pub(crate) async fn accept(&self) -> Stream {
-        loop {
-            let seen = self.0.signal.seen();
-            if let Some(stream) = self.0.waiting.borrow_mut().pop_front() {
-                return stream;
-            }
-            self.0.signal.after(seen).await;
-        }
+        self.0.signal.until(|| self.0.waiting.borrow_mut().pop_front()).await
     }
 }
 

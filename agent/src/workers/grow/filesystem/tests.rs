@@ -40,33 +40,15 @@ fn rejects_a_file_system_that_is_mounted_over() {
 #[test]
 fn opens_a_mount_point_without_following_links() {
     let root = scratch("grow-names");
-    let open = |escaped: &str| {
-        let point = [root.to_str().unwrap(), "/", escaped].concat();
-        let about = fstat(enter(point.as_bytes())?).unwrap();
-        Some((about.st_dev, about.st_ino))
-    };
-    for (name, escaped) in [
-        ("My Disk", r"My\040Disk"),
-        ("a\tb\nc", r"a\011b\012c"),
-        (r"back\slash", r"back\134slash"),
-        (r"My\040Disk", r"My\134040Disk"),
-        (" ", r"\040"),
-        ("\u{e4} #", "\u{e4}\\040#"),
-    ] {
-        fs::create_dir_all(root.join(name)).unwrap();
-        // The decoy has the name as the kernel escapes it.
-        fs::create_dir_all(root.join(escaped)).unwrap();
-        let about = rustix::fs::stat(root.join(name)).unwrap();
-        assert_eq!(open(escaped), Some((about.st_dev, about.st_ino)), "{name:?}");
-    }
+    let opens = |point: &str| enter(root.join(point).as_os_str().as_encoded_bytes()).is_some();
     fs::create_dir_all(root.join("real/disk")).unwrap();
     symlink("real", root.join("link")).unwrap();
     symlink("real/disk", root.join("last")).unwrap();
     fs::write(root.join("file"), "").unwrap();
     mknodat(CWD, root.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
-    assert!(open("real/disk").is_some());
+    assert!(opens("real/disk"));
     for point in ["link/disk", "last", "last/.", "file", "fifo", "none"] {
-        assert_eq!(open(point), None, "{point}");
+        assert!(!opens(point), "{point}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! No hot-plugged devices.
+//! Nothing to watch: no hot-plugged devices, no `ready-when` conditions.
 
 use std::rc::Rc;
 

@@ -1,4 +1,0 @@
-//! Tickets are numbers.
-
-pub(crate) type Ticket = u64;
-pub(crate) type Group = ();

@@ -1,7 +1,0 @@
-//! No `ready-when` conditions.
-
-use std::rc::Rc;
-
-use crate::agent::Agent;
-
-pub(crate) async fn run(_agent: Rc<Agent>) {}
