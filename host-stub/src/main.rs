@@ -1,14 +1,11 @@
-//! mote-host: plays the LXD or Incus host, so that an agent can be run and tested without either.
+//! mote-host: emulates the LXD or Incus host, so that an agent can be run and tested without either.
 //! It shares no code with the agent, so that the two cannot agree on a mistake.
 //!
-//! This crate is the command line. `run` boots a VM for one command, `stub` plays the host, `vm` is
+//! This crate is the command line. `run` boots a VM for one command, `stub` emulates the host, `vm` is
 //! a QEMU machine, and `client` calls agents.
 
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "nothing here opens a file below a directory that a guest names"
-)]
+#![allow(clippy::disallowed_methods, reason = "opens no file below what a guest names")]
 
 mod cli;
 

@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
-use crate::agent::client::Agent;
-use crate::common::limits;
-use crate::common::printable::{self, quoted};
+use crate::common::printable::{quoted, word};
 use crate::net::http::{read_answer, write_request};
-use crate::net::stream::{Limit, Timed};
+use crate::{Agent, CallFailure, Limit, Timed, limits, printable};
 
 /// Limit for the daemon's answer, which may itself call the agent.
 const ASK: Duration = Duration::from_secs(20);
@@ -29,11 +27,6 @@ pub fn is_running(root: &Path) -> bool {
     UnixStream::connect(path(root)).is_ok()
 }
 
-fn none_runs(root: &Path) -> anyhow::Error {
-    let (root, word) = (root.display(), quoted(&root.display().to_string()));
-    anyhow!("no daemon is running in {root}; mote-host --dir {word} daemon starts one")
-}
-
 /// Connects to the daemon, and waits for one that is about to listen.
 fn arrived<T, E>(root: &Path, mut connect: impl FnMut() -> Result<T, E>) -> Result<T> {
     let (limit, pause) = ARRIVAL;
@@ -42,7 +35,10 @@ fn arrived<T, E>(root: &Path, mut connect: impl FnMut() -> Result<T, E>) -> Resu
         match connect() {
             Ok(stream) => return Ok(stream),
             Err(_) if root.exists() && begun.elapsed() < limit => std::thread::sleep(pause),
-            Err(_) => return Err(none_runs(root)),
+            Err(_) => {
+                let (root, word) = (root.display(), quoted(&root.display().to_string()));
+                bail!("no daemon is running in {root}; mote-host --dir {word} daemon starts one")
+            }
         }
     }
 }
@@ -60,7 +56,22 @@ pub fn ask(root: &Path, method: &str, target: &str, body: &Value) -> Result<Valu
     Ok(value)
 }
 
-/// Prints events until the daemon ends.
+/// Returns what the daemon knows about an instance's agent, its VM included.
+pub fn state(root: &Path, name: &str) -> Result<Value> {
+    state_after(root, name, None)
+}
+
+/// Does the same, given the cause of a call that just failed.
+pub fn state_after(root: &Path, name: &str, failure: Option<CallFailure>) -> Result<Value> {
+    let met = failure.map_or(String::new(), |failure| format!("?failure={}", word(failure)));
+    ask(root, "GET", &format!("/1.0/internal/{name}/agent-state{met}"), &Value::Null)
+}
+
+/// Sends an order for an instance.
+pub fn order(root: &Path, name: &str, what: &str, body: &Value) -> Result<Value> {
+    ask(root, "POST", &format!("/1.0/instances/{name}/{what}"), body)
+}
+
 pub fn print_events(root: &Path, only: Option<&str>) -> Result<()> {
     let mut stream = arrived(root, || UnixStream::connect(path(root)))?;
     let target = only.map_or("/1.0/events".to_owned(), |only| format!("/1.0/events/{only}"));
@@ -118,7 +129,6 @@ fn ask_about(root: &Path, name: &str) -> Result<Value> {
     ask(root, "GET", &format!("/1.0/internal/{name}/agent"), &Value::Null)
 }
 
-/// Asks the daemon about an agent.
 pub fn known(root: &Path, name: &str) -> Result<(Agent, Known)> {
     let mut said = ask_about(root, name)?;
     let agent =

@@ -10,11 +10,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
-#![allow(
-    missing_debug_implementations,
-    missing_docs,
-    reason = "internal crate: nothing prints these types, and some names need no comment"
-)]
+#![allow(missing_debug_implementations, missing_docs, reason = "this crate is internal")]
 #![allow(clippy::disallowed_methods, reason = "only for the modules below that read from guests")]
 
 #[deny(clippy::disallowed_methods)]
@@ -61,7 +57,12 @@ pub mod net {
     pub mod tls;
 }
 #[deny(clippy::disallowed_methods)]
-pub mod report {
-    pub mod metrics;
-    pub mod state;
-}
+pub mod report;
+
+pub use agent::call_failure::{CallFailure, FailedCall};
+pub use agent::client::{Agent, connecting};
+pub use common::printable::{self, complain};
+pub use common::{clock, limits, random};
+pub use instance::{Channel, Flavour, Instance, Vsock, store};
+pub use net::http::Message;
+pub use net::stream::{Limit, Timed};

@@ -87,15 +87,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn does_not_probe_a_requested_accelerator() {
-        let choose =
-            |asked, arch| choose(asked, Path::new("/nowhere"), arch, Path::new("/nowhere")).0;
-        assert_eq!(choose(Accel::Kvm, "x86_64"), Accel::Kvm);
-        assert_eq!(choose(Accel::Tcg, "x86_64"), Accel::Tcg);
-        assert_eq!(choose(Accel::Auto, "sparc"), Accel::Tcg);
-    }
-
-    #[test]
     fn maps_the_firmware_to_the_reset_address() {
         let firmware = firmware();
         assert_eq!(firmware.len(), 65_536);

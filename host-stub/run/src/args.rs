@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use super::share::Share;
 use crate::accel::Accel;
+use mote_client::Flavour;
 use mote_client::common::printable::pair;
-use mote_client::instance::Flavour;
 
 #[derive(Clone, Debug, Args)]
 pub struct VmArgs {
@@ -79,7 +79,7 @@ pub struct HardwareArgs {
     /// QEMU's program [default: qemu-system-ARCH]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub qemu: Option<PathBuf>,
-    /// The server to play
+    /// The server to emulate
     #[arg(long, value_enum, default_value = "lxd")]
     pub flavour: Flavour,
 }
@@ -114,7 +114,6 @@ impl Arch {
         }
     }
 
-    /// Returns Linux' name of the machine's serial port.
     pub fn terminal(self) -> &'static str {
         if self == Self::Aarch64 { "ttyAMA0" } else { "ttyS0" }
     }
@@ -147,17 +146,38 @@ pub enum Network {
     User,
 }
 
+// A comment of a flattened struct would replace the command's in its help.
 #[derive(Clone, Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct RunArgs {
     #[command(flatten)]
-    pub vm: VmArgs,
+    pub(crate) vm: VmArgs,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Print QEMU's command line and run nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) reports: Reports,
+    /// Run this many VMs at the same time, if there are several kernels
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: u32,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Limits {
     /// End the command this many seconds after its start, with exit code 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
     /// Wait this many seconds for the agent [default: 60 with KVM, else 180]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub boot_timeout: Option<Duration>,
+}
+
+#[derive(Clone, Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
+pub(crate) struct JobArgs {
     /// Give the command a terminal
     #[arg(short = 't', long)]
     pub terminal: bool,
@@ -183,9 +203,13 @@ pub struct RunArgs {
     /// If the command fails, open a shell in the VM
     #[arg(long)]
     pub shell_on_failure: bool,
-    /// Print QEMU's command line and run nothing
-    #[arg(long)]
-    pub dry_run: bool,
+    /// Command to run, with its arguments
+    #[arg(required_unless_present = "dry_run", trailing_var_arg = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Reports {
     /// Show the VM's console on stderr, with more kernel messages
     #[arg(short, long)]
     pub verbose: bool,
@@ -201,13 +225,18 @@ pub struct RunArgs {
     /// Write the result to this file (JUnit)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
-    /// Run this many VMs at the same time, if there are several kernels
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub jobs: u32,
-    /// Command to run, with its arguments
-    #[arg(required_unless_present = "dry_run", trailing_var_arg = true)]
-    pub command: Vec<String>,
 }
+
+impl Limits {
+    /// Returns how long the agent may take to start.
+    pub(crate) fn boot(self, accel: Accel) -> Duration {
+        self.boot_timeout.unwrap_or(if accel == Accel::Kvm { BOOT } else { BOOT_WITH_TCG })
+    }
+}
+
+/// Time for the agent to start.
+const BOOT: Duration = Duration::from_secs(60);
+const BOOT_WITH_TCG: Duration = Duration::from_secs(180);
 
 fn seconds(text: &str) -> Result<Duration> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e9);
@@ -261,30 +290,22 @@ fn pulled(text: &str) -> Result<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: RunArgs,
-    }
+    use mote_client::common::printable::parsed;
 
     fn parse(line: &str) -> Result<RunArgs> {
-        Ok(Line::try_parse_from(["run"].into_iter().chain(line.split_whitespace()))?.args)
+        parsed(line)
     }
 
     #[test]
     fn reads_the_command_after_the_options() {
         let args = parse("--kernel k --initrd i --timeout 5 -- sh -c true --kernel x").unwrap();
-        assert_eq!(args.command, ["sh", "-c", "true", "--kernel", "x"]);
-        assert_eq!((args.vm.kernel.len(), args.timeout), (1, Some(Duration::from_secs(5))));
-        assert_eq!(parse("--disk d ls -t").unwrap().command, ["ls", "-t"]);
-        assert!(parse("--kernel k --dry-run").unwrap().command.is_empty());
+        assert_eq!(args.job.command, ["sh", "-c", "true", "--kernel", "x"]);
+        assert_eq!((args.vm.kernel.len(), args.limits.timeout), (1, Some(Duration::from_secs(5))));
+        assert_eq!(parse("--disk d ls -t").unwrap().job.command, ["ls", "-t"]);
+        assert!(parse("--kernel k --dry-run").unwrap().job.command.is_empty());
         for line in [
-            "--kernel k",
             "--initrd i -- true",
             "--kernel k --timeout 0 -- true",
-            "--kernel k --timeout x -- true",
             "--kernel k --user me -- true",
             "--kernel k --push a -- true",
             "--kernel k --cpus 0 -- true",
@@ -304,7 +325,7 @@ mod tests {
         assert!(words("'").is_err());
         let line = "--kernel k --qemu-arg -s --append -- --env A=b=c -- true";
         let args = parse(line).unwrap();
-        assert_eq!(args.env, [("A".to_owned(), "b=c".to_owned())]);
+        assert_eq!(args.job.env, [("A".to_owned(), "b=c".to_owned())]);
         assert_eq!(args.vm.hardware.qemu_arg[0].0, ["-s"]);
     }
 

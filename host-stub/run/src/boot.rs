@@ -1,4 +1,4 @@
-//! `boot`: a VM that stays, as an instance of the daemon. Its command lines are saved, so that it
+//! `boot`: a persistent VM, as an instance of the daemon. Its command lines are saved, so that it
 //! can be started again.
 
 use std::fs;
@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::args::VmArgs;
+use super::check;
 use super::child::{self, Helper};
-use super::machine::{Plan, write_config};
+use super::machine::{Machine, write_config};
 use super::running_vm::{Scratch, last_line, serve, start};
 use mote_client::common::whole_file::write_whole;
-use mote_client::daemon::{ask, is_running};
+use mote_client::daemon::{is_running, order, state};
 use mote_client::instance::store::{self, create};
 
 /// The saved command lines of a VM.
@@ -40,40 +41,39 @@ pub fn is_ours(root: &Path, name: &str) -> bool {
     file(root, name).exists()
 }
 
-pub fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
+pub fn boot(root: &Path, name: &str, args: VmArgs) -> Result<()> {
     if args.kernel.len() > 1 {
         bail!("one VM has one kernel");
     }
     let root = &std::path::absolute(root)?;
     store::make_private(root).with_context(|| root.display().to_string())?;
     let scratch = Scratch::new()?;
-    let mut plan = Plan::new(root, name, args, scratch.path())?;
+    check::vm(&args)?;
+    let mut machine = Machine::new(root, name, args, scratch.path())?;
     drop(scratch);
-    create(root, &plan.instance)?;
-    let made = make(root, &mut plan).and_then(|()| {
+    create(root, &machine.instance)?;
+    let made = make(root, &mut machine).and_then(|()| {
         serve_by_daemon(root, name)?;
         power_on(root, name)
     });
     // An instance that does not boot is removed.
     made.inspect_err(|_| {
         let _gone = if is_running(root) {
-            ask(root, "POST", &format!("/1.0/instances/{name}/delete-running"), &Value::Null)
-                .map(drop)
+            order(root, name, "delete", &json!({"force": true})).map(drop)
         } else {
             store::remove(root, name)
         };
     })
 }
 
-/// Writes the files of an instance.
-fn make(root: &Path, plan: &mut Plan) -> Result<()> {
-    plan.overlay_disk()?;
-    plan.write_files(root)?;
-    let console = plan.beside("console");
-    let qemu = (plan.qemu.clone(), plan.arguments(root, &console, false)?);
-    let commands = Commands { helpers: plan.helpers(), qemu };
+fn make(root: &Path, machine: &mut Machine) -> Result<()> {
+    machine.overlay_disk()?;
+    machine.write_files(root)?;
+    let console = machine.beside("console");
+    let qemu = (machine.qemu.clone(), machine.arguments(root, &console, false)?);
+    let commands = Commands { helpers: machine.helpers(), qemu };
     let text = serde_json::to_vec_pretty(&commands)?;
-    write_whole(&file(root, &plan.instance.name), &text, 0o600)
+    write_whole(&file(root, &machine.instance.name), &text, 0o600)
 }
 
 /// Lets a daemon serve an instance. A running daemon may be about to end with its last instance;
@@ -82,7 +82,7 @@ fn serve_by_daemon(root: &Path, name: &str) -> Result<()> {
     let begun = Instant::now();
     loop {
         run_daemon(root)?;
-        match ask(root, "POST", &format!("/1.0/instances/{name}/adopt"), &Value::Null) {
+        match order(root, name, "adopt", &Value::Null) {
             Err(_) if state(root, name).is_ok() => return Ok(()),
             Err(_) if !is_running(root) && begun.elapsed() < DAEMON => {}
             adopted => return adopted.map(drop),
@@ -118,7 +118,6 @@ fn run_daemon(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts the VM of an instance that `boot` created.
 pub fn power_on(root: &Path, name: &str) -> Result<()> {
     let state = state(root, name)?;
     if state["vm"]["monitor"] == "connected" {
@@ -128,11 +127,10 @@ pub fn power_on(root: &Path, name: &str) -> Result<()> {
         .with_context(|| format!("{name} was not created by mote-host boot"))?;
     let commands: Commands = serde_json::from_slice(&text)?;
     // Writes the share again, and the disk made from it.
-    ask(root, "POST", &format!("/1.0/instances/{name}/start"), &Value::Null)?;
+    order(root, name, "start", &Value::Null)?;
     let started = started(root, name, &commands);
     started.inspect_err(|_| {
-        let force = serde_json::json!({"force": true});
-        let _off = ask(root, "POST", &format!("/1.0/instances/{name}/stop"), &force);
+        let _off = order(root, name, "stop", &json!({"force": true}));
     })
 }
 
@@ -159,8 +157,4 @@ fn started(root: &Path, name: &str, commands: &Commands) -> Result<()> {
     helpers.into_iter().for_each(child::Kept::leave);
     qemu.leave();
     Ok(())
-}
-
-fn state(root: &Path, name: &str) -> Result<Value> {
-    ask(root, "GET", &format!("/1.0/internal/{name}/agent-state"), &Value::Null)
 }

@@ -8,27 +8,26 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 
-use super::args::{MachineKind, RunArgs, VmArgs};
-use mote_client::common::printable::{self, word};
+use super::args::{JobArgs, MachineKind, Reports, VmArgs};
+use mote_client::common::printable::word;
 use mote_client::files::local_directory::{Missing, Target, place, report_place};
+use mote_client::printable;
 use mote_vm::recipe::root_disk;
 
 /// The beginning of a qcow2 image.
 const QCOW2: [u8; 4] = *b"QFI\xfb";
 
-/// Returns an error if an input of the run is missing, or the directory for a pull.
-pub(crate) fn inputs(args: &RunArgs) -> Result<()> {
-    vm(&args.vm)?;
-    if args.command.first().is_some_and(String::is_empty) {
+pub(crate) fn job(job: &JobArgs) -> Result<()> {
+    if job.command.first().is_some_and(String::is_empty) {
         bail!("the command's name is empty");
     }
-    for (from, _) in &args.push {
+    for (from, _) in &job.push {
         let path = Path::new(from);
         if !fs::metadata(path).with_context(|| at("push", path))?.is_dir() {
             readable("push", path)?;
         }
     }
-    for (_, to) in &args.pull {
+    for (_, to) in &job.pull {
         let path = Path::new(to);
         let into = if path.is_dir() { path } else { above(path) };
         directory(into).with_context(|| at("pull", path))?;
@@ -38,8 +37,7 @@ pub(crate) fn inputs(args: &RunArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error if a report of the run cannot be written.
-pub(crate) fn outputs(args: &RunArgs) -> Result<()> {
+pub(crate) fn outputs(args: &Reports) -> Result<()> {
     let outputs = [
         ("console", &args.console),
         ("log", &args.log),

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -26,6 +26,8 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 #[expect(deprecated, reason = "only unsharing descriptors is unsafe")]
 use rustix::thread::{UnshareFlags, unshare};
 use serde::{Deserialize, Serialize};
+
+use mote_client::clock::until;
 
 /// First argument if this program is to execute another one.
 const MARK: &str = "--mote-host-child";
@@ -57,7 +59,6 @@ pub(crate) fn read_only(program: &Path, socket: &Path) -> (PathBuf, Vec<String>)
     (OURSELVES.into(), [vec![READ_ONLY.to_owned()], words.into()].concat())
 }
 
-/// Returns whether this process may make such mounts.
 pub(crate) fn can_mount_read_only(directory: &Path) -> bool {
     let mut tried = Command::new(OURSELVES);
     tried.arg(READ_ONLY).args(["", "true"]).current_dir(directory);
@@ -102,7 +103,6 @@ fn mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
     points.map(unescaped).collect()
 }
 
-/// Decodes the octal escapes of spaces, tabs, line ends and backslashes.
 fn unescaped(path: &[u8]) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), path);
     while let Some((first, after)) = rest.split_first() {
@@ -204,16 +204,8 @@ impl Kept {
         self.0.try_wait().ok().flatten()
     }
 
-    /// Waits for its exit status, at most `limit`.
     pub(crate) fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
-        let end = Instant::now() + limit;
-        loop {
-            let ended = self.ended();
-            if ended.is_some() || Instant::now() >= end {
-                return ended;
-            }
-            std::thread::sleep(LOOK);
-        }
+        until(limit, LOOK, || self.ended())
     }
 
     /// Lets it outlive this process.

@@ -11,14 +11,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::guest::{Job, Step};
-use super::machine::Plan;
+use super::machine::Machine;
 use super::outcome::{Outcome, Phases};
-use super::running_vm::RunningVm;
-use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::agent::client::Agent;
-use mote_client::common::printable::{complain, quoted, to_stderr};
-use mote_client::net::stream::Limit;
+use super::running_vm::{RunningVm, last_line};
+use mote_client::clock::until;
+use mote_client::common::printable::{quoted, to_stderr};
+use mote_client::exec::run::switch_off;
+use mote_client::instance::vsock_device::Watch;
+use mote_client::{Agent, CallFailure, FailedCall, Limit, complain};
+use mote_stub::daemon::Live;
 use mote_stub::daemon::diagnosis::diagnose;
+use mote_stub::daemon::vm::Monitor;
 use mote_vm::console::Console;
 
 /// An event, other than those of the VM.
@@ -56,8 +59,8 @@ pub(crate) struct Course<'a> {
     pub(crate) timeout: Option<Duration>,
     /// Whether the console's file is kept.
     pub(crate) kept: bool,
-    pub(crate) plan: &'a Plan,
-    /// The directory for other commands, if the VM stays.
+    pub(crate) machine: &'a Machine,
+    /// The directory for other commands, if the VM is kept.
     pub(crate) keep: Option<PathBuf>,
     pub(crate) about: &'a mut Value,
     /// Number of `--pull` options.
@@ -98,7 +101,6 @@ enum Stage {
 }
 
 impl Course<'_> {
-    /// Supervises until the outcome is known.
     pub(crate) fn run(&mut self, job: Job, tell: Sender<News>, phases: &mut Phases) -> Outcome {
         let outcome = self.until_it_ends(job, &tell, phases);
         match outcome.cause() {
@@ -136,8 +138,9 @@ impl Course<'_> {
                 return self.lost(stage, why, phases);
             }
             let spent = |since: Option<Instant>| since.unwrap_or(begun).elapsed();
+            let is_reachable = self.vm.look(|live| live.agent.started || live.called);
             match (stage, self.timeout) {
-                (Stage::Boot, _) if self.is_reachable() => {
+                (Stage::Boot, _) if is_reachable == Some(true) => {
                     phases.connected = Some(Instant::now());
                     stage = Stage::Before;
                     if let Some(job) = job.take() {
@@ -148,7 +151,9 @@ impl Course<'_> {
                         });
                     }
                 }
-                (Stage::Boot, _) if self.is_stuck() => {
+                (Stage::Boot, _)
+                    if self.console.stuck().is_some_and(|stuck| stuck.since.elapsed() > STUCK) =>
+                {
                     return Outcome::NotRun(self.stopped("its agent did not report"));
                 }
                 (Stage::Boot, _) if begun.elapsed() > self.boot => {
@@ -183,23 +188,16 @@ impl Course<'_> {
             }
             Step::Ended(Err(silent)) => {
                 // Usually the VM has ended, which is noticed soon.
-                let end = Instant::now() + LAST_WORDS;
-                let why = loop {
-                    if let Some(why) = self.is_over(&mut Some(Instant::now())) {
-                        break why;
-                    }
-                    if !silent.is_empty() {
-                        break silent;
-                    }
-                    if Instant::now() > end {
-                        break self.diagnosis(None);
-                    }
-                    thread::sleep(LOOK);
-                };
+                let limit = if silent.is_empty() { LAST_WORDS } else { Duration::ZERO };
+                let why = until(limit, LOOK, || self.is_over(&mut Some(Instant::now())));
+                let why = why.unwrap_or_else(|| match silent.as_str() {
+                    "" => self.diagnosis(None),
+                    _ => silent,
+                });
                 return Some(self.lost(*stage, why, phases));
             }
             Step::NotRun(error) => {
-                let failure = FailedCall::of(&error).map(|failed| failed.failure);
+                let failure = FailedCall::cause(&error);
                 let why = format!("{error:#}");
                 return Some(Outcome::NotRun(match failure {
                     Some(_) => format!("{} ({why})", self.why_silent(failure)),
@@ -223,25 +221,24 @@ impl Course<'_> {
         None
     }
 
-    /// Returns why the VM has ended, if it has.
     fn is_over(&mut self, panicked: &mut Option<Instant>) -> Option<String> {
         let panic = self.console.look().map(str::to_owned);
         if let Some(status) = self.vm.qemu.ended() {
-            let end = Instant::now() + LAST_WORDS;
-            while self.vm.is_monitored() && Instant::now() < end {
-                thread::sleep(Duration::from_millis(1));
-            }
+            let is_monitored = |live: &mut Live| live.vm.monitor == Monitor::Connected;
+            until(LAST_WORDS, Duration::from_millis(1), || {
+                (self.vm.look(is_monitored) != Some(true)).then_some(())
+            });
             // The console's last output.
             let panic = self.console.look().map(str::to_owned);
             return Some(match panic {
                 Some(panic) => said(&panic),
                 None if !status.success() => {
-                    format!("QEMU ended ({status}): {}", self.vm.last_words())
+                    format!("QEMU ended ({status}): {}", last_line(&self.vm.qemu_log))
                 }
                 None => self.diagnosis(None),
             });
         }
-        if let Some(why) = self.vm.vsock_stopped() {
+        if let Some(why) = self.vm.vsock.as_mut().and_then(Watch::why_stopped) {
             return Some(why);
         }
         let is_still = self.vm.stands_still();
@@ -265,15 +262,6 @@ impl Course<'_> {
         agent.metadata("GET", "/1.0", Limit::Until(Instant::now() + ANSWER)).is_ok()
     }
 
-    fn is_reachable(&self) -> bool {
-        self.vm.look(|live| live.agent.started || live.called).unwrap_or(false)
-    }
-
-    /// Returns whether the console shows that the boot has stopped for good.
-    fn is_stuck(&mut self) -> bool {
-        self.console.stuck().is_some_and(|stuck| stuck.since.elapsed() > STUCK)
-    }
-
     /// Returns why the boot does not reach its agent, and where it stopped if known.
     fn stopped(&mut self, why: &str) -> String {
         match self.console.stuck() {
@@ -286,11 +274,11 @@ impl Course<'_> {
         if self.vm.look(|live| live.vm.has_no_space()) == Some(true) {
             return format!(
                 "{} is full, where the guest's writes to its disk are stored, and QEMU has stopped the VM",
-                self.plan.written_to().display()
+                self.machine.written_to().display()
             );
         }
         let is_unread = self.vm.look(|live| live.vm.share_read == Some(0)) == Some(true);
-        if is_unread && self.about["kernel"].is_null() && self.console.is_empty() {
+        if is_unread && self.about["kernel"].is_null() && self.console.tail().is_empty() {
             return NOTHING_BOOTED.to_owned();
         }
         let text = self.vm.look(|live| diagnose(live, failure).text);
@@ -348,7 +336,6 @@ impl Course<'_> {
         }
     }
 
-    /// Prints the cause and the end of the console.
     fn complain(&self, cause: &str) {
         complain(cause);
         let tail = self.console.tail();
@@ -358,16 +345,16 @@ impl Course<'_> {
         if self.kept {
             to_stderr(format_args!("the whole console: {}\n", self.console.path().display()));
         }
-        let why = &self.plan.why_tcg;
+        let why = &self.machine.why_tcg;
         if !why.is_empty() {
             to_stderr(format_args!("the VM was emulated (TCG), which is slow: {why}\n"));
         }
     }
 
-    /// Presses the VM's power button, so that its disk gets all written data.
+    /// Powers off the VM, so that its disk gets all written data.
     pub(crate) fn switch_off(&mut self) {
-        let ordered = self.vm.look(|live| live.vm.order("system_powerdown").unwrap_or(false));
-        if ordered == Some(true) && self.vm.qemu.ends_within(OFF).is_some() {
+        let is_asked = switch_off(&self.vm.host.daemon.root, &self.vm.instance().name);
+        if is_asked.unwrap_or(false) && self.vm.qemu.ends_within(OFF).is_some() {
             return;
         }
         complain(

@@ -1,21 +1,20 @@
-//! The thread that works in the guest: pushes files, runs the command, pulls files.
+//! The thread that works in the guest: pushes files, runs the command, pulls files. On a busy machine
+//! a call to an agent that has reported itself may be late or cut off. It is repeated until the run's
+//! time limit, if it is safe to repeat; after each late call the limit is doubled.
 
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::retry_policy::{RetryPolicy, is_passing, is_unsent};
 use super::share::{Share, mounted};
-use mote_client::agent::client::{Agent, connecting};
-use mote_client::common::limits;
-use mote_client::common::printable::{self, complain};
 use mote_client::exec::request::Exec;
-use mote_client::exec::run::{self as exec, Asked, End, Running};
+use mote_client::exec::run::{self as exec, Asked, End};
 use mote_client::files::local_directory::{Missing, Target, place};
 use mote_client::files::session::{self, SILENCE, Session};
 use mote_client::files::tree::{self, Owner, Pull, Push, Unlike};
-use mote_client::net::stream::Limit;
+use mote_client::{Agent, CallFailure, FailedCall, Limit, complain, connecting, limits, printable};
 
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -49,7 +48,7 @@ pub(crate) enum Step {
     Done(u8),
 }
 
-/// Takes the job's news; returns whether anybody waits for them.
+/// Takes the job's news; returns whether the main thread waits for them.
 type Tell<'a> = dyn Fn(Step) -> bool + 'a;
 
 /// Interval of calls to an agent that has reported itself but does not listen yet.
@@ -90,9 +89,11 @@ impl Job {
         // A request that the agent may have received is not repeated, so it gets all of the time.
         let ask = |_| Asked::new(agent, &self.exec, retry.whole());
         let asked = retry.ask(ask, is_unsent)?;
-        let running = Running::start(agent, &self.exec, events, asked, retry.whole())?;
-        tell(Step::Started);
-        let End { outcome, body, lost } = running.end();
+        let started = || {
+            tell(Step::Started);
+        };
+        let End { outcome, body, lost } =
+            asked.run(agent, &self.exec, events, retry.whole(), started)?;
         for why in lost {
             tell(Step::Lacks(why));
         }
@@ -115,7 +116,6 @@ impl Job {
         retry.ask(open, is_passing)
     }
 
-    /// Copies shares that are not mounted, and pushes files.
     fn before(&self, tell: &Tell<'_>) -> Result<()> {
         let mut session = self.session(RetryPolicy::until(self.until))?;
         if !self.shares.is_empty() {
@@ -179,13 +179,11 @@ impl Job {
         fetched
     }
 
-    /// Runs another command.
     fn also(&self, exec: &Exec) -> Result<()> {
         let (agent, retry) = (&self.agent, RetryPolicy::of(AFTER));
         let events = retry.ask(|limit| exec::listen(agent, limit), is_passing)?;
         let asked = retry.ask(|_| Asked::new(agent, exec, retry.whole()), is_unsent)?;
-        let _ended = Running::start(agent, exec, events, asked, connecting())?.end();
-        Ok(())
+        asked.run(agent, exec, events, connecting(), || {}).map(drop)
     }
 
     fn fetch(&self) -> Result<()> {
@@ -218,11 +216,160 @@ pub(crate) fn pushed((from, to): &(String, String)) -> Result<(PathBuf, PathBuf)
     Ok((here, target))
 }
 
-/// Copies a file or directory into the guest.
 fn copy(session: &mut Session, from: &Path, to: &Path) -> Result<()> {
     if let Some(above) = to.parent() {
         tree::make_parents(session, above)?;
     }
     let (owner, unlike) = (Owner::default(), Unlike::default());
     Push { session, mode: None, owner, unlike }.tree(from, to)
+}
+
+/// Limit for the first call.
+const FIRST: Duration = Duration::from_secs(5);
+/// How long an agent that has reported itself may refuse connections or use an old certificate.
+const SETTLES: Duration = Duration::from_secs(10);
+
+/// The time for repeated calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RetryPolicy {
+    begun: Instant,
+    until: Instant,
+}
+
+impl RetryPolicy {
+    /// Returns calls until `end`, or a little longer for an agent that reports itself in the last
+    /// second.
+    pub(crate) fn until(end: Instant) -> Self {
+        let begun = Instant::now();
+        Self { begun, until: end.max(begun + SETTLES) }
+    }
+
+    pub(crate) fn of(duration: Duration) -> Self {
+        Self::until(Instant::now() + duration)
+    }
+
+    pub(crate) fn whole(self) -> Limit {
+        Limit::Until(self.until.max(Instant::now() + FIRST))
+    }
+
+    pub(crate) fn ask<T>(
+        self,
+        mut call: impl FnMut(Limit) -> Result<T>,
+        may_be_repeated: fn(&anyhow::Error) -> bool,
+    ) -> Result<T> {
+        let mut time = FIRST;
+        loop {
+            let error = match call(Limit::Until(self.until.min(Instant::now() + time))) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let failure = FailedCall::cause(&error);
+            let settles = failure.is_some() && self.begun.elapsed() < SETTLES;
+            if !(settles || may_be_repeated(&error)) || Instant::now() >= self.until {
+                return Err(error);
+            }
+            if failure == Some(CallFailure::Slow) {
+                time *= 2;
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+}
+
+/// Returns whether a repeated call may succeed: the agent has not refused it.
+pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
+    use ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
+    };
+    let is_cut = |cause: &io::Error| {
+        let kind = cause.kind();
+        matches!(kind, BrokenPipe | ConnectionAborted | ConnectionRefused | ConnectionReset)
+            || matches!(kind, TimedOut | UnexpectedEof)
+    };
+    match FailedCall::cause(error) {
+        Some(
+            CallFailure::AgentsCertificate
+            | CallFailure::DeviceStopped
+            | CallFailure::HostsCertificate,
+        ) => false,
+        Some(_) => true,
+        None => error.chain().filter_map(|cause| cause.downcast_ref()).any(is_cut),
+    }
+}
+
+/// Returns whether the agent has not received the request, because there was no connection. Any
+/// other request may have started a command.
+pub(crate) fn is_unsent(error: &anyhow::Error) -> bool {
+    use CallFailure::{NoAnswer, NoGuest, Refused, Unreachable};
+    matches!(FailedCall::cause(error), Some(NoAnswer | NoGuest | Refused | Unreachable))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+    use mote_client::{Flavour, Instance};
+
+    fn of(failure: CallFailure) -> anyhow::Error {
+        let instance = Instance::sample(Flavour::Lxd, &[]);
+        FailedCall::of_failure(anyhow!("x"), &instance, failure).context("events")
+    }
+
+    #[test]
+    fn retries_only_calls_that_cannot_have_arrived() {
+        for (error, passing, unsent) in [
+            (of(CallFailure::Slow), true, false),
+            (of(CallFailure::Refused), true, true),
+            (of(CallFailure::NoAnswer), true, true),
+            (of(CallFailure::HostsCertificate), false, false),
+            (io::Error::from(ErrorKind::ConnectionReset).into(), true, false),
+            (
+                anyhow::Error::from(io::Error::from(ErrorKind::UnexpectedEof)).context("x"),
+                true,
+                false,
+            ),
+            (anyhow!("status 403: no"), false, false),
+        ] {
+            assert_eq!((is_passing(&error), is_unsent(&error)), (passing, unsent), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn extends_the_limit_after_a_timeout() {
+        let mut limits = Vec::new();
+        let retry = RetryPolicy::of(Duration::from_secs(100));
+        let answer = retry.ask(
+            |limit| {
+                let Limit::Until(end) = limit else { return Err(anyhow!("no end")) };
+                limits.push(end.saturating_duration_since(Instant::now()).as_secs_f64());
+                match limits.len() {
+                    1 | 3 => Err(of(CallFailure::Slow)),
+                    2 => Err(of(CallFailure::Refused)),
+                    _ => Ok(limits.len()),
+                }
+            },
+            is_passing,
+        );
+        assert_eq!(answer.unwrap(), 4);
+        for (limit, expected) in limits.iter().zip([5.0, 10.0, 10.0, 20.0]) {
+            assert!((expected - 1.0..=expected).contains(limit), "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn does_not_retry_final_or_late_failures() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(100);
+        let long_ago = now.checked_sub(SETTLES).unwrap();
+        for (error, begun, until) in [
+            (anyhow!("status 403: no"), now, later),
+            (of(CallFailure::Slow), now, now),
+            (of(CallFailure::HostsCertificate), long_ago, later),
+        ] {
+            let mut once = Some(error);
+            let call = |_| -> Result<()> { Err(once.take().expect("no second call")) };
+            RetryPolicy { begun, until }.ask(call, is_passing).unwrap_err();
+        }
+    }
 }

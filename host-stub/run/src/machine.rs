@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::args::{Arch, MachineKind, Network, VmArgs};
-use super::check;
+use super::args::{Arch, HardwareArgs, MachineKind, Network, VmArgs};
 use super::child::{self, Helper};
 use super::share::{self, Share, Virtiofs};
 use crate::accel::{self, Accel};
-use mote_client::common::printable::{complain, word};
+use mote_client::common::printable::word;
 use mote_client::common::random::{number, uuid};
 use mote_client::common::whole_file::write_whole;
 use mote_client::instance::vsock_device::{DEVICE, DEVICE_LOCK};
-use mote_client::instance::{Channel, GENERATION, Instance, UUID, Vsock, store};
-use mote_vm::recipe::{Machine, Recipe, STAND_IN_CID, Writes, root_disk};
-use mote_vm::{initramfs, iso, overlay};
+use mote_client::instance::{GENERATION, UUID};
+use mote_client::{Channel, Instance, Vsock, complain, store};
+use mote_vm::recipe::{self, Recipe, STAND_IN_CID, Writes, root_disk};
+use mote_vm::{acpi, initramfs, iso, overlay};
 
 /// Default memory, MiB.
 const MEMORY: u32 = 256;
@@ -24,11 +24,8 @@ const MEMORY_WITH_DISK: u32 = 512;
 /// The configuration key from which cloud-init reads if it detects LXD by the devlxd socket; it
 /// then ignores the seed.
 const USER_DATA: &str = "cloud-init.user-data";
-/// With ACPI it has a timer only under KVM. Without ACPI, the devices are on the kernel's command
-/// line (CONFIG_VIRTIO_MMIO_CMDLINE_DEVICES), and the RTC has the IRQ of one.
+/// With QEMU's own ACPI tables it has a timer only under KVM. The RTC has the IRQ of a device.
 const MICRO_TCG: &str = "microvm,acpi=off,rtc=off";
-/// Its virtio devices (QEMU's `hw/i386/microvm.c`; 24 with ACPI).
-const MICRO_TCG_DEVICES: usize = 8;
 /// Volume labels of the disks.
 const SHARE: &str = "incus-agent";
 const SEED: &str = "cidata";
@@ -38,7 +35,7 @@ const VSOCK_DEVICE: &str = "/dev/vhost-vsock";
 
 /// What to boot, resolved on this machine.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct Machine {
     pub(crate) instance: Instance,
     pub(crate) used: Accel,
     /// Why KVM is not used.
@@ -47,69 +44,85 @@ pub(crate) struct Plan {
     /// The program that replaces the kernel's vsock.
     pub(crate) vsock: Option<PathBuf>,
     pub(crate) shares: Vec<Share>,
+    /// What happens to writes to the root disk's file.
+    pub(crate) writes: Writes,
     arch: Arch,
-    args: VmArgs,
+    kind: MachineKind,
+    cpus: u32,
+    /// Memory, MiB.
+    memory: u32,
+    network: Network,
+    kernel: Option<Kernel>,
+    /// The root disk's file and format.
+    disk: Option<(PathBuf, String)>,
+    user_data: Option<PathBuf>,
+    /// More arguments for QEMU.
+    more: Vec<String>,
     directory: PathBuf,
 }
 
-impl Plan {
-    pub(crate) fn new(root: &Path, name: &str, args: &VmArgs, scratch: &Path) -> Result<Self> {
-        check::vm(args)?;
-        let hardware = &args.hardware;
-        let arch = hardware.arch.unwrap_or_else(Arch::ours);
+#[derive(Debug)]
+struct Kernel {
+    file: PathBuf,
+    initrd: Option<PathBuf>,
+    /// An agent to add to the initramfs.
+    mote: Option<PathBuf>,
+    /// Words of its command line.
+    append: Vec<String>,
+}
+
+impl Machine {
+    /// Resolves the arguments, of which the first kernel and initramfs count.
+    pub(crate) fn new(root: &Path, name: &str, args: VmArgs, scratch: &Path) -> Result<Self> {
+        let HardwareArgs { memory, cpus, accel, machine: kind, arch, network, .. } = args.hardware;
+        let flavour = args.hardware.flavour;
+        let arch = arch.unwrap_or_else(Arch::ours);
         let program = format!("qemu-system-{}", word(arch));
-        let program = hardware.qemu.clone().unwrap_or_else(|| program.into());
+        let program = args.hardware.qemu.unwrap_or_else(|| program.into());
         let qemu = child::find(&program, &[]).with_context(|| {
             format!("{} not found (Debian: qemu-system-x86, qemu-system-arm)", program.display())
         })?;
         let (vsock, way) = vsock(root, name)?;
-        // On virtio-mmio, QEMU 7.2's virtiofs gets its first answer only: 9p or a copy is used.
-        let may_be_virtiofs = !args.share.is_empty() && hardware.machine == MachineKind::Pci;
-        let virtiofsd = may_be_virtiofs.then(share::virtiofsd).flatten();
-        let (used, why_tcg) = accel::choose(hardware.accel, &qemu, &word(arch), scratch);
-        let mut shares = args.share.clone();
-        let own = root.canonicalize()?;
-        for share in &mut shares {
-            if !share.read_only && own.starts_with(&share.source) {
-                let (own, share) = (own.display(), share.source.display());
-                bail!(
-                    "--share {share}: the guest could change this program's own files in {own}; add :ro, share a directory \
-                     below it, or set TMPDIR (of boot: --dir) to one that is not shared"
-                );
-            }
-            if share.is_exposed() {
-                let said = "as root, and other users can enter it: setuid files of the guest are setuid here. \
-                            Add :ro, close the directory above to others, or run this as another user";
-                complain(&format!("the guest writes to {} {said}", share.source.display()));
-            }
-            share.virtiofs = virtiofsd.as_ref().and_then(|program| Virtiofs::of(program, share));
-        }
+        let (used, why_tcg) = accel::choose(accel, &qemu, &word(arch), scratch);
+        let shares = shares(root, args.share, kind)?;
         let devices = shares.iter().enumerate();
-        let devices =
-            devices.map(|(number, share)| (Share::name(number), share.device(hardware.flavour)));
-        let id = uuid();
-        let mut config: BTreeMap<_, _> =
-            [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into();
-        if let Some(file) = &args.user_data {
-            let said = || format!("--user-data {}", file.display());
-            let text = std::fs::read_to_string(file).with_context(said)?;
-            config.insert(USER_DATA.to_owned(), text);
-        }
-        config.extend(args.config.iter().cloned());
+        let devices = devices.map(|(number, share)| (Share::name(number), share.device(flavour)));
+        let directory = store::directory(root, name);
         let instance = Instance {
             name: name.to_owned(),
-            flavour: hardware.flavour,
+            flavour,
             vsock: way,
-            channel: Channel::Qmp(store::directory(root, name).join("qmp")),
-            config,
+            channel: Channel::Qmp(directory.join("qmp")),
+            config: config(args.user_data.as_deref(), args.config)?,
             devices: devices.collect(),
         };
-        let directory = store::directory(root, name);
-        let mut args = args.clone();
-        for path in args.kernel.iter_mut().chain(&mut args.initrd) {
-            *path = std::path::absolute(&*path)?;
-        }
-        Ok(Self { instance, used, why_tcg, qemu, vsock, shares, arch, args, directory })
+        let absolute = |path: &PathBuf| std::path::absolute(path);
+        let initrd = args.initrd.first().map(absolute).transpose()?;
+        let append = args.append.iter().flat_map(|words| words.split(' ')).map(str::to_owned);
+        let file = args.kernel.first().map(absolute).transpose()?;
+        let kernel =
+            file.map(|file| Kernel { file, initrd, mote: args.mote, append: append.collect() });
+        let disk = args.disk.as_deref().map(root_disk).transpose()?;
+        let usual = if disk.is_some() { MEMORY_WITH_DISK } else { MEMORY };
+        Ok(Self {
+            instance,
+            used,
+            why_tcg,
+            qemu,
+            vsock,
+            shares,
+            writes: if args.write { Writes::Kept } else { Writes::Forgotten },
+            arch,
+            kind,
+            cpus: cpus.unwrap_or(if used == Accel::Kvm { 2 } else { 1 }),
+            memory: memory.unwrap_or(usual),
+            network,
+            kernel,
+            disk,
+            user_data: args.user_data,
+            more: args.hardware.qemu_arg.into_iter().flat_map(|words| words.0).collect(),
+            directory,
+        })
     }
 
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
@@ -144,13 +157,21 @@ impl Plan {
             let path = self.beside(file);
             std::fs::write(&path, bytes).with_context(|| path.display().to_string())
         };
-        if let Some(user_data) = &self.args.user_data {
+        if self.has_own_acpi() {
+            write("acpi", acpi::tables())?;
+        }
+        if let Some(user_data) = &self.user_data {
             write("seed.iso", self.seed(user_data)?)?;
         }
-        if let (Some(mote), Some(initrd)) = (&self.args.mote, self.args.initrd.first()) {
-            write("initrd", initramfs::with_agent(initrd, mote, &self.init().0)?)?;
+        if let Some(kernel @ Kernel { initrd: Some(initrd), mote: Some(mote), .. }) = &self.kernel {
+            write("initrd", initramfs::with_agent(initrd, mote, kernel.init().0)?)?;
         }
         Ok(())
+    }
+
+    /// Returns whether the VM needs ACPI tables that are not QEMU's.
+    fn has_own_acpi(&self) -> bool {
+        self.kind == MachineKind::Microvm && self.arch == Arch::X86 && self.used == Accel::Tcg
     }
 
     /// Returns cloud-init's NoCloud disk. Its instance id differs each time.
@@ -166,21 +187,21 @@ impl Plan {
 
     /// Replaces the root disk by an overlay, so that its file is not written.
     pub(crate) fn overlay_disk(&mut self) -> Result<()> {
-        let disk = self.args.disk.as_deref().map(root_disk).transpose()?;
-        let Some((base, format)) = disk.filter(|_| !self.args.write) else { return Ok(()) };
+        let read = self.disk.as_ref().filter(|_| self.writes == Writes::Forgotten);
+        let Some((base, format)) = read else { return Ok(()) };
         let overlay = self.beside("root.qcow2");
-        overlay::create(&overlay, &base, &format)?;
-        self.args.disk = Some(format!("{}=qcow2", overlay.display()));
-        self.args.write = true;
+        overlay::create(&overlay, base, format)?;
+        (self.disk, self.writes) = (Some((overlay, "qcow2".to_owned())), Writes::Kept);
         Ok(())
     }
 
     /// Returns the directory for the guest's writes: next to the disk, or QEMU's directory for
     /// temporary files, which is never /tmp, whatever TMPDIR is.
     pub(crate) fn written_to(&self) -> PathBuf {
-        let disk = self.args.disk.as_deref().map(root_disk).and_then(Result::ok);
-        match disk {
-            Some((file, _)) if self.args.write => file.parent().unwrap_or(&file).to_owned(),
+        match &self.disk {
+            Some((file, _)) if self.writes == Writes::Kept => {
+                file.parent().unwrap_or(file).to_owned()
+            }
             Some(_) | None => std::env::var_os("TMPDIR")
                 .map(PathBuf::from)
                 .filter(|path| path.is_absolute() && path != Path::new("/tmp"))
@@ -188,32 +209,30 @@ impl Plan {
         }
     }
 
-    /// Returns QEMU's arguments, with the console in this file.
     pub(crate) fn arguments(
         &self,
         root: &Path,
         console: &Path,
         verbose: bool,
     ) -> Result<Vec<String>> {
-        let hardware = &self.args.hardware;
         let mut all: Vec<String> =
             ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
                 .map(String::from)
                 .into();
-        let is_micro = hardware.machine == MachineKind::Microvm;
-        let machine = match self.arch {
-            Arch::X86 if is_micro && self.used == Accel::Tcg => MICRO_TCG,
-            Arch::X86 if is_micro => "microvm",
+        let is_micro = self.kind == MachineKind::Microvm;
+        let (machine, kind) = match self.arch {
+            Arch::X86 if self.has_own_acpi() => (MICRO_TCG, recipe::Machine::Micro),
+            Arch::X86 if is_micro => ("microvm", recipe::Machine::Micro),
             // As the servers use. With pc, Linux asks ACPI for each device's interrupts, which
             // takes 0.2 s per device under emulation.
-            Arch::X86 => "q35",
-            Arch::Aarch64 | Arch::Riscv64 => "virt",
+            Arch::X86 => ("q35", recipe::Machine::Pc),
+            Arch::Aarch64 => ("virt", recipe::Machine::Arm),
+            Arch::Riscv64 => ("virt", recipe::Machine::Riscv),
         };
-        let cpus = hardware.cpus.unwrap_or(if self.used == Accel::Kvm { 2 } else { 1 });
         let console = console.display().to_string().replace(',', ",,");
         for (option, value) in [
             ("-machine", format!("{machine},accel={}", word(self.used))),
-            ("-smp", cpus.to_string()),
+            ("-smp", self.cpus.to_string()),
             ("-chardev", format!("file,id=console,path={console}")),
             ("-serial", "chardev:console".to_owned()),
         ] {
@@ -224,67 +243,42 @@ impl Plan {
         all.extend(["-device", panic].map(String::from));
         let share = store::share(root, &self.instance.name);
         let mut recipe = Recipe::of(root, &self.instance, &share);
-        recipe.disk = self.args.disk.as_deref().map(root_disk).transpose()?;
-        recipe.writes = if self.args.write { Writes::Kept } else { Writes::Forgotten };
-        recipe.seed = self.args.user_data.clone();
+        recipe.disk.clone_from(&self.disk);
+        recipe.writes = self.writes;
+        recipe.seed.clone_from(&self.user_data);
         recipe.shared_memory = self.shares.iter().any(|share| share.virtiofs.is_some());
-        recipe.machine = match self.arch {
-            Arch::X86 if is_micro => Machine::Micro,
-            Arch::X86 => Machine::Pc,
-            Arch::Aarch64 => Machine::Arm,
-            Arch::Riscv64 => Machine::Riscv,
-        };
-        let usual = if recipe.disk.is_some() { MEMORY_WITH_DISK } else { MEMORY };
-        recipe.memory = hardware.memory.unwrap_or(usual);
+        recipe.machine = kind;
+        recipe.memory = self.memory;
         all.extend(recipe.arguments());
         for (number, share) in self.shares.iter().enumerate() {
             all.extend(share.arguments(number, &self.instance, &self.share_socket(number)));
         }
-        if hardware.network == Network::User {
+        if self.network == Network::User {
             let nic = ["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="];
             all.extend(nic.map(String::from));
         }
         if is_micro {
             let devices = all.iter_mut().map(on_mmio).filter(|is_virtio| *is_virtio).count();
-            if machine == MICRO_TCG && devices > MICRO_TCG_DEVICES {
+            if self.has_own_acpi() && devices > usize::from(acpi::DEVICES) {
                 bail!(
-                    "--machine microvm has {MICRO_TCG_DEVICES} virtio devices without KVM, not \
-                     {devices}: use fewer shares, or no network"
+                    "--machine microvm has {} virtio devices without KVM, not \
+                     {devices}: use fewer shares, or no network",
+                    acpi::DEVICES
                 );
             }
         }
-        self.kernel(verbose, &mut all);
-        all.extend(hardware.qemu_arg.iter().flat_map(|words| words.0.iter().cloned()));
+        if let Some(kernel) = &self.kernel {
+            self.kernel(kernel, verbose, &mut all);
+        }
+        all.extend(self.more.iter().cloned());
         Ok(all)
     }
 
-    /// Returns the program that the kernel starts, and the other words of `--append`. With
-    /// `--mote`, mote's init starts it instead, and words after `--` are its arguments.
-    fn init(&self) -> (String, Vec<&str>) {
-        const OPTION: &str = "rdinit=";
-        let mut words: Vec<&str> =
-            self.args.append.iter().flat_map(|words| words.split(' ')).collect();
-        let ours = words.iter().position(|word| *word == "--").unwrap_or(words.len());
-        let is_one = |word: &&str| word.starts_with(OPTION);
-        let said = words[..ours].iter().copied().rfind(is_one);
-        let init = said.map_or("/init", |word| &word[OPTION.len()..]).to_owned();
-        if self.args.mote.is_some() {
-            let mut number = 0;
-            words.retain(|word| {
-                number += 1;
-                number > ours || !is_one(word)
-            });
-        }
-        (init, words)
-    }
-
-    /// Adds kernel, initramfs and command line.
-    fn kernel(&self, verbose: bool, all: &mut Vec<String>) {
-        let Some(kernel) = self.args.kernel.first() else { return };
-        all.extend(["-kernel".to_owned(), kernel.display().to_string()]);
-        if let Some(initrd) = self.args.initrd.first() {
+    fn kernel(&self, kernel: &Kernel, verbose: bool, all: &mut Vec<String>) {
+        all.extend(["-kernel".to_owned(), kernel.file.display().to_string()]);
+        if let Some(initrd) = &kernel.initrd {
             let ours = self.beside("initrd");
-            let initrd = if self.args.mote.is_some() { &ours } else { initrd };
+            let initrd = if kernel.mote.is_some() { &ours } else { initrd };
             all.extend(["-initrd".to_owned(), initrd.display().to_string()]);
         }
         let terminal = self.arch.terminal();
@@ -297,15 +291,79 @@ impl Plan {
             // broken.
             line += " no_timer_check";
         }
-        if self.args.mote.is_some() {
+        if self.has_own_acpi() {
+            let (file, address) = (self.beside("acpi"), acpi::ADDRESS);
+            let loader = format!("loader,file={},addr={address},force-raw=on", file.display());
+            all.extend(["-device".to_owned(), loader]);
+            line += &format!(" acpi_rsdp={address:#x}");
+        }
+        if kernel.mote.is_some() {
             line += " rdinit=/.mote/init";
         }
-        for word in self.init().1 {
+        for word in kernel.init().1 {
             line += " ";
             line += word;
         }
         all.extend(["-append".to_owned(), line]);
     }
+}
+
+impl Kernel {
+    /// Returns the program that the kernel starts, and the other words of `--append`. With
+    /// `--mote`, mote's init starts it instead, and words after `--` are its arguments.
+    fn init(&self) -> (&str, Vec<&str>) {
+        const OPTION: &str = "rdinit=";
+        let mut words: Vec<&str> = self.append.iter().map(String::as_str).collect();
+        let ours = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+        let said = words[..ours].iter().copied().rfind(|word| word.starts_with(OPTION));
+        if self.mote.is_some() {
+            let theirs = words.split_off(ours);
+            words.retain(|word| !word.starts_with(OPTION));
+            words.extend(theirs);
+        }
+        (said.map_or("/init", |word| &word[OPTION.len()..]), words)
+    }
+}
+
+fn config(
+    user_data: Option<&Path>,
+    more: Vec<(String, String)>,
+) -> Result<BTreeMap<String, String>> {
+    let id = uuid();
+    let mut config: BTreeMap<_, _> =
+        [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into();
+    if let Some(file) = user_data {
+        let said = || format!("--user-data {}", file.display());
+        let text = std::fs::read_to_string(file).with_context(said)?;
+        config.insert(USER_DATA.to_owned(), text);
+    }
+    config.extend(more);
+    Ok(config)
+}
+
+/// Returns the shares with their servers. One through which a guest could change this program's
+/// files is an error.
+fn shares(root: &Path, mut shares: Vec<Share>, kind: MachineKind) -> Result<Vec<Share>> {
+    // On virtio-mmio, QEMU 7.2's virtiofs gets its first answer only: 9p or a copy is used.
+    let may_be_virtiofs = !shares.is_empty() && kind == MachineKind::Pci;
+    let virtiofsd = may_be_virtiofs.then(share::virtiofsd).flatten();
+    let own = root.canonicalize()?;
+    for share in &mut shares {
+        if !share.read_only && own.starts_with(&share.source) {
+            let (own, share) = (own.display(), share.source.display());
+            bail!(
+                "--share {share}: the guest could change this program's own files in {own}; add :ro, share a directory \
+                 below it, or set TMPDIR (of boot: --dir) to one that is not shared"
+            );
+        }
+        if share.is_exposed() {
+            let said = "as root, and other users can enter it: setuid files of the guest are setuid here. \
+                        Add :ro, close the directory above to others, or run this as another user";
+            complain(&format!("the guest writes to {} {said}", share.source.display()));
+        }
+        share.virtiofs = virtiofsd.as_ref().and_then(|program| Virtiofs::of(program, share));
+    }
+    Ok(shares)
 }
 
 /// Replaces the PCI variant of a virtio device by the one for virtio-mmio; returns whether it is

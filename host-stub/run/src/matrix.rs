@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::args::RunArgs;
+use super::args::{Reports, RunArgs, VmArgs};
 use super::child::{self, Kept};
 use super::outcome::{Case, write, write_junit};
 use super::running_vm::Scratch;
-use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
 use mote_client::exec::output::TAIL;
+use mote_client::printable;
 
 /// Interval of the checks of the processes.
 const LOOK: Duration = Duration::from_millis(20);
@@ -33,46 +33,40 @@ struct Job {
     begun: Instant,
 }
 
-/// Returns the arguments for one kernel if this process was started for one. A process with an
-/// invalid variable must fail, otherwise it would start all processes again.
-pub(super) fn only(args: &RunArgs) -> Result<Option<RunArgs>> {
-    let Some(said) = std::env::var_os(ONLY) else { return Ok(None) };
+/// If this process was started for one kernel, limits the arguments to it and returns true. A
+/// process with an invalid variable must fail, otherwise it would start all processes again.
+pub(super) fn is_one(vm: &mut VmArgs, reports: &mut Reports) -> Result<bool> {
+    let Some(said) = std::env::var_os(ONLY) else { return Ok(false) };
     let one = said.to_str().and_then(|said| {
         let (number, result) = said.split_once(':')?;
-        one_of(args, number.parse().ok()?, Path::new(result))
+        reports.result = Some(result.into());
+        reports.junit = None;
+        select(vm, number.parse().ok()?)
     });
-    one.map(Some).with_context(|| {
+    one.map(|()| true).with_context(|| {
         format!("{ONLY} is set by mote-host only, and invalid: {}", printable::name(&said))
     })
 }
 
-fn one_of(args: &RunArgs, number: usize, result: &Path) -> Option<RunArgs> {
-    let mut one = args.clone();
-    one.vm.kernel = vec![args.vm.kernel.get(number)?.clone()];
-    one.vm.initrd = match args.vm.initrd.as_slice() {
-        [] => Vec::new(),
-        [all] => vec![all.clone()],
-        each => vec![each.get(number)?.clone()],
-    };
-    one.result = Some(result.to_owned());
-    one.junit = None;
-    Some(one)
+fn select(vm: &mut VmArgs, number: usize) -> Option<()> {
+    vm.kernel = vec![vm.kernel.get(number)?.clone()];
+    if vm.initrd.len() > 1 {
+        vm.initrd = vec![vm.initrd.get(number)?.clone()];
+    }
+    Some(())
 }
 
 /// Runs all of them, `--jobs` at the same time. Returns the highest code.
 pub(super) fn run(args: &RunArgs) -> Result<u8> {
-    if args.terminal
-        || args.keep
-        || args.shell_on_failure
-        || args.console.is_some()
-        || args.log.is_some()
-    {
+    let RunArgs { vm, job, reports, .. } = args;
+    let is_for_one = job.terminal || job.keep || job.shell_on_failure;
+    if is_for_one || reports.console.is_some() || reports.log.is_some() {
         bail!("-t, --keep, --shell-on-failure, --console and --log support only one kernel");
     }
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let scratch = Scratch::new()?;
     let root = scratch.path();
-    let (count, jobs) = (args.vm.kernel.len(), usize::try_from(args.jobs)?);
+    let (count, jobs) = (vm.kernel.len(), usize::try_from(args.jobs)?);
     let (mut running, mut next) = (Vec::<Job>::new(), 0);
     let mut done: Vec<(usize, Case, Value)> = Vec::new();
     while done.len() < count {
@@ -90,18 +84,21 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         }
         let at = running.iter_mut().position(|job| job.process.ended().is_some());
         match at.map(|at| running.swap_remove(at)) {
-            Some(job) => done.push(finished(args, root, &job)?),
+            Some(one) => {
+                let kernel = vm.kernel.get(one.number).map(|path| path.display().to_string());
+                done.push(finished(&kernel.unwrap_or_default(), &job.command, root, &one)?);
+            }
             None => std::thread::sleep(LOOK),
         }
     }
     done.sort_by_key(|(number, ..)| *number);
     let codes = done.iter().filter_map(|(.., result)| result["code"].as_u64());
     let worst = u8::try_from(codes.max().unwrap_or(0))?;
-    if let Some(path) = &args.junit {
+    if let Some(path) = &reports.junit {
         let cases: Vec<Case> = done.iter().map(|(_, case, _)| case.clone()).collect();
         write_junit(path, &cases)?;
     }
-    if let Some(path) = &args.result {
+    if let Some(path) = &reports.result {
         let all: Value = done.into_iter().map(|(.., result)| result).collect();
         write(path, &format!("{all}\n"))?;
     }
@@ -121,24 +118,24 @@ fn start(root: &Path, number: usize) -> Result<Job> {
     Ok(Job { number, process: Kept::start(&mut command)?, begun: Instant::now() })
 }
 
-/// Reports the end of a process, with its output if it failed.
-fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Value)> {
+fn finished(
+    kernel: &str,
+    command: &[String],
+    root: &Path,
+    job: &Job,
+) -> Result<(usize, Case, Value)> {
     let number = job.number;
     let text = fs::read(file(root, number, "result")).unwrap_or_default();
     let unknown = || json!({"outcome": "not-run", "code": 125, "cause": "its process was killed"});
     let result: Value = serde_json::from_slice(&text).unwrap_or_else(|_| unknown());
-    let kernel = args.vm.kernel.get(number).map(|path| path.display().to_string());
-    let kernel = kernel.unwrap_or_default();
-    let took = job.begun.elapsed();
-    let code = &result["code"];
-    let failure = match (code == 0, result["cause"].as_str()) {
-        (true, _) => None,
-        (false, Some(cause)) => Some(cause.to_owned()),
-        (false, None) => Some(format!("exit code {code}")),
-    };
+    let name = format!("{kernel}: {}", command.join(" "));
+    let end = |what| File::open(file(root, number, what)).and_then(|file| end_of(&file, TAIL));
+    let output = ["out", "err"].map(|what| end(what).unwrap_or_default());
+    let case = Case::of(name, &result, job.begun.elapsed(), output);
+    let (failure, seconds) = (&case.failure, case.took.as_secs_f64());
     let mark = if failure.is_none() { "ok    " } else { "FAILED" };
     let why = failure.as_ref().map_or(String::new(), |why| format!("  {}", printable::text(why)));
-    writeln!(stdout(), "{mark} {:6.1} s  {}{why}", took.as_secs_f64(), printable::name(&kernel))?;
+    writeln!(stdout(), "{mark} {seconds:6.1} s  {}{why}", printable::name(kernel))?;
     if failure.is_some() {
         for what in ["out", "err"] {
             // The guest may have written any amount.
@@ -147,38 +144,5 @@ fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Valu
             }
         }
     }
-    let name = format!("{kernel}: {}", args.command.join(" "));
-    let end = |what| File::open(file(root, number, what)).and_then(|file| end_of(&file, TAIL));
-    let output = ["out", "err"].map(|what| end(what).unwrap_or_default());
-    Ok((number, Case { name, failure, took, output }, result))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: RunArgs,
-    }
-
-    #[test]
-    fn each_kernel_uses_its_own_or_the_common_initramfs() {
-        let one = |line: &str, number| {
-            let words = ["run"].into_iter().chain(line.split(' '));
-            let args = Line::try_parse_from(words).unwrap().args;
-            let one = one_of(&args, number, Path::new("/result"))?;
-            let name = |path: Option<&PathBuf>| path.map(|path| path.display().to_string());
-            Some((name(one.vm.kernel.first()), name(one.vm.initrd.first())))
-        };
-        let named = |kernel: &str, initrd: &str| Some((Some(kernel.into()), Some(initrd.into())));
-        let three = "--kernel a --kernel b --kernel c --initrd i";
-        assert_eq!(one(&format!("{three} x"), 2), named("c", "i"));
-        assert_eq!(one(&format!("{three} --initrd j --initrd k x"), 1), named("b", "j"));
-        // Refused earlier; if it ever got here, nothing would run.
-        assert_eq!(one(&format!("{three} --initrd j x"), 2), None);
-        assert_eq!(one(&format!("{three} x"), 3), None);
-    }
+    Ok((number, case, result))
 }

@@ -86,7 +86,6 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// Starts the first phase.
     pub(crate) fn new() -> Self {
         let begun = Instant::now();
         Self { begun, booted: None, connected: None, started: None, ended: None }
@@ -125,16 +124,12 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    pub(crate) fn of(
-        name: String,
-        outcome: &Outcome,
-        took: Duration,
-        output: [Vec<u8>; 2],
-    ) -> Self {
-        let failure = match (outcome, outcome.cause()) {
-            (Outcome::Exited(0), _) => None,
-            (_, Some(cause)) => Some(cause),
-            _ => Some(format!("exit code {}", outcome.code())),
+    /// Returns a case with the failure that a [`result`] shows.
+    pub(crate) fn of(name: String, result: &Value, took: Duration, output: [Vec<u8>; 2]) -> Self {
+        let failure = match (result["code"] == 0, result["cause"].as_str()) {
+            (true, _) => None,
+            (false, Some(cause)) => Some(cause.to_owned()),
+            (false, None) => Some(format!("exit code {}", result["code"])),
         };
         Self { name, failure, took, output }
     }
@@ -166,7 +161,6 @@ pub(crate) fn write_junit(path: &Path, cases: &[Case]) -> Result<()> {
     write(path, &all.to_string()?)
 }
 
-/// Writes a report of a run.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     report(path)?.write_all(text.as_bytes()).with_context(|| path.display().to_string())
 }

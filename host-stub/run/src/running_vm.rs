@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 
 use super::child::{self, Helper, Kept};
-use super::machine::Plan;
+use super::machine::Machine;
+use mote_client::clock::until;
 use mote_client::common::printable::log_line;
-use mote_client::common::random;
 use mote_client::common::whole_file::end_of_log;
 use mote_client::instance::vsock_device::Watch;
-use mote_client::instance::{Instance, store};
+use mote_client::{Instance, random, store};
 use mote_stub::control::{self, Host};
-use mote_stub::daemon::vm::{Monitor, SUSPENDED};
+use mote_stub::daemon::vm::SUSPENDED;
 use mote_stub::daemon::{Daemon, Live};
 
 /// Prefix of the directories' names.
@@ -62,14 +62,11 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        const TRIES: u32 = 50;
         // A thread of the host may still be writing to it.
-        for _ in 0..TRIES {
-            if fs::remove_dir_all(&self.directory).is_ok() || !self.directory.exists() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until(Duration::from_millis(500), Duration::from_millis(10), || {
+            let is_removed = fs::remove_dir_all(&self.directory).is_ok();
+            (is_removed || !self.directory.exists()).then_some(())
+        });
     }
 }
 
@@ -99,23 +96,25 @@ fn sweep(above: &Path) {
 pub(crate) struct RunningVm {
     pub(crate) qemu: Kept,
     /// The process that replaces the kernel's vsock.
-    vsock: Option<Watch>,
+    pub(crate) vsock: Option<Watch>,
     _helpers: Vec<Kept>,
     pub(crate) host: Arc<Host>,
     described: Instance,
-    qemu_log: PathBuf,
+    pub(crate) qemu_log: PathBuf,
 }
 
 impl RunningVm {
     /// Starts everything. Must run in the main thread, because the processes end with the thread.
     pub(crate) fn start(
         root: &Path,
-        plan: &Plan,
+        machine: &Machine,
         console: &Path,
         verbose: bool,
         log: File,
     ) -> Result<Self> {
-        store::create(root, &plan.instance)?;
+        store::create(root, &machine.instance)?;
+        // The host may read it there.
+        symlink(console, machine.beside("console"))?;
         let host = Host::new(Daemon::new(root, random::port(), Some(log))?)?;
         let ours = host.clone();
         std::thread::spawn(move || {
@@ -123,20 +122,20 @@ impl RunningVm {
                 ours.daemon.log(&format!("control socket: {error:#}"));
             }
         });
-        plan.write_files(root)?;
+        machine.write_files(root)?;
         let (mut helpers, mut vsock) = (Vec::new(), None);
-        for helper in plan.helpers() {
+        for helper in machine.helpers() {
             let process = serve(&mut child::command(&helper.program), &helper)?;
-            if Some(&helper.program) == plan.vsock.as_ref() {
+            if Some(&helper.program) == machine.vsock.as_ref() {
                 vsock = Some(Watch::new(process.pid(), helper.log()));
             }
             helpers.push(process);
         }
-        let qemu_log = plan.beside("qemu.log");
-        let mut command = child::command(&plan.qemu);
-        command.args(plan.arguments(root, console, verbose)?);
+        let qemu_log = machine.beside("qemu.log");
+        let mut command = child::command(&machine.qemu);
+        command.args(machine.arguments(root, console, verbose)?);
         let qemu = start(&mut command, &qemu_log)?;
-        let described = plan.instance.clone();
+        let described = machine.instance.clone();
         Ok(Self { qemu, vsock, _helpers: helpers, host, described, qemu_log })
     }
 
@@ -144,13 +143,8 @@ impl RunningVm {
         self.look(|live| live.instance.clone()).unwrap_or_else(|| self.described.clone())
     }
 
-    /// Reads the host's state of the VM.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Live) -> T) -> Option<T> {
         self.host.daemon.with(&self.described.name, look).ok()
-    }
-
-    pub(crate) fn is_monitored(&self) -> bool {
-        self.look(|live| live.vm.monitor == Monitor::Connected).unwrap_or(false)
     }
 
     /// Returns whether QEMU stopped the VM and it needs help to continue. A suspended VM is woken
@@ -160,15 +154,6 @@ impl RunningVm {
             live.vm.is_paused() && !matches!(live.vm.does.as_str(), "prelaunch" | SUSPENDED)
         };
         self.look(is_so).unwrap_or(false)
-    }
-
-    /// Returns the reason if the replacement of the kernel's vsock no longer serves the guest.
-    pub(crate) fn vsock_stopped(&mut self) -> Option<String> {
-        self.vsock.as_mut()?.why_stopped()
-    }
-
-    pub(crate) fn last_words(&self) -> String {
-        last_line(&self.qemu_log)
     }
 }
 
@@ -188,24 +173,20 @@ pub(super) fn last_line(log: &Path) -> String {
     text.lines().rfind(is_error).map_or_else(|| "no message".to_owned(), log_line)
 }
 
-/// Starts a process that writes only to a log.
 pub(super) fn start(command: &mut Command, log: &Path) -> Result<Kept> {
     let log = File::create(log).with_context(|| log.display().to_string())?;
     Kept::start(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))
 }
 
-/// Starts a process and waits until it listens on its socket.
 pub(super) fn serve(command: &mut Command, helper: &Helper) -> Result<Kept> {
     let Helper { program, socket, .. } = helper;
     let log = helper.log();
     let mut process = start(command.args(&helper.arguments).current_dir(&helper.directory), &log)?;
-    let begun = std::time::Instant::now();
-    while !socket.exists() {
-        let ended = process.ended();
-        if ended.is_some() || begun.elapsed() > SOCKET {
-            bail!("{} accepts no connections: {}", program.display(), last_line(&log));
-        }
-        std::thread::sleep(Duration::from_millis(2));
+    until(SOCKET, Duration::from_millis(2), || {
+        (socket.exists() || process.ended().is_some()).then_some(())
+    });
+    if !socket.exists() {
+        bail!("{} accepts no connections: {}", program.display(), last_line(&log));
     }
     Ok(process)
 }

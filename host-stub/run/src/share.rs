@@ -9,7 +9,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::child::{self, Helper};
 use mote_client::instance::share::{self, Device};
-use mote_client::instance::{Flavour, Instance};
+use mote_client::{Flavour, Instance};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -183,7 +183,6 @@ impl Virtiofs {
     }
 }
 
-/// Returns the type of a path's mount, from the guest's list of mounts.
 pub(crate) fn mounted<'a>(mounts: &'a str, target: &str) -> Option<&'a str> {
     // Spaces are octal escapes there.
     let target = target.trim_end_matches('/').replace('\\', "\\134").replace(' ', "\\040");

@@ -1,25 +1,33 @@
-//! `init` creates an instance, and `qemu` prints the QEMU options of a VM that reaches this host.
+//! Commands that work on the directory: `init` creates an instance, `qemu` prints the QEMU options of
+//! a VM that reaches this host, and `daemon` runs the host until a signal ends it.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use mote_client::common::printable::{pair, to_stderr};
-use mote_client::common::random::uuid;
-use mote_client::daemon::{ask, is_running};
+use mote_client::daemon::{is_running, order};
 use mote_client::instance::store::{self, create};
-use mote_client::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
+use mote_client::instance::{GENERATION, UUID, VSOCK_ID};
+use mote_client::net::slots;
+use mote_client::{Channel, Flavour, Instance, Vsock, random};
+use mote_stub::control::{self, Host};
+use mote_stub::daemon::Daemon;
 use mote_vm::recipe::{MEMORY, Recipe, YOURS, root_disk};
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// The new instance: letters, digits and dashes
     name: String,
-    /// The server to play
+    /// The server to emulate
     #[arg(long, value_enum, default_value = "lxd")]
     flavour: Flavour,
     /// Reach the guest through vhost-device-vsock's socket PATH (default: vsock in the instance's
@@ -58,9 +66,8 @@ pub(crate) fn run(root: &Path, args: InitArgs) -> Result<()> {
     to_stderr(format_args!("{}", Recipe::of(root, &instance, &share)));
     // A running daemon is informed. If there is none or it is about to end, the next one finds the
     // instance.
-    let target = format!("/1.0/instances/{}/adopt", instance.name);
     if is_running(root)
-        && let Err(error) = ask(root, "POST", &target, &Value::Null)
+        && let Err(error) = order(root, &instance.name, "adopt", &Value::Null)
         && is_running(root)
     {
         return Err(error);
@@ -78,21 +85,20 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
         config.insert(VSOCK_ID.to_owned(), cid.to_string());
     }
     let vsock = match (args.vsock_uds, args.vsock_plain, args.vsock_cid) {
-        (Some(_), Some(_), _) => bail!("give only one way to reach the guest"),
-        (Some(uds), None, _) => Vsock::Uds(path(uds)?),
+        // clap accepts only one.
+        (Some(uds), ..) => Vsock::Uds(path(uds)?),
         (None, Some(prefix), _) => Vsock::Plain(path(prefix)?),
         (None, None, Some(cid)) => Vsock::Cid(cid),
         (None, None, None) => Vsock::Uds(beside("vsock")?),
     };
     let shared = args.shared_memory;
     let channel = match (args.qmp, args.serial) {
-        (Some(_), Some(_)) => bail!("give only one status port"),
         (_, None) if shared => bail!("--shared-memory needs --serial"),
-        (Some(qmp), None) => Channel::Qmp(path(qmp)?),
+        (Some(qmp), _) => Channel::Qmp(path(qmp)?),
         (None, Some(serial)) => Channel::Serial { path: path(serial)?, shared },
         (None, None) => Channel::Qmp(beside("qmp")?),
     };
-    let id = uuid();
+    let id = random::uuid();
     config.extend([UUID, GENERATION].map(|key| (key.to_owned(), id.clone())));
     config.extend(args.config);
     fits(&vsock, &channel)?;
@@ -184,21 +190,68 @@ pub(crate) fn qemu(root: &Path, args: &QemuArgs) -> Result<()> {
     Ok(())
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    /// The vsock port to listen on [default: random, as real hosts choose one at each start]
+    #[arg(long)]
+    port: Option<u32>,
+    /// End when the last instance is deleted
+    #[arg(long)]
+    until_empty: bool,
+}
+
+pub(crate) fn daemon(root: &Path, args: &DaemonArgs) -> Result<()> {
+    let port = args.port.unwrap_or_else(random::port);
+    let _lock = store::lock(root)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let daemon = Daemon::new(root, port, None)?;
+    let ending = daemon.clone();
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            ending.unbind();
+            #[expect(clippy::exit, reason = "the other threads wait for sockets forever")]
+            std::process::exit(0);
+        }
+    });
+    slots::raise_descriptor_limit();
+    daemon.log(&format!("listening on vsock port {}", daemon.port));
+    let host = Host::new(daemon)?;
+    if args.until_empty {
+        end_when_empty(host.clone());
+    }
+    control::serve(&host).context("control socket")
+}
+
+/// Ends this process when the last instance is deleted, or if none is created.
+fn end_when_empty(host: Arc<Host>) {
+    const LOOK: Duration = Duration::from_millis(200);
+    const FIRST: Duration = Duration::from_secs(30);
+    std::thread::spawn(move || {
+        let begun = Instant::now();
+        let (mut had_some, mut had_none) = (false, false);
+        loop {
+            std::thread::sleep(LOOK);
+            // Locked until the end: an instance added meanwhile would be lost.
+            let all = host.daemon.instances();
+            let has_none = all.is_empty();
+            // At the second check, the deletion of the last one has been answered.
+            if has_none && had_none && (had_some || begun.elapsed() > FIRST) {
+                host.daemon.unbind();
+                #[expect(clippy::exit, reason = "the other threads wait for sockets forever")]
+                std::process::exit(0);
+            }
+            had_some |= !has_none;
+            had_none = has_none;
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
 
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: InitArgs,
-    }
-
     fn parsed(line: &str) -> Result<Instance> {
-        let line = Line::try_parse_from(["init"].into_iter().chain(line.split_whitespace()))?;
-        described(Path::new("/d"), line.args)
+        described(Path::new("/d"), mote_client::printable::parsed(line)?)
     }
 
     #[test]

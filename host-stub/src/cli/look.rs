@@ -1,31 +1,23 @@
-//! Commands that print what the host stores or knows.
+//! Commands that print what the host stores or knows, and those that ask an agent: `state`, `metrics`,
+//! `operations`, `events --agent` (P§4.2 to P§4.6).
 
 use std::io::{Write, stdout};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
-use clap::Args;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::common::printable::{self, text, word};
-use mote_client::daemon::{self, Known, ask};
-use mote_client::net::stream::Limit;
+use mote_client::agent::websocket::Piece;
+use mote_client::common::printable::{text, word};
+use mote_client::daemon::{self, Known, ask, order, state_after};
+use mote_client::exec::run::listen;
+use mote_client::report::{check_state, openmetrics};
+use mote_client::{Agent, FailedCall, Limit, connecting, limits, printable};
 
 fn stored(root: &Path, name: &str) -> Result<Value> {
     ask(root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)
-}
-
-/// Returns the host's knowledge of an agent.
-pub(crate) fn state(root: &Path, name: &str) -> Result<Value> {
-    known_with(root, name, None)
-}
-
-/// Returns the same, given the cause of a call that just failed.
-fn known_with(root: &Path, name: &str, failure: Option<CallFailure>) -> Result<Value> {
-    let met = failure.map_or(String::new(), |failure| format!("?failure={}", word(failure)));
-    ask(root, "GET", &format!("/1.0/internal/{name}/agent-state{met}"), &Value::Null)
 }
 
 /// Limit for an agent's greeting, short because the user waits.
@@ -39,18 +31,17 @@ pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Val
         (_, Known::Absent(_) | Known::State(..)) => None,
     };
     let error = said.as_ref().and_then(|said| said.as_ref().err());
-    let failure = error.and_then(FailedCall::of).map(|failed| failed.failure);
-    Ok((known_with(root, name, failure)?, said))
+    let failure = error.and_then(FailedCall::cause);
+    Ok((state_after(root, name, failure)?, said))
 }
 
 pub(crate) fn why(state: &Value) -> &str {
     state["why"]["text"].as_str().unwrap_or("-")
 }
 
-/// Adds the daemon's diagnosis in front of a command's error.
 pub(crate) fn explained(root: &Path, error: anyhow::Error) -> anyhow::Error {
     let Some(failed) = FailedCall::of(&error) else { return error };
-    let state = known_with(root, &failed.instance, Some(failed.failure));
+    let state = state_after(root, &failed.instance, Some(failed.failure));
     match state {
         Ok(state) if state["why"]["cause"] != word(failed.failure) => {
             anyhow!("{} ({})", why(&state), error.root_cause())
@@ -71,11 +62,11 @@ pub(crate) fn get(root: &Path, name: &str, key: &str) -> Result<()> {
 }
 
 pub(crate) fn agent_state(root: &Path, name: &str) -> Result<()> {
-    Ok(writeln!(stdout(), "{}", printable::json(&state(root, name)?))?)
+    Ok(writeln!(stdout(), "{}", printable::json(&daemon::state(root, name)?))?)
 }
 
 pub(crate) fn query(root: &Path, name: &str, query: &Value) -> Result<()> {
-    let answer = ask(root, "POST", &format!("/1.0/instances/{name}/query"), query)?;
+    let answer = order(root, name, "query", query)?;
     let said = format!("{}\n{}\n", answer["status"], answer["body"].as_str().unwrap_or(""));
     Ok(printable::print_exact(said.as_bytes())?)
 }
@@ -105,7 +96,7 @@ pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
     let (mut states, mut notes) = (Vec::new(), Vec::new());
     for name in names {
         // Deleted since the list was read.
-        let Ok(state) = state(root, name) else { continue };
+        let Ok(state) = daemon::state(root, name) else { continue };
         let word = |key: &str| state[key].as_str().unwrap_or("-").to_owned();
         rows.push([name.into(), word("status"), word("state"), word("flavour"), word("fault")]);
         states.push(json!({"name": name, "status": word("status"), "agent": word("state"),
@@ -123,7 +114,6 @@ pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
     Ok(())
 }
 
-/// Formats columns as wide as their widest cell.
 fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let mut shown = String::new();
     for row in rows {
@@ -159,6 +149,7 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
     let server = match state["flavour"].as_str() {
         Some("incus") => "Incus".to_owned(),
         Some("lxd") => "LXD, 5.20 and later".to_owned(),
+        Some("lxd-micro") => "LXD with micro VMs".to_owned(),
         Some("lxd-5.0") => "LXD, before 5.20".to_owned(),
         other => other.unwrap_or("-").to_owned(),
     };
@@ -216,7 +207,7 @@ fn last_error(state: &Value) -> String {
 
 fn program(environment: &Value) -> String {
     let word = |key: &str| text(environment[key].as_str().unwrap_or("-"));
-    // An agent must use the name of the server's own; mote adds its own name.
+    // An agent must report the name of the server's agent; mote adds its own name.
     let own =
         environment["agent"].as_str().map_or(String::new(), |own| format!("{} as ", text(own)));
     format!(
@@ -243,6 +234,143 @@ fn port(channel: &Value) -> String {
         (Some(path), _) => format!("ring buffer, through QEMU's monitor {path}"),
         (None, Some(path)) => format!("socket {path}"),
         (None, None) => "-".to_owned(),
+    }
+}
+
+/// Limit for a request and the greeting before it.
+const REQUEST: Duration = Duration::from_secs(20);
+/// A real host's limit for state and metrics, including the greeting (P§3.2).
+const HOSTS: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Args)]
+pub(crate) struct OperationsArgs {
+    /// The instance
+    name: String,
+    /// The action
+    #[arg(value_enum, default_value = "list")]
+    action: Action,
+    /// Id of the operation, except for list
+    #[arg(required_if_eq_any = [("action", "show"), ("action", "wait"), ("action", "delete")])]
+    id: Option<String>,
+    /// For wait: give up after this many seconds
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    timeout: Option<i64>,
+    /// For list: print JSON, as the other actions always do
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Action {
+    /// List all
+    List,
+    /// Show one
+    Show,
+    /// Wait for the end of one
+    Wait,
+    /// End one
+    Delete,
+}
+
+pub(crate) fn state(root: &Path, name: &str, json: bool) -> Result<()> {
+    let (agent, known) = permitted(root, name)?;
+    let said = match &known {
+        Known::State(state, _) => state.clone(),
+        Known::Absent(_) => return Err(known.refused(&agent)),
+        Known::Reachable => report(&agent, true, "/1.0/state")?,
+    };
+    // Agents leave the status to the host (P§4.5).
+    let host = daemon::state(root, name)?;
+    check_state(&agent.instance, &said)?;
+    let status = text(host["status"].as_str().unwrap_or("-"));
+    print(json, &said, &format!("status {status}\n{}\n", printable::pretty_json(&said)))
+}
+
+pub(crate) fn metrics(root: &Path, name: &str, json: bool) -> Result<()> {
+    let (agent, known) = permitted(root, name)?;
+    let said = match &known {
+        Known::Absent(_) | Known::State(..) => return Err(known.refused(&agent)),
+        Known::Reachable => report(&agent, agent.instance.flavour.server().greets, "/1.0/metrics")?,
+    };
+    let published = openmetrics(&agent.instance, &said)?;
+    print(json, &said, &published)
+}
+
+/// Asks for a report. If the agent is too slow for a real host, waits longer and prints a warning,
+/// because the machine may be busy.
+fn report(agent: &Agent, greets: bool, target: &str) -> Result<Value> {
+    let (begun, limit) = (Instant::now(), Limit::within(REQUEST));
+    if greets {
+        agent.greet(limit)?;
+    }
+    let said = agent.metadata("GET", target, limit)?;
+    let took = begun.elapsed();
+    if took > HOSTS {
+        let (took, hosts) = (printable::duration(took), printable::duration(HOSTS));
+        printable::complain(&format!(
+            "the agent took {took} for this; a real host gives up after {hosts}"
+        ));
+    }
+    Ok(said)
+}
+
+fn permitted(root: &Path, name: &str) -> Result<(Agent, Known)> {
+    let (agent, known) = daemon::known(root, name)?;
+    if agent.instance.is_false("security.agent.metrics") {
+        bail!("security.agent.metrics is false, so the agent is not called");
+    }
+    Ok((agent, known))
+}
+
+fn print(json: bool, said: &Value, readable: &str) -> Result<()> {
+    if json {
+        return Ok(writeln!(stdout(), "{}", printable::json(said))?);
+    }
+    Ok(printable::print_exact(readable.as_bytes())?)
+}
+
+pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
+    let agent = daemon::reach(root, &args.name)?;
+    let one = format!("/1.0/operations/{}", args.id.as_deref().unwrap_or_default());
+    let (method, target, limit) = match (args.action, args.timeout) {
+        (Action::List, _) => ("GET", "/1.0/operations?recursion=1".to_owned(), Some(REQUEST)),
+        (Action::Show, _) => ("GET", one, Some(REQUEST)),
+        (Action::Delete, _) => ("DELETE", one, None),
+        (Action::Wait, None) => ("GET", format!("{one}/wait"), None),
+        (Action::Wait, Some(seconds)) => ("GET", format!("{one}/wait?timeout={seconds}"), None),
+    };
+    // A wait without a timeout lasts as long as the operation.
+    let limit = limit.map_or(Limit::Each(Duration::from_secs(3600)), Limit::within);
+    let said = agent.metadata(method, &target, limit)?;
+    if args.action == Action::List && args.json {
+        return Ok(writeln!(stdout(), "{}", printable::json(&said))?);
+    }
+    if args.action != Action::List {
+        return Ok(writeln!(stdout(), "{}", printable::pretty_json(&said))?);
+    }
+    let groups = said.as_object().context("operations: not an object")?;
+    for operation in groups.values().filter_map(Value::as_array).flatten() {
+        let word = |key: &str| text(operation[key].as_str().unwrap_or("-"));
+        writeln!(stdout(), "{} {} {}", word("id"), word("status"), word("description"))?;
+    }
+    Ok(())
+}
+
+/// Runs `events NAME --agent`: prints the agent's events, one per line, until it ends.
+pub(crate) fn events(root: &Path, name: &str) -> Result<()> {
+    let agent = daemon::reach(root, name)?;
+    // A request shows why an agent refuses the host; the websocket does not.
+    agent.greet(Limit::within(REQUEST))?;
+    let mut events = listen(&agent, connecting())?;
+    loop {
+        match events.receive()? {
+            Piece::Text(text) => {
+                let event = limits::json(text.as_bytes()).context("an event")?;
+                writeln!(stdout(), "{}", printable::json(&event))?;
+            }
+            Piece::Bytes(_) => bail!("an event arrived as a binary message"),
+            Piece::Closed => return Ok(()),
+        }
     }
 }
 

@@ -1,13 +1,10 @@
 //! The command line. `init` and `daemon` work on the directory, other commands call the daemon.
 
-mod agent;
 mod change;
-mod daemon;
 mod init;
 mod look;
 mod manual;
 mod port_forward;
-mod wait;
 
 use std::env::var_os;
 use std::ffi::OsString;
@@ -34,7 +31,7 @@ const BEGIN: &str = "To begin: mote-host run boots a VM for one command, mote-ho
                      QEMU yourself, mote-host init prints how, and mote-host daemon runs the host, which every \
                      command except run, boot, init, qemu, completions and man needs.";
 
-/// Plays the LXD or Incus host for a guest agent, so that an agent or an image can be tried without
+/// Emulates the LXD or Incus host for a guest agent, so that an agent or an image can be tried without
 /// either.
 #[derive(Debug, Parser)]
 #[command(
@@ -72,7 +69,7 @@ enum Command {
     /// Needs no daemon, instance, network or root. The image must contain mote, or any agent of LXD
     /// or Incus. Its files are not changed.
     Run(Box<RunArgs>),
-    /// Boot a VM that stays, as an instance, and wait for its agent
+    /// Boot a persistent VM, as an instance, and wait for its agent
     ///
     /// Starts a daemon if none runs. Without --write the disk is not changed: writes are kept with
     /// the instance, also while it is stopped, and deleted with it.
@@ -83,14 +80,14 @@ enum Command {
     /// Print QEMU's options for an instance on stdout
     Qemu(init::QemuArgs),
     /// Run the host in the foreground
-    Daemon(daemon::DaemonArgs),
+    Daemon(init::DaemonArgs),
     /// List the instances with their states; asks the daemon (mote-host daemon)
     List(look::ListArgs),
     /// Show an instance and its agent: state, address, version, last error, and why it is not
     /// connected; asks the daemon (mote-host daemon)
     Info(ReportArgs),
     /// Wait until an agent or instance is in a state; exit code 124 on timeout
-    Wait(wait::WaitArgs),
+    Wait(change::WaitArgs),
     /// Remove an instance and its files
     Delete {
         /// The instance
@@ -179,17 +176,14 @@ enum Command {
     /// Print the metrics that the agent reports; fails if a host would not decode them
     Metrics(ReportArgs),
     /// List, show, wait for or delete the agent's operations
-    Operations(agent::OperationsArgs),
+    Operations(look::OperationsArgs),
     /// Forward connections into the guest; for LXD by mote-agent connect
     PortForward(port_forward::ForwardArgs),
     /// Start the VM that boot created; for another VM, report its start to the host
     ///
     /// mote-host qemu NAME prints how to start such a VM. The host notices its start through QEMU's
     /// monitor, and needs a report only without one.
-    Start {
-        /// The instance
-        name: String,
-    },
+    Start(OneArgs),
     /// Press the VM's power button and wait until it is off
     ///
     /// Works as lxc stop does, through QEMU's monitor. If that does not answer, the host only
@@ -245,10 +239,9 @@ fn directory(said: Option<OsString>) -> Option<PathBuf> {
 }
 
 fn command() -> clap::Command {
-    manual::with_examples(Cli::command())
+    manual::with_examples(Cli::command(), "")
 }
 
-/// Returns whether an invalid command line is one of `run`.
 fn is_run(mut words: impl Iterator<Item = OsString>) -> bool {
     while let Some(word) = words.next() {
         if word == "--dir" {
@@ -260,7 +253,6 @@ fn is_run(mut words: impl Iterator<Item = OsString>) -> bool {
     false
 }
 
-/// Parses the command line, runs the command and returns the exit code.
 pub(crate) fn act_on_line() -> Result<u8> {
     let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let Cli { dir, command: asked } = match parsed {
@@ -282,7 +274,7 @@ pub(crate) fn act_on_line() -> Result<u8> {
     }
     if let Command::Run(args) = asked {
         be_patient();
-        return Ok(mote_run::run(&args));
+        return Ok(mote_run::run(*args));
     }
     let root = directory(dir).context(
         "the directory of the instances is unknown, because HOME is not set: use --dir DIR, or set \
@@ -298,40 +290,38 @@ fn act(root: &Path, command: Command) -> Result<u8> {
     match command {
         Command::Exec(args) => return exec::run(root, &args),
         Command::Shell(args) => return exec::run(root, &args.into()),
-        Command::Wait(args) => return wait::run(root, &args),
-        Command::Boot(args) => return change::boot(root, &args),
+        Command::Wait(args) => return change::wait(root, &args),
+        Command::Boot(args) => return change::boot(root, *args),
         Command::Init(args) => init::run(root, *args),
         Command::Qemu(args) => init::qemu(root, &args),
-        Command::Daemon(args) => daemon::run(root, &args),
+        Command::Daemon(args) => init::daemon(root, &args),
         Command::List(args) => look::list(root, &args),
         Command::Info(args) => look::info(root, &args.name, args.json),
         Command::Delete { name, force } => change::delete(root, &name, force),
         Command::Show(args) => look::show(root, &args.name),
         Command::AgentState(args) => look::agent_state(root, &args.name),
         Command::Get { name, key } => look::get(root, &name, &key),
-        Command::Set { name, pairs } => change(root, "PATCH", &name, "config", &object(pairs)),
-        Command::Unset { name, key } => {
-            change(root, "PATCH", &name, "config", &json!({ key: null }))
-        }
+        Command::Set { name, pairs } => change(root, &name, "config", &object(pairs)),
+        Command::Unset { name, key } => change(root, &name, "config", &json!({ key: null })),
         Command::DeviceAdd { name, device, config } => {
             let body = json!({"name": device, "config": object(config)});
-            change(root, "PATCH", &name, "devices", &body)
+            change(root, &name, "devices", &body)
         }
         Command::DeviceRemove { name, device } => {
-            change(root, "PATCH", &name, "devices", &json!({"name": device, "config": null}))
+            change(root, &name, "devices", &json!({"name": device, "config": null}))
         }
-        Command::Events { name: Some(name), agent: true } => agent::events(root, &name),
+        Command::Events { name: Some(name), agent: true } => look::events(root, &name),
         Command::Events { name, .. } => print_events(root, name.as_deref()),
         Command::Query { name, method, path, body } => {
             look::query(root, &name, &json!({"method": method, "path": path, "body": body}))
         }
         Command::File(command) => commands::run(root, command),
         Command::Sftp(args) => commands::pipe(root, &args.name),
-        Command::State(args) => agent::state(root, &args.name, args.json),
-        Command::Metrics(args) => agent::metrics(root, &args.name, args.json),
-        Command::Operations(args) => agent::operations(root, &args),
+        Command::State(args) => look::state(root, &args.name, args.json),
+        Command::Metrics(args) => look::metrics(root, &args.name, args.json),
+        Command::Operations(args) => look::operations(root, &args),
         Command::PortForward(args) => port_forward::run(root, &args),
-        Command::Start { name } => change::start(root, &name),
+        Command::Start(args) => change::start(root, &args.name),
         Command::Stop(args) => change::stop(root, &args),
         Command::Fault { name, kind, number } => change::fault(root, &name, kind, number),
         // Handled before a directory is needed.

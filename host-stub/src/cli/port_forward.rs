@@ -9,17 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
-use mote_client::agent::client::{Agent, connecting};
-use mote_client::common::printable::complain;
 use mote_client::daemon;
-use mote_client::instance::Flavour;
-use mote_client::net::slots::{AT_ONCE, Slots, raise_descriptor_limit};
+use mote_client::net::slots::{AT_ONCE, Slots, accepted, raise_descriptor_limit};
+use mote_client::{Agent, Flavour, complain, connecting};
 
 #[derive(Debug, Args)]
 pub(crate) struct ForwardArgs {
@@ -36,7 +33,6 @@ pub(crate) struct ForwardArgs {
 /// An address and port in the guest.
 type Target = (Option<String>, u16);
 
-/// Forwards connections until the process ends.
 pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
     let ForwardArgs { name, listen, target: (address, port) } = args;
     let port = *port;
@@ -46,16 +42,13 @@ pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     raise_descriptor_limit();
     let slots = Slots::new(AT_ONCE);
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            std::thread::sleep(Duration::from_millis(10));
-            continue;
-        };
+    for stream in accepted(listener.incoming()) {
         let (agent, address) = (agent.clone(), address.clone());
         slots.serve(move || {
-            let carried = match agent.instance.flavour {
-                Flavour::Incus => carry(&agent, &address, port, &stream),
-                Flavour::Lxd | Flavour::LxdOld => join(&agent, address.as_deref(), port, stream),
+            let carried = if agent.instance.flavour == Flavour::Incus {
+                carry(&agent, &address, port, &stream)
+            } else {
+                join(&agent, address.as_deref(), port, stream)
             };
             if let Err(error) = carried {
                 complain(&format!("{error:#}"));

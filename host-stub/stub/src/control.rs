@@ -19,15 +19,15 @@ use crate::daemon::diagnosis::diagnose;
 use crate::daemon::fault::Fault;
 use crate::daemon::{Daemon, Live};
 use crate::devlxd::server::Doors;
-use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::agent::client::Agent;
 use mote_client::common::clock::now;
-use mote_client::common::limits;
 use mote_client::daemon::path;
-use mote_client::instance::{Channel, Flavour, Instance, READY, share, store, vsock_device};
-use mote_client::net::http::{Message, read_request, write_answer};
-use mote_client::net::slots::{AT_ONCE, Slots};
-use mote_client::net::stream::{Limit, Timed};
+use mote_client::instance::{READY, share, vsock_device};
+use mote_client::net::http::{read_request, write_answer};
+use mote_client::net::slots::{AT_ONCE, Slots, accepted};
+use mote_client::{
+    Agent, CallFailure, Channel, FailedCall, Flavour, Instance, Limit, Message, Timed, limits,
+    store,
+};
 
 pub struct Host {
     pub daemon: Arc<Daemon>,
@@ -38,8 +38,8 @@ impl Host {
     /// Starts to serve all instances of the directory.
     pub fn new(daemon: Arc<Daemon>) -> Result<Arc<Self>> {
         let host = Self { daemon, doors: Arc::default() };
-        for instance in store::load_all(&host.daemon.root)? {
-            host.take_up(instance)?;
+        for name in store::names(&host.daemon.root) {
+            host.take_up(store::load(&host.daemon.root, &name)?)?;
         }
         Ok(Arc::new(host))
     }
@@ -54,12 +54,7 @@ impl Host {
         }
         // A real host writes it when a VM starts; that of a running VM stays.
         if matches!(instance.channel, Channel::Qmp(_)) && !instance.is_running() {
-            store::write_conf(
-                &self.daemon.root,
-                &instance,
-                self.daemon.port,
-                &self.daemon.pair.pem,
-            )?;
+            self.daemon.write_conf(&instance)?;
         }
         let live = Live::new(instance.clone());
         let life = Arc::downgrade(&live.life);
@@ -74,7 +69,7 @@ impl Host {
         Ok(())
     }
 
-    /// Stops serving an instance and removes its files; one that runs only by force.
+    /// Stops serving an instance and removes its files; a running one only with force.
     pub fn delete(&self, name: &str, force: bool) -> Result<()> {
         let mut all = self.daemon.instances();
         let live = all.get(name).with_context(|| format!("no instance is named {name}"))?;
@@ -88,10 +83,10 @@ impl Host {
             self.daemon.log(&format!("{name}: {error:#}"));
         }
         store::remove(&self.daemon.root, name)?;
-        let vsock = live.instance.vsock.clone();
+        let instance = live.instance.clone();
         all.remove(name);
         drop(all);
-        self.doors.close(&self.daemon, &vsock);
+        self.doors.close(&self.daemon, &instance);
         self.daemon.event(name, "instance-deleted");
         Ok(())
     }
@@ -110,11 +105,7 @@ pub fn serve(host: &Arc<Host>) -> Result<()> {
     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     host.daemon.bound(&path);
     let slots = Slots::new(AT_ONCE);
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            std::thread::sleep(Duration::from_millis(10));
-            continue;
-        };
+    for stream in accepted(listener.incoming()) {
         let host = host.clone();
         slots.serve(move || {
             if let Err(error) = answer(&host, stream) {
@@ -172,9 +163,8 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
             let fault = Fault::parse(kind, body["number"].as_u64())?;
             json!(daemon.with(name, |live| live.fault = fault)?)
         }
-        ("POST", ["1.0", "instances", name, "delete"]) => json!(host.delete(name, false)?),
-        ("POST", ["1.0", "instances", name, "delete-running"]) => {
-            json!(host.delete(name, true)?)
+        ("POST", ["1.0", "instances", name, "delete"]) => {
+            json!(host.delete(name, body["force"] == true)?)
         }
         ("POST", ["1.0", "instances", name, "query"]) => query(daemon, name, &body)?,
         ("POST", ["1.0", "instances", name, "start"]) => json!(start(daemon, name)?),
@@ -219,7 +209,7 @@ fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<()> {
     daemon.change(name, |instance| apply(instance, changes))?;
     if matches!(after.channel, Channel::Serial { .. }) {
         // A restarted agent reads the switch only from there.
-        store::write_conf(&daemon.root, &after, daemon.port, &daemon.pair.pem)?;
+        daemon.write_conf(&after)?;
     }
     daemon.event(name, "instance-updated");
     for (key, value) in changes.iter().filter(|(key, _)| key.starts_with("user.")) {
@@ -269,7 +259,7 @@ fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<()> {
     if flavour != Flavour::Incus || !instance.is_running() {
         share::write_devices(&daemon.root, &instance)?;
     }
-    // The device is added in any case (P§4.3).
+    // The device is always added (P§4.3).
     tell_guest(daemon, name, "device", &metadata)
 }
 
@@ -287,7 +277,7 @@ fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) ->
     let event = json!({"type": kind, "timestamp": now(), "metadata": metadata}).to_string();
     let told = Agent::of(&daemon.root, &instance).tell("POST", "/1.0/events", event.as_bytes());
     let Err(error) = told else { return Ok(()) };
-    let failure = FailedCall::of(&error).map(|failed| failed.failure);
+    let failure = FailedCall::cause(&error);
     daemon.failed(name, &format!("event not delivered: {error:#}"), failure);
     if failure.is_some() { Ok(()) } else { Err(error) }
 }
@@ -306,7 +296,7 @@ fn query(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
 fn start(daemon: &Arc<Daemon>, name: &str) -> Result<()> {
     let instance = daemon.instance(name)?;
     if !instance.is_running() {
-        store::write_conf(&daemon.root, &instance, daemon.port, &daemon.pair.pem)?;
+        daemon.write_conf(&instance)?;
         share::write_devices(&daemon.root, &instance)?;
     }
     daemon.power_on(name);

@@ -1,4 +1,4 @@
-//! Plays the LXD or Incus host for guest agents, so that an agent can be run and tested without
+//! Emulates the LXD or Incus host for guest agents, so that an agent can be run and tested without
 //! either. It shares no code with the agent, so that the two cannot agree on a mistake.
 //!
 //! ```text
@@ -8,15 +8,8 @@
 //! ```
 
 #![forbid(unsafe_code)]
-#![allow(
-    missing_debug_implementations,
-    missing_docs,
-    reason = "internal crate: nothing prints these types, and some names need no comment"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "nothing here opens a file below a directory that a guest names"
-)]
+#![allow(missing_debug_implementations, missing_docs, reason = "this crate is internal")]
+#![allow(clippy::disallowed_methods, reason = "opens no file below what a guest names")]
 
 pub mod channel {
     pub mod ring;

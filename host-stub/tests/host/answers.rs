@@ -4,12 +4,11 @@
 use std::io::Write;
 use std::time::Duration;
 
-use mote_client::net::http::Message;
+use mote_client::Message;
 
+use crate::peers::agent::{self, Stream, accept_websocket, greet, open_command, operation, whole};
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
-use crate::peers::liar::{self, Stream, greet, open_command, operation, whole};
-use crate::peers::wire::accept_websocket;
 
 /// Memory limit of a command, KiB, including its program and its threads' stacks.
 const MEMORY: u32 = 300 * 1024;
@@ -24,7 +23,7 @@ fn refused(host: &Host, args: &[&str]) -> String {
 fn with_agent(
     answer: impl Fn(&Message, &mut Stream) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> Host {
-    liar::host(move |request, mut stream| match request.target.as_str() {
+    agent::host(move |request, mut stream| match request.target.as_str() {
         "/1.0" => greet(&mut stream, "lxd-agent"),
         _ => answer(request, &mut stream),
     })

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::peers::agent::Agent;
 use crate::peers::guest::Guest;
-use crate::peers::host::{Host, SOON, wait};
-use crate::peers::liar::Preamble;
+use crate::peers::host::{Host, SOON, errors, wait};
 
 fn info(host: &Host) -> Value {
     serde_json::from_str(&host.run(&["info", "vm1", "--json"])).unwrap()
@@ -22,10 +21,9 @@ fn cause(host: &Host, expected: &str) -> String {
     let text = info(host)["why"]["text"].as_str().unwrap().to_owned();
     let shown = host.run(&["info", "vm1"]);
     assert!(shown.contains(&format!("\nIn words     {text}\n")), "{text} in {shown}");
-    let waited = host.command(&["wait", "vm1", "--for", "Ready", "--timeout", "0"]);
-    let waited = { waited }.output().unwrap();
+    let waited = host.output(&["wait", "vm1", "--for", "Ready", "--timeout", "0"]);
     if waited.status.code() != Some(0) {
-        let said = String::from_utf8_lossy(&waited.stderr).into_owned();
+        let said = errors(&waited);
         assert!(said.ends_with(&format!(": {text}\n")), "{text} in {said}");
     }
     text
@@ -62,7 +60,7 @@ fn reports_a_paused_vm_as_paused() {
     // Even if the VM was paused before the host connected.
     let (mut host, qemu) = Host::with_vm("lxd", &[]);
     host.kill();
-    qemu.does("paused");
+    qemu.inner().does = "paused";
     host.start();
     cause(&host, "paused");
 }
@@ -73,7 +71,7 @@ fn reports_which_side_has_another_certificate() {
     // An agent with the share of another instance.
     let other = host.init("vm2", "incus", &[]);
     let socket = host.path("vm1.p.listen_8443");
-    let agent = Agent::start(&socket, &other, "incus-agent", Preamble::None);
+    let agent = Agent::start(&socket, &other, "incus-agent");
     qemu.say("STARTED\n");
     let text = cause(&host, "agents-certificate");
     assert_eq!(agent.lines(), Vec::<String>::new(), "it got nothing");
@@ -87,15 +85,18 @@ fn reports_which_side_has_another_certificate() {
         std::fs::copy(host.share(from).join(file), mixed.join(file)).unwrap();
     }
     std::fs::remove_file(&socket).unwrap();
-    let _agent = Agent::start(&socket, &mixed, "incus-agent", Preamble::None);
+    let _agent = Agent::start(&socket, &mixed, "incus-agent");
     qemu.say("STOPPED\nSTOPPED\n");
     host.wait_for("STOPPED");
+    let refused = host.try_run(&["exec", "vm1", "--", "true"]).unwrap_err();
+    assert!(refused.starts_with("mote-host: VM agent isn't currently running: "), "{refused}");
     qemu.say("STARTED\n");
     let text = cause(&host, "hosts-certificate");
     assert!(text.contains("server.crt") && text.contains("create the config disk again"), "{text}");
     let error = host.try_run(&["exec", "vm1", "--", "true"]).unwrap_err();
     assert!(error.starts_with(&format!("mote-host: {text}")), "{error}");
-    assert!(error.ends_with("AccessDenied\n"), "{error}");
+    assert!(error.ends_with(": agent: received fatal alert: AccessDenied\n"), "{error}");
+    assert_eq!(error.matches("the agent rejects").count(), 1, "{error}");
 }
 
 #[test]
@@ -131,12 +132,11 @@ fn keeps_vm_and_ready_after_stopped() {
         text.contains("the VM still runs") && text.contains("a program had reported Ready"),
         "{text}"
     );
-    let list = { host.command(&["list"]) }.output().unwrap();
-    let (rows, note) =
-        (String::from_utf8_lossy(&list.stdout), String::from_utf8_lossy(&list.stderr));
+    let list = host.output(&["list"]);
+    let (rows, note) = (String::from_utf8_lossy(&list.stdout), errors(&list));
     assert!(rows.contains("Ready") && rows.contains("STOPPED"), "{rows}");
     assert_eq!(note, format!("mote-host: vm1: {text}\n"));
-    let list = { host.command(&["list", "--json"]) }.stderr(Stdio::piped()).output().unwrap();
+    let list = host.output(&["list", "--json"]);
     assert_eq!(list.stderr, b"");
     let list: Value = serde_json::from_slice(&list.stdout).unwrap();
     assert_eq!(list[0]["why"]["cause"], "stopped");
@@ -145,8 +145,7 @@ fn keeps_vm_and_ready_after_stopped() {
 #[test]
 fn a_vm_is_stopped_by_its_power_button_or_by_force() {
     let (host, qemu) = Host::with_vm("lxd", &[]);
-    let late = { host.command(&["stop", "vm1", "--timeout", "0.3"]) }.output().unwrap();
-    let error = String::from_utf8_lossy(&late.stderr).into_owned();
+    let error = host.try_run(&["stop", "vm1", "--timeout", "0.3"]).unwrap_err();
     assert!(error.contains("vm1 did not power off within 0.3 s: does its guest handle"), "{error}");
     assert!(qemu.is_ordered("system_powerdown") && !qemu.is_ordered("quit"));
     let stopping =

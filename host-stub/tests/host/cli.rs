@@ -1,16 +1,12 @@
 //! The command line as people use it: help, completions, states, waiting, deleting.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::peers::agent::Agent;
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::qmp::Qemu;
-
-fn output(host: &Host, args: &[&str]) -> Output {
-    host.command(args).stdin(Stdio::null()).output().unwrap()
-}
 
 fn mote_host(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
@@ -89,7 +85,7 @@ fn wait_ends_with_the_state_or_reports_the_obstacle() {
     let mut host = Host::with_instance("lxd", &[]);
     let agent = Agent::of(&host, "lxd-agent");
     host.start();
-    let late = output(&host, &["wait", "vm1", "--for", "CONNECTED", "--timeout", "0.2"]);
+    let late = host.output(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "0.2"]);
     assert_eq!(late.status.code(), Some(124));
     let error = errors(&late);
     assert!(error.contains("vm1 is not CONNECTED after 0.2 s: the VM is not running"), "{error}");
@@ -99,23 +95,23 @@ fn wait_ends_with_the_state_or_reports_the_obstacle() {
     qemu.say("STARTED\n");
     host.run(&["wait", "vm1", "--for", "started", "--timeout", "10"]);
     wait("the PUT", SOON, || (!host.state()["last_put"].is_null()).then_some(()));
-    let late = output(&host, &["wait", "vm1", "--for", "CONNECTED", "--timeout", "0"]);
+    let late = host.output(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "0"]);
     assert!(errors(&late).contains("call to it failed: PUT: status 500: no way back"), "{late:?}");
     let waiting = std::thread::scope(|threads| {
-        let waiting = threads.spawn(|| output(&host, &["wait", "vm1", "--for", "CONNECTED"]));
+        let waiting = threads.spawn(|| host.output(&["wait", "vm1", "--for", "CONNECTED"]));
         std::thread::sleep(Duration::from_millis(200));
         qemu.say("CONNECTED\n");
         waiting.join().unwrap()
     });
     assert!(waiting.status.success(), "{}", errors(&waiting));
-    let late = output(&host, &["wait", "vm1", "--for", "Ready", "--timeout", "0"]);
+    let late = host.output(&["wait", "vm1", "--for", "Ready", "--timeout", "0"]);
     assert!(errors(&late).contains("no program in the guest has reported Ready"), "{late:?}");
     let guest = Guest::of(&host);
     assert_eq!(guest.ask("PATCH", "/1.0", r#"{"state":"Ready"}"#).0, 200);
     host.run(&["wait", "vm1", "--for", "Ready", "--timeout", "10"]);
     drop(qemu);
     host.run(&["wait", "vm1", "--for", "STOPPED", "--timeout", "10"]);
-    let unknown = output(&host, &["wait", "vm2", "--for", "STOPPED"]);
+    let unknown = host.output(&["wait", "vm2", "--for", "STOPPED"]);
     assert_eq!(unknown.status.code(), Some(1), "{}", errors(&unknown));
 }
 
@@ -129,7 +125,7 @@ fn waits_for_a_daemon_that_is_starting() {
     let late = waiting.wait_with_output().unwrap();
     assert_eq!(late.status.code(), Some(124), "{}", errors(&late));
     host.kill();
-    let never = output(&host, &["wait", "vm1", "--for", "CONNECTED"]);
+    let never = host.output(&["wait", "vm1", "--for", "CONNECTED"]);
     assert!(errors(&never).contains("no daemon is running"), "{}", errors(&never));
 }
 
@@ -196,9 +192,12 @@ fn a_deleted_instances_name_can_be_reused() {
 #[test]
 fn init_needs_only_a_name_and_prints_how_to_boot() {
     let host = Host::new();
-    let made = output(&host, &["init", "vm1"]);
+    let made = host.output(&["init", "vm1"]);
     let share = String::from_utf8(made.stdout.clone()).unwrap();
     assert_eq!(share.trim(), host.share("vm1").canonicalize().unwrap().to_str().unwrap());
+    // The form that Go agents read (P§1.2).
+    let key = std::fs::read_to_string(host.share("vm1").join("agent.key")).unwrap();
+    assert!(key.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{key}");
     let recipe = errors(&made);
     let again = host.run(&["qemu", "vm1"]);
     assert_eq!(again, recipe, "the same again");

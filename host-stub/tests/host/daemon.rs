@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::peers::guest::Guest;
-use crate::peers::host::{Host, SOON, wait};
+use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::qmp::Qemu;
 use crate::run::World;
 
@@ -85,10 +85,10 @@ fn sigterm_exits_0_and_removes_the_sockets() {
 #[test]
 fn a_directory_has_one_daemon_and_dead_sockets_are_replaced() {
     let mut host = Host::started("lxd", &[]);
-    let second = host.command(&["daemon"]).output().unwrap();
+    let second = host.output(&["daemon"]);
     assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("another daemon runs in"));
-    assert_eq!(host.run(&["list", "--quiet"]), "vm1\n", "the first one did not mind");
+    assert!(errors(&second).contains("another daemon runs in"));
+    assert_eq!(host.run(&["list", "--quiet"]), "vm1\n", "the first one was not affected");
     host.kill();
     assert!(host.path("control.sock").exists());
     host.start();
@@ -105,10 +105,8 @@ fn serves_a_new_instance_and_ignores_an_incomplete_one() {
     assert_eq!(host.run(&["list", "-q"]), "vm1\n");
     assert_eq!(Guest::of(&host).get("/1.0").0, 200);
     assert_eq!(host.conf()["port"], host.port());
-    let again =
-        host.command(&["init", "vm1", "--flavour", "lxd", "--vsock-cid", "3", "--qmp", "q"]);
-    let again = { again }.output().unwrap();
-    assert!(String::from_utf8_lossy(&again.stderr).contains("instance vm1 already exists"));
+    let again = host.try_run(&["init", "vm1", "--vsock-cid", "3", "--qmp", "q"]);
+    assert!(again.unwrap_err().contains("instance vm1 already exists"));
 }
 
 #[test]
@@ -157,9 +155,6 @@ fn the_control_socket_speaks_plain_http() {
 fn only_the_owner_can_read_the_directory_and_stop_the_daemon() {
     use std::os::unix::fs::PermissionsExt;
     let mut host = Host::new();
-    // As written by older versions.
-    std::fs::create_dir(host.path("instances")).unwrap();
-    std::fs::write(host.path("lock"), "").unwrap();
     host.init("vm1", "lxd", &[]);
     host.start();
     let mode =
@@ -204,10 +199,6 @@ fn a_boot_does_not_use_a_daemon_that_is_ending() {
     }
 }
 
-fn json_of(host: &Host, name: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(host.share("vm1").join(name)).unwrap()).unwrap()
-}
-
 #[test]
 fn updates_mounts_of_running_lxd_and_stopped_incus_vms() {
     for (flavour, source, live) in [("lxd", "lxd_my--disk", 1), ("incus", "incus_my-disk", 0)] {
@@ -215,7 +206,8 @@ fn updates_mounts_of_running_lxd_and_stopped_incus_vms() {
         host.run(&["start", "vm1"]);
         let add = ["device-add", "vm1", "my-disk", "type=disk", "path=/mnt", "readonly=true"];
         host.run(&add);
-        let mounts = || json_of(&host, "agent-mounts.json");
+        let path = host.share("vm1").join("agent-mounts.json");
+        let mounts = || serde_json::from_slice::<Value>(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(mounts().as_array().unwrap().len(), live, "{flavour}");
         host.run(&["stop", "vm1"]);
         host.run(&["start", "vm1"]);

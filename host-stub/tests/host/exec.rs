@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use crate::peers::agent::ID;
 use crate::peers::host::{Host, SOON, errors, wait};
-use crate::peers::liar::ID;
 use crate::peers::qmp::Qemu;
 use crate::peers::shell::{End, Shell};
 
@@ -125,22 +125,6 @@ fn info_shows_the_agent_or_why_it_does_not_answer() {
     let info = host.run(&["info", "vm1"]);
     assert!(info.contains("Program      -\n"), "{info}");
     assert!(info.contains("In words     the agent has stopped"), "{info}");
-}
-
-#[test]
-fn a_lost_guest_is_129_and_an_absent_one_is_an_error() {
-    let (host, qemu, _shell) = world("incus", End::Gone);
-    let output = run(&host, &["vm1", "cat"], b"in");
-    assert_eq!(output.status.code(), Some(129), "{}", errors(&output));
-    assert_eq!(output.stdout, b"in");
-    qemu.say("STOPPED\n");
-    host.wait_for("STOPPED");
-    let output = run(&host, &["vm1", "cat"], b"");
-    assert_eq!(output.status.code(), Some(1));
-    let error = errors(&output);
-    let words =
-        "mote-host: VM agent isn't currently running: the agent has stopped, but the VM still runs";
-    assert!(error.starts_with(words), "{error}");
 }
 
 #[test]

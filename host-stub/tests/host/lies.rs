@@ -22,7 +22,6 @@ fn pulled(host: &Host) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(errors(&output)) }
 }
 
-/// Creates a file that the guest must not change.
 fn outside(host: &Host) -> PathBuf {
     let outside = host.path("outside");
     fs::write(&outside, "mine").unwrap();

@@ -7,7 +7,6 @@ mod answers;
 mod causes;
 mod cli;
 mod daemon;
-mod devlxd;
 mod exec;
 mod faults;
 mod lies;

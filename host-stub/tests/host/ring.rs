@@ -7,10 +7,9 @@ use serde_json::json;
 use crate::peers::agent::{Agent, Mood};
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
-use crate::peers::liar::Preamble;
 use crate::peers::qmp::Qemu;
+use crate::peers::shell::{End, Shell};
 
-/// Returns a host, its VM, and an agent that has not announced itself.
 fn world(flavour: &str, config: &[&str]) -> (Host, Qemu, Agent) {
     let (host, qemu) = Host::with_vm(flavour, config);
     let agent = Agent::of(&host, if flavour == "incus" { "incus-agent" } else { "lxd-agent" });
@@ -33,7 +32,8 @@ fn put_ok(host: &Host) -> Option<bool> {
 
 #[test]
 fn started_causes_one_get_and_one_put_with_the_daemons_address() {
-    let (host, qemu, agent) = world("lxd", &[]);
+    // The other server's key has no effect.
+    let (host, qemu, agent) = world("lxd", &["security.guestapi=false"]);
     qemu.say("STARTED\n");
     let put = agent.wait_for("PUT /1.0", 1);
     host.wait_for("CONNECTED");
@@ -62,7 +62,7 @@ fn started_causes_one_get_and_one_put_with_the_daemons_address() {
 
 #[test]
 fn incus_puts_its_flag_without_a_get_and_records_it() {
-    let (host, qemu, agent) = world("incus", &["security.guestapi=false"]);
+    let (host, qemu, agent) = world("incus", &["security.guestapi=FALSE"]);
     qemu.say("STARTED\n");
     let put = agent.wait_for("PUT /1.0", 1);
     assert_eq!(agent.lines().len(), 1);
@@ -134,19 +134,6 @@ fn sends_nothing_to_an_agent_of_the_other_server() {
 }
 
 #[test]
-fn sends_nothing_before_the_ok_of_vhost_device_vsock() {
-    let (mut host, vsock, monitor) = Host::with_uds();
-    let agent = Agent::start(&vsock, &host.share("vm1"), "lxd-agent", Preamble::Connect);
-    let qemu = Qemu::start(&monitor);
-    host.start();
-    assert_eq!(host.run(&["get", "vm1", "volatile.vsock_id"]), "7\n");
-    qemu.say("STARTED\n");
-    agent.wait_for("PUT ", 1);
-    host.wait_for("CONNECTED");
-    assert!(host.path(&format!("vs_{}", host.port())).exists());
-}
-
-#[test]
 fn finds_a_late_vm_and_reports_its_end() {
     let mut host = Host::with_instance("lxd", &[]);
     let agent = Agent::of(&host, "lxd-agent");
@@ -163,9 +150,9 @@ fn finds_a_late_vm_and_reports_its_end() {
         assert_eq!(host.state()["status"], "Ready");
         if round == 1 {
             qemu.event("SHUTDOWN");
-        } else {
-            drop(qemu);
+            wait("its end", SOON, || host.log().contains("the VM was shut down").then_some(()));
         }
+        drop(qemu);
         host.wait_for("STOPPED");
         let state = host.state();
         assert_eq!((&state["status"], &state["ready"]), (&json!("Stopped"), &json!(false)));
@@ -179,6 +166,30 @@ fn polls_the_ring_without_events() {
     let (_host, qemu, agent) = world("lxd", &[]);
     qemu.mutter("STARTED\n");
     wait("the poll", 2 * SOON, || (!agent.lines().is_empty()).then_some(()));
+}
+
+#[test]
+fn a_micro_vm_is_polled_and_ends_by_poweroff_and_its_console() {
+    let mut host = Host::with_instance("lxd-micro", &[]);
+    let agent = Agent::of(&host, "lxd-agent");
+    let qemu = Qemu::of(&host);
+    host.start();
+    let put = agent.wait_for("PUT /1.0", 1).json();
+    assert_eq!((&put["cid"], &put["port"]), (&json!(2), &json!(8444)));
+    host.wait_for("CONNECTED");
+    assert_eq!(agent.lines(), ["GET /1.0", "GET /1.0", "PUT /1.0"]);
+    assert_eq!(Guest::of(&host).get("/1.0").0, 200);
+    std::fs::remove_file(host.path("vm1.p.listen_8443")).unwrap();
+    let shell = Shell::of(&host, "lxd-agent", End::Event { code: 0 });
+    let mut stopping = mote_machine::bounded(&mut host.command(&["stop", "vm1"])).unwrap();
+    wait("poweroff", SOON, || (shell.body()["command"] == json!(["poweroff"])).then_some(()));
+    let console = host.path("instances/vm1/console");
+    std::fs::write(&console, "reboot: Power down\r\n").unwrap();
+    wait("the order", SOON, || qemu.is_ordered("quit").then_some(()));
+    assert_eq!((qemu.is_ordered("system_powerdown"), qemu.reads()), (false, 0));
+    drop(qemu);
+    assert!(stopping.wait().unwrap().success());
+    assert_eq!(host.state()["why"]["cause"], "shut-down");
 }
 
 #[test]

@@ -4,15 +4,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
+use mote_client::net::tls::certificate;
 use mote_machine::Pty;
 use ring::digest::{SHA256, digest};
 
 use crate::peers::agent::Agent;
 use crate::peers::host::{Host, SOON, text, wait};
-use crate::peers::liar::Preamble;
-use crate::peers::wire::certificate;
 
-/// Creates an instance whose port is at `path`.
 fn init(host: &Host, path: &str, extra: &[&str]) {
     let prefix = host.path("vm1.p");
     let mut args = vec!["init", "vm1", "--flavour", "lxd", "--vsock-plain", text(&prefix)];
@@ -30,7 +28,7 @@ fn instance(extra: &[&str]) -> (Host, UnixListener) {
 }
 
 fn connect(host: &Host) -> String {
-    let hash = digest(&SHA256, &certificate(&host.path("server.crt")));
+    let hash = digest(&SHA256, &certificate(&host.path("server.crt")).unwrap());
     let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("CONNECT 2:{} {hex}\n", host.port())
 }
@@ -70,7 +68,7 @@ fn sends_connect_at_start_and_after_each_started_and_no_put() {
     let (mut host, listener) = instance(&[]);
     let share = host.share("vm1");
     let socket = host.path("vm1.p.listen_8443");
-    let agent = Agent::start(&socket, &share, "lxd-agent", Preamble::None);
+    let agent = Agent::start(&socket, &share, "lxd-agent");
     // Certificate and switch are in the share from the beginning. The port may be outdated.
     assert_eq!(host.conf()["certificate"], host.certificate().as_str());
     assert_eq!(host.conf()["devlxd"], true);

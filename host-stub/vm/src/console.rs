@@ -9,8 +9,8 @@ use std::time::Instant;
 use anstream::adapter::{StripBytes, strip_str};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
+use mote_client::printable;
 
 /// The beginning of the kernel's message.
 const PANIC: &str = "Kernel panic - not syncing";
@@ -22,7 +22,7 @@ const LINE: usize = 4096;
 /// Bytes per read: a guest may print endlessly.
 const PIECE: usize = 16 * 1024;
 const PIECES: usize = 256;
-/// Bytes at the end of a console that stay on disk unless all are wanted; at most twice as many do.
+/// End of the console that is kept on disk unless all of it is wanted, bytes; up to twice as much.
 const KEPT: u64 = 16 << 20;
 
 /// A console's file and what was found in it.
@@ -61,7 +61,6 @@ pub enum Echo {
 }
 
 impl Console {
-    /// Returns the console of a file that QEMU will write.
     pub fn new(path: PathBuf, echo: Echo, keeps: Keeps) -> Self {
         Self { path, echo, keeps, ..Self::default() }
     }
@@ -123,28 +122,18 @@ impl Console {
                     self.panic = panic_in(&line);
                 }
                 self.agent = agent_in(&line).or(self.agent.take());
-                self.stops(&line);
+                self.stuck = self.stuck.take().or_else(|| stops_at(&line));
             } else if self.line.len() < LINE {
                 self.line.push(*byte);
             }
         }
     }
 
-    /// Checks whether the boot has stopped, by a line or by a prompt without a line end.
-    fn stops(&mut self, line: &str) {
-        if self.stuck.is_none() {
-            self.stuck = stops_at(line);
-        }
-    }
-
+    /// Returns where the boot has stopped: a line, or a prompt without a line end.
     pub fn stuck(&mut self) -> Option<&Stuck> {
         let prompt = without_colours(&String::from_utf8_lossy(&self.line));
-        self.stops(&prompt);
+        self.stuck = self.stuck.take().or_else(|| stops_at(&prompt));
         self.stuck.as_ref()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.tail().is_empty()
     }
 
     pub fn agent(&self) -> Option<&str> {
@@ -262,7 +251,8 @@ mod tests {
 
     #[test]
     fn joins_partial_lines_and_shows_the_end() {
-        let path = std::env::temp_dir().join(format!("mote-host-console-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("console");
         let mut console = Console::new(path.clone(), Echo::No, Keeps::End);
         assert_eq!(console.look(), None);
         let lines: String = (0..30).map(|number| format!("line {number}\r\n")).collect();
@@ -273,12 +263,12 @@ mod tests {
         assert_eq!(console.look(), Some("Kernel panic - not syncing: x"));
         let tail = console.tail();
         assert!(tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\n"), "{tail}");
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn keeps_the_end_of_endless_output() {
-        let path = std::env::temp_dir().join(format!("mote-host-endless-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("endless");
         let line = [b"x".repeat(1022), b"\r\n".to_vec()].concat().repeat(1024);
         for (keeps, most) in [(Keeps::End, 2 * KEPT), (Keeps::All, u64::MAX)] {
             let mut guest = File::create(&path).unwrap();
@@ -292,7 +282,6 @@ mod tests {
             guest.write_all(b"Kernel panic - not syncing: x\r\n").unwrap();
             assert!(console.look().is_some() && console.tail().ends_with("x\n"));
         }
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -11,16 +11,9 @@ use cpio::newc::{Builder, Reader, trailer};
 
 use mote_client::common::printable::quoted;
 
-/// The program that the kernel runs first (`rdinit=`), without the line of its shell.
-const SCRIPT: &str = "PATH=/bin:/sbin:/usr/bin:/usr/sbin
-export PATH
-[ -d /proc/self ] || { mkdir -p /proc; mount -t proc proc /proc; }
-[ -d /sys/class ] || { mkdir -p /sys; mount -t sysfs sysfs /sys; }
-[ -c /dev/null ] || { mkdir -p /dev; mount -t devtmpfs devtmpfs /dev; }
-mkdir -p /run /tmp
-for module in virtio_pci virtio_console virtio_blk; do modprobe $module 2>/dev/null; done
-/.mote/mote-agent --initramfs </dev/null >/dev/console 2>&1 &
-exec ";
+/// The program that the kernel runs first (`rdinit=`), without the lines of its shell and
+/// of the init that it executes.
+const SCRIPT: &str = include_str!("initramfs.sh");
 /// The usual shell, and its replacement in an initramfs where busybox has not created its links
 /// yet.
 const SHELL: &str = "#!/bin/sh\n";
@@ -55,7 +48,7 @@ pub fn with_agent(initrd: &Path, agent: &Path, init: &str) -> Result<Vec<u8>> {
     };
     // An archive begins at a multiple of four.
     all.resize(all.len().next_multiple_of(4), 0);
-    let (script, agent) = (format!("{shell}{SCRIPT}{} \"$@\"\n", quoted(init)), read(agent)?);
+    let (script, agent) = (format!("{shell}init={}\n{SCRIPT}", quoted(init)), read(agent)?);
     let (directory, program) = (0o040_755, 0o100_755);
     entry(&mut all, 1, ".mote", directory, &[])?;
     entry(&mut all, 2, ".mote/init", program, script.as_bytes())?;
@@ -117,10 +110,8 @@ mod tests {
 
     #[test]
     fn appends_an_agent_that_the_images_shell_starts() {
-        let at = |name: &str| {
-            std::env::temp_dir().join(format!("mote-host-initramfs-{}-{name}", std::process::id()))
-        };
-        let (initrd, agent) = (at("initrd"), at("agent"));
+        let directory = tempfile::tempdir().unwrap();
+        let [initrd, agent] = ["initrd", "agent"].map(|name| directory.path().join(name));
         fs::write(&agent, "the agent").unwrap();
         for (file, expected) in
             [("bin/busybox", Some(BUSYBOX)), ("./bin/sh", Some(SHELL)), ("x", None)]
@@ -142,9 +133,9 @@ mod tests {
             let mut found = Vec::new();
             assert_eq!(list(&made, &mut found), b"");
             assert_eq!(found, ["init", file, ".mote", ".mote/init", ".mote/mote-agent"]);
-            assert!(String::from_utf8(made).unwrap().contains(&format!("{expected}PATH=")));
+            assert!(
+                String::from_utf8(made).unwrap().contains(&format!("{expected}init=/init\n# "))
+            );
         }
-        fs::remove_file(initrd).unwrap();
-        fs::remove_file(agent).unwrap();
     }
 }

@@ -86,7 +86,6 @@ impl Node {
         }
     }
 
-    /// Assigns sectors to the node and all below it.
     fn place(&mut self, next: &mut usize) {
         self.at = *next;
         *next += self.length().div_ceil(SECTOR).max(1);
@@ -196,13 +195,13 @@ mod tests {
 
     #[test]
     fn an_image_has_its_label_and_files() {
-        let directory = std::env::temp_dir().join(format!("mote-host-iso-{}", std::process::id()));
-        fs::create_dir_all(directory.join("files")).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
+        fs::create_dir(directory.join("files")).unwrap();
         fs::write(directory.join("agent-mounts.json"), "[]").unwrap();
         fs::write(directory.join("agent.conf.new"), "half").unwrap();
         fs::write(directory.join("files/metadata.yaml"), vec![b'y'; 5000]).unwrap();
-        let image = image(&directory, "incus-agent").unwrap();
-        fs::remove_dir_all(&directory).unwrap();
+        let image = image(directory, "incus-agent").unwrap();
         let volume = &image[DESCRIPTORS * SECTOR..];
         assert_eq!(&volume[..8], b"\x01CD001\x01\x00");
         assert_eq!(&volume[40..72], b"incus-agent                     ");

@@ -23,7 +23,6 @@ pub fn create(path: &Path, base: &Path, format: &str) -> Result<()> {
     fs::write(path, image(size, base, format)?).with_context(|| path.display().to_string())
 }
 
-/// Returns the disk's size for the guest, bytes.
 fn size(base: &Path, format: &str) -> Result<u64> {
     let mut file = File::open(base)?;
     if format == "raw" {
@@ -88,13 +87,13 @@ mod tests {
 
     #[test]
     fn an_overlay_has_the_size_of_its_base() {
-        let path = std::env::temp_dir().join(format!("mote-host-overlay-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("overlay");
         fs::write(&path, image(3 << 30, "/base", "raw").unwrap()).unwrap();
         assert_eq!(size(&path, "qcow2").unwrap(), 3 << 30);
         assert_eq!(fs::metadata(&path).unwrap().len(), 4 * CLUSTER);
         fs::write(&path, [1; 1000]).unwrap();
         assert_eq!(size(&path, "raw").unwrap(), 1024);
         assert!(size(&path, "qcow2").is_err());
-        fs::remove_file(path).unwrap();
     }
 }

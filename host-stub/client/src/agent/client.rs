@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 use vsock::VsockStream;
 
 use super::call_failure::{CallFailure, FailedCall};
-use crate::common::limits;
-use crate::instance::{Instance, Vsock, store, vsock_device};
-use crate::net::http::{Message, read_answer, unanswered, write_request};
+use crate::instance::vsock_device;
+use crate::net::http::{read_answer, unanswered, write, write_request};
 use crate::net::pump;
-use crate::net::stream::{Limit, Timed};
 use crate::net::tls::{self, Pair, certificate};
+use crate::{Instance, Limit, Message, Timed, Vsock, limits, store};
 
 /// Limit for connecting, TLS and an upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);
@@ -50,7 +50,6 @@ impl Agent {
         Self { root: root.to_owned(), instance: instance.clone() }
     }
 
-    /// Sends a PUT or an event.
     pub fn tell(&self, method: &str, path: &str, body: &[u8]) -> Result<()> {
         let limit = Limit::Until(Instant::now() + DEADLINE);
         if self.instance.flavour.server().greets {
@@ -112,7 +111,7 @@ impl Agent {
     ) -> Result<UnixStream> {
         let mut stream = self.open(limit)?;
         match upgraded(&mut stream, request, protocol, body) {
-            Ok(()) => pump::plain(stream),
+            Ok(()) => Ok(pump::plain(stream)?),
             Err(error) => Err(self.explained(error, &mut stream)),
         }
     }
@@ -124,7 +123,7 @@ impl Agent {
         // The limit applies to the handshake only.
         let handshake = stream.conn.complete_io(&mut stream.sock).context("agent");
         handshake.map_err(|error| FailedCall::explained(error, &self.instance))?;
-        pump::plain(stream)
+        Ok(pump::plain(stream)?)
     }
 
     /// Connects and prepares TLS. The first read or write does the handshake.
@@ -186,15 +185,12 @@ fn upgraded(
     protocol: &str,
     body: &[u8],
 ) -> Result<()> {
-    let mut out = format!(
+    let out = format!(
         "{method} {target} HTTP/1.1\r\nHost: custom.socket\r\nUpgrade: {protocol}\r\n\
          Connection: Upgrade\r\nContent-Length: {}\r\n\r\n",
         body.len()
-    )
-    .into_bytes();
-    out.extend_from_slice(body);
-    stream.write_all(&out)?;
-    stream.flush()?;
+    );
+    write(stream, out, body)?;
     let (head, rest) = read_head(stream)?;
     let from = [head, rest.clone()].concat();
     let answer = read_answer(&mut from.as_slice().chain(stream), limits::ANSWER)?;
@@ -223,19 +219,18 @@ fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
         if bytes.len() > limits::UPGRADE_HEAD {
             bail!("head too long");
         }
-        let mut reader = stream.conn.reader();
-        match reader.fill_buf() {
-            Ok([]) => return Err(unanswered().into()),
-            Ok(record) => {
-                let count = record.len();
-                bytes.extend_from_slice(record);
-                reader.consume(count);
+        let record = match stream.fill_buf() {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(error).context("closed without an answer");
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                stream.conn.complete_io(&mut stream.sock)?;
-            }
-            Err(error) => return Err(error).context("closed without an answer"),
+            record => record?,
+        };
+        if record.is_empty() {
+            return Err(unanswered().into());
         }
+        bytes.extend_from_slice(record);
+        let count = record.len();
+        stream.consume(count);
     }
 }
 
@@ -272,7 +267,8 @@ pub fn dial(instance: &Instance, port: u32, limit: Limit) -> Result<Timed> {
         }
         Vsock::Uds(path) => {
             let mut socket = connect(path, CallFailure::Unreachable)?;
-            if let Some(why) = vsock_device::why_peer_stopped(&socket) {
+            let peer = socket_peercred(&socket).ok();
+            if let Some(why) = peer.and_then(|peer| vsock_device::stopped(peer.pid)) {
                 return Err(failed(anyhow!(why), CallFailure::DeviceStopped));
             }
             socket.limit(limit.at_most(ACCEPTED));

@@ -18,10 +18,10 @@ use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
 use super::call_failure::FailedCall;
 use super::client::{Agent, complaint};
-use crate::common::limits;
-use crate::instance::{Instance, vsock_device};
+use crate::instance::vsock_device;
 use crate::net::http::unanswered;
-use crate::net::stream::{Limit, Timed, patient};
+use crate::net::stream::patient;
+use crate::{Instance, Limit, Timed, limits};
 
 /// Interval of the checks while nothing arrives.
 const TICK: Duration = Duration::from_secs(1);
@@ -44,22 +44,13 @@ pub struct Socket {
     pub incoming: Incoming,
     pub outgoing: Outgoing,
     /// The connection, to hang up from another thread.
-    pub line: Line,
+    pub line: UnixStream,
 }
 
-/// The connection below a websocket.
-pub struct Line(UnixStream);
-
-impl Line {
-    pub fn again(&self) -> Result<Self> {
-        Ok(Self(self.0.try_clone()?))
-    }
-
-    /// Hangs up without a close frame, as Go's `Conn.Close` does. The peer receives what was sent
-    /// before.
-    pub fn hang_up(&self) {
-        let _gone = self.0.shutdown(Shutdown::Both);
-    }
+/// Hangs up without a close frame, as Go's `Conn.Close` does. The peer receives what was sent
+/// before.
+pub fn hang_up(line: &UnixStream) {
+    let _gone = line.shutdown(Shutdown::Both);
 }
 
 pub struct Incoming {
@@ -114,16 +105,9 @@ struct Watch {
 }
 
 /// The error of a guest that did not answer pings although its VM runs.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the guest has not answered for {SILENCE} s")]
 pub struct Silent;
-
-impl std::error::Error for Silent {}
-
-impl std::fmt::Display for Silent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the guest has not answered for {SILENCE} s")
-    }
-}
 
 impl Watch {
     /// Counts another [`TICK`] without data, and pings the guest every [`PING`] ticks since the last
@@ -165,83 +149,7 @@ impl Incoming {
     pub fn pulse(&self) -> Pulse {
         Pulse(self.socket.get_ref().wire.clone())
     }
-}
 
-impl Read for Half {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.read.read(buffer)?;
-        self.wire.arrived.fetch_add(1, Ordering::AcqRel);
-        Ok(count)
-    }
-}
-
-impl Write for Half {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.wire.write.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Connects to a path of the agent.
-pub fn connect(agent: &Agent, target: &str, limit: Limit) -> Result<Socket> {
-    let socket = agent.plain(limit)?;
-    let write = Mutex::new(socket.try_clone()?);
-    let wire = Arc::new(Wire { write, arrived: AtomicU64::new(0) });
-    let half = |limit: Limit| -> Result<Half> {
-        Ok(Half { read: Timed::new(socket.try_clone()?, limit), wire: wire.clone() })
-    };
-    // Nothing flushes later, so each frame is sent immediately.
-    let config = WebSocketConfig::default().write_buffer_size(0);
-    let config =
-        Some(config.max_frame_size(Some(limits::MESSAGE)).max_message_size(Some(limits::MESSAGE)));
-    let url = format!("ws://custom.socket{target}");
-    let mut incoming = match tungstenite::client::client_with_config(url, half(limit)?, config) {
-        Ok((incoming, _)) => incoming,
-        Err(HandshakeError::Failure(Error::Http(answer))) => {
-            let body = whole_body(&answer, &mut half(limit)?);
-            bail!("status {}: {}", answer.status().as_u16(), complaint(&body));
-        }
-        Err(error) => return Err(FailedCall::explained(meant(error), &agent.instance)),
-    };
-    incoming.get_mut().read.limit(Limit::Never);
-    socket.set_read_timeout(None)?;
-    let outgoing = WebSocket::from_raw_socket(half(Limit::Never)?, Role::Client, config);
-    let incoming = Incoming { socket: incoming, watch: None };
-    Ok(Socket { incoming, outgoing: Outgoing(outgoing), line: Line(socket) })
-}
-
-/// Reads the body of an answer other than an upgrade, of which the handshake returns only the part
-/// that came with the head. The status is reported even if the body is truncated.
-fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
-    let mut body = answer.body().clone().unwrap_or_default();
-    let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());
-    let length: usize = length.and_then(|text| text.parse().ok()).unwrap_or_default();
-    let missing = length.min(limits::ANSWER).saturating_sub(body.len());
-    #[expect(clippy::disallowed_methods, reason = "no more than the limit lets through")]
-    let _cut = rest.take(missing as u64).read_to_end(&mut body);
-    body
-}
-
-/// Converts a failed handshake. The system's error is kept, so that its cause can be found.
-fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
-    match error {
-        HandshakeError::Failure(Error::Io(error)) => anyhow::Error::from(error),
-        HandshakeError::Failure(Error::Protocol(ProtocolError::HandshakeIncomplete)) => {
-            unanswered().into()
-        }
-        error @ (HandshakeError::Interrupted(_) | HandshakeError::Failure(_)) => {
-            anyhow!("{error}")
-        }
-    }
-    .context("websocket")
-}
-
-impl Incoming {
-    /// Waits for the next message, and answers pings.
     pub fn receive(&mut self) -> Result<Piece> {
         loop {
             match self.socket.read() {
@@ -269,6 +177,78 @@ impl Incoming {
             }
         }
     }
+}
+
+impl Read for Half {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.read.read(buffer)?;
+        self.wire.arrived.fetch_add(1, Ordering::AcqRel);
+        Ok(count)
+    }
+}
+
+impl Write for Half {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.wire.write.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+pub fn connect(agent: &Agent, target: &str, limit: Limit) -> Result<Socket> {
+    let socket = agent.plain(limit)?;
+    let write = Mutex::new(socket.try_clone()?);
+    let wire = Arc::new(Wire { write, arrived: AtomicU64::new(0) });
+    let half = |limit: Limit| -> Result<Half> {
+        Ok(Half { read: Timed::new(socket.try_clone()?, limit), wire: wire.clone() })
+    };
+    // Nothing flushes later, so each frame is sent immediately.
+    let config = WebSocketConfig::default().write_buffer_size(0);
+    let config =
+        Some(config.max_frame_size(Some(limits::MESSAGE)).max_message_size(Some(limits::MESSAGE)));
+    let url = format!("ws://custom.socket{target}");
+    let mut incoming = match tungstenite::client::client_with_config(url, half(limit)?, config) {
+        Ok((incoming, _)) => incoming,
+        Err(HandshakeError::Failure(Error::Http(answer))) => {
+            let body = whole_body(&answer, &mut half(limit)?);
+            bail!("status {}: {}", answer.status().as_u16(), complaint(&body));
+        }
+        Err(error) => return Err(FailedCall::explained(meant(error), &agent.instance)),
+    };
+    incoming.get_mut().read.limit(Limit::Never);
+    socket.set_read_timeout(None)?;
+    let outgoing = WebSocket::from_raw_socket(half(Limit::Never)?, Role::Client, config);
+    let incoming = Incoming { socket: incoming, watch: None };
+    Ok(Socket { incoming, outgoing: Outgoing(outgoing), line: socket })
+}
+
+/// Reads the body of an answer other than an upgrade, of which the handshake returns only the part
+/// that came with the head. The status is reported even if the body is truncated.
+fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
+    let mut body = answer.body().clone().unwrap_or_default();
+    let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());
+    let length: usize = length.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let missing = length.min(limits::ANSWER).saturating_sub(body.len());
+    #[expect(clippy::disallowed_methods, reason = "no more than the limit lets through")]
+    let _cut = rest.take(missing as u64).read_to_end(&mut body);
+    body
+}
+
+/// Converts a failed handshake. The system's error is kept, so that its cause can be found.
+fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
+    match error {
+        HandshakeError::Failure(Error::Io(error)) => anyhow::Error::from(error),
+        HandshakeError::Failure(Error::Protocol(ProtocolError::HandshakeIncomplete)) => {
+            unanswered().into()
+        }
+        error @ (HandshakeError::Interrupted(_) | HandshakeError::Failure(_)) => {
+            anyhow!("{error}")
+        }
+    }
+    .context("websocket")
 }
 
 impl Outgoing {

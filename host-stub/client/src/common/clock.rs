@@ -1,7 +1,7 @@
 //! Times in events and answers: RFC 3339, UTC, milliseconds. They are only shown; durations are
-//! measured with `Instant`.
+//! measured with `Instant`. Waiting by polling.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
@@ -11,6 +11,22 @@ pub fn now() -> String {
 
 pub fn rfc3339(moment: SystemTime) -> String {
     DateTime::<Utc>::from(moment).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// Looks again after each pause until something is found or the time is over.
+pub fn until<T>(
+    limit: Duration,
+    pause: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    let end = Instant::now() + limit;
+    loop {
+        let found = look();
+        if found.is_some() || Instant::now() >= end {
+            return found;
+        }
+        std::thread::sleep(pause);
+    }
 }
 
 pub fn millis(duration: Duration) -> u64 {

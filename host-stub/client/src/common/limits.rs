@@ -24,7 +24,7 @@ pub const VALUES: usize = 500_000;
 /// Websocket frame, and message of several frames, bytes. An event may have 1 MiB, a piece of
 /// output has 32 KiB.
 pub const MESSAGE: usize = 4 * 1024 * 1024;
-/// Line of the status port, bytes. Longer ones are dropped whole.
+/// Line of the status port, bytes. Longer ones are dropped completely.
 pub const STATUS_LINE: usize = 256;
 /// Document of QEMU's monitor, bytes.
 pub const MONITOR_DOCUMENT: u64 = 1024 * 1024;
@@ -37,7 +37,6 @@ pub const LEVELS: usize = 256;
 /// The guest's list of mounts, bytes: some 10,000 mounts.
 pub const MOUNTS: usize = 1024 * 1024;
 
-/// Parses a document with at most [`VALUES`] values.
 pub fn json(text: &[u8]) -> Result<Value> {
     if values(text) > VALUES {
         bail!("more than {VALUES} values");

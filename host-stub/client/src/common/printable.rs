@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
+use clap::{Args, Command, ValueEnum};
 use serde_json::Value;
 
 pub fn text(raw: &str) -> String {
@@ -25,7 +25,6 @@ pub fn log_line(raw: &str) -> String {
     text(short) + if short.len() < raw.len() { "..." } else { "" }
 }
 
-/// Returns several lines: line ends stay.
 pub fn lines(raw: &str) -> String {
     raw.split('\n').map(text).collect::<Vec<_>>().join("\n")
 }
@@ -157,6 +156,12 @@ pub fn word(value: impl ValueEnum) -> String {
 pub fn pair(text: &str) -> Result<(String, String)> {
     let (key, value) = text.split_once('=').with_context(|| format!("{text} is not KEY=VALUE"))?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Returns the arguments of a command line, for the unit tests of these crates.
+pub fn parsed<T: Args>(line: &str) -> Result<T> {
+    let command = T::augment_args(Command::new("mote-host").no_binary_name(true));
+    Ok(T::from_arg_matches(&command.try_get_matches_from(line.split_whitespace())?)?)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! reports.
 
 use std::collections::VecDeque;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::terminal;
-use crate::agent::websocket::{Line, Pulse};
+use crate::agent::websocket::{Pulse, hang_up};
 use crate::net::stream::patient;
 
 /// Waits until all output was written, and reports streams that were cut.
@@ -17,7 +18,7 @@ pub struct AllOutput {
     /// Why streams did not end normally.
     pub(super) cuts: Receiver<String>,
     pub(super) flow: Arc<Flow>,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<UnixStream>,
 }
 
 #[derive(Default)]
@@ -28,7 +29,6 @@ pub(super) struct Flow {
 }
 
 impl AllOutput {
-    /// Waits for the end of all output, at most `limit`.
     pub fn wait(self, limit: Duration) {
         let end = Instant::now() + limit;
         let left = || end.saturating_duration_since(Instant::now());
@@ -48,7 +48,7 @@ impl AllOutput {
                     let moved = self.flow.pieces.load(Ordering::Acquire) != pieces;
                     if !moved && self.flow.writing.load(Ordering::Acquire) == 0 {
                         // Hangs up on streams that have not ended.
-                        self.lines.iter().for_each(Line::hang_up);
+                        self.lines.iter().for_each(hang_up);
                         return (cuts, true);
                     }
                 }
@@ -73,13 +73,13 @@ impl Flow {
                     std::process::exit(128 + signal);
                 }
                 (answers, _) if answers != before.0 => return,
-                // Output that was already under way.
+                // Output that was already in flight.
                 _ => {}
             }
         }
     }
 
-    /// Ends this process with a signal if nobody reads its output: the command may end, but the
+    /// Ends this process with a signal if no process reads its output: the command may end, but the
     /// wait for its output would not.
     pub(super) fn end_if_unread(&self, signal: i32) {
         const UNREAD: Duration = Duration::from_millis(500);
@@ -98,37 +98,26 @@ impl Flow {
 /// Bytes kept of each stream.
 pub const TAIL: usize = 32 * 1024;
 
-/// The ends of stdout and stderr, if they are kept.
+/// The end of a stream, if it is kept.
 #[derive(Clone, Debug, Default)]
-pub struct Tails(Option<Arc<[Mutex<VecDeque<u8>>; 2]>>);
+pub struct Tail(Option<Arc<Mutex<VecDeque<u8>>>>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    Out,
-    Err,
-}
-
-impl Tails {
+impl Tail {
     pub fn kept() -> Self {
         Self(Some(Arc::default()))
     }
 
-    pub(super) fn take(&self, stream: Stream, piece: &[u8]) {
-        let Some(both) = &self.0 else { return };
-        let [out, err] = both.as_ref();
-        let kept = if stream == Stream::Out { out } else { err };
+    pub(super) fn take(&self, piece: &[u8]) {
+        let Some(kept) = &self.0 else { return };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(piece.get(piece.len().saturating_sub(TAIL)..).unwrap_or_default());
         let over = kept.len().saturating_sub(TAIL);
         kept.drain(..over);
     }
 
-    pub fn both(&self) -> [Vec<u8>; 2] {
-        let Some(both) = &self.0 else { return [Vec::new(), Vec::new()] };
-        both.each_ref().map(|kept| {
-            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.iter().copied().collect()
-        })
+    pub fn bytes(&self) -> Vec<u8> {
+        let kept = self.0.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner));
+        kept.map_or_else(Vec::new, |kept| kept.iter().copied().collect())
     }
 }
 
@@ -138,15 +127,12 @@ mod tests {
 
     #[test]
     fn keeps_only_the_end() {
-        let tails = Tails::kept();
-        tails.take(Stream::Out, b"first");
-        tails.take(Stream::Err, b"other");
-        tails.take(Stream::Out, &vec![b'x'; 3 * TAIL]);
-        tails.take(Stream::Out, b"last");
-        let [out, err] = tails.both();
-        assert_eq!((out.len(), out.ends_with(b"xlast"), err), (TAIL, true, b"other".to_vec()));
-        let none = Tails::default();
-        none.take(Stream::Out, b"x");
-        assert_eq!(none.both(), [b"", b""]);
+        let (tail, none) = (Tail::kept(), Tail::default());
+        tail.take(b"first");
+        tail.take(&vec![b'x'; 3 * TAIL]);
+        tail.take(b"last");
+        none.take(b"x");
+        let bytes = tail.bytes();
+        assert_eq!((bytes.len(), bytes.ends_with(b"xlast"), none.bytes()), (TAIL, true, vec![]));
     }
 }

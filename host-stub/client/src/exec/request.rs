@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::output::Tails;
+use super::output::Tail;
 use super::terminal;
+use crate::Instance;
 use crate::common::printable::pair;
-use crate::instance::Instance;
 
 /// A command for a guest.
 #[derive(Clone, Debug, Default, Args)]
@@ -48,8 +48,9 @@ pub struct Exec {
     /// Whether signals that end a process are not passed on to the command.
     #[arg(skip)]
     pub keeps_signals: bool,
+    /// Of stdout and stderr.
     #[arg(skip)]
-    pub tails: Tails,
+    pub tails: [Tail; 2],
 }
 
 /// The choice of a terminal.
@@ -96,7 +97,6 @@ pub struct ShellArgs {
 }
 
 impl From<ShellArgs> for Exec {
-    /// Runs what `lxc shell` runs.
     fn from(ShellArgs { name, terminal, env }: ShellArgs) -> Self {
         let command = ["su", "-l"].map(String::from).into();
         Self { name, command, terminal, env, ..Self::default() }
@@ -114,13 +114,11 @@ impl Exec {
         self.user.is_some() || self.group.is_some() || self.cwd.is_some()
     }
 
-    /// Returns how long output is left unread.
     pub fn stall(&self) -> Duration {
         let stall = |fault: &Fault| if let Fault::Stall(time) = fault { Some(*time) } else { None };
         self.faults.iter().find_map(stall).unwrap_or_default()
     }
 
-    /// Returns the body of `POST /1.0/exec`.
     pub fn body(&self, instance: &Instance, interactive: bool) -> Value {
         let mut environment = self.env.iter().cloned().collect();
         let mut cwd = self.cwd.clone().unwrap_or_default();
@@ -192,19 +190,11 @@ impl Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
 
-    use crate::instance::Flavour;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        exec: Exec,
-    }
+    use crate::Flavour;
 
     fn parse(line: &str) -> Result<Exec> {
-        let line = Line::try_parse_from(["exec"].into_iter().chain(line.split_whitespace()))?;
-        Ok(line.exec)
+        crate::common::printable::parsed(line)
     }
 
     #[test]

@@ -7,24 +7,21 @@
 //! ```
 
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::output::AllOutput;
-use super::request::Exec;
+use super::request::{Exec, Terminal};
 use super::sockets::Sockets;
 use super::terminal::Raw;
-use crate::agent::client::{Agent, complaint, connecting};
+use crate::agent::client::complaint;
 use crate::agent::websocket::{self, Incoming, Piece, Silent};
-use crate::common::limits;
-use crate::common::printable::{self, complain};
+use crate::clock::until;
 use crate::daemon::{self, Known};
 use crate::files::session;
 use crate::instance::vsock_device;
-use crate::net::stream::Limit;
+use crate::{Agent, Flavour, Limit, complain, connecting, limits, printable};
 
 const REQUEST: Duration = Duration::from_secs(20);
 /// How long to wait for output after a failed operation.
@@ -48,10 +45,7 @@ const INCOMPLETE: u8 = 1;
 pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let agent = daemon::reach(root, &exec.name)?;
     knows_users(&agent, exec, Limit::within(REQUEST))?;
-    let events = listen(&agent, connecting())?;
-    let asked = Asked::new(&agent, exec, Limit::within(REQUEST))?;
-    let End { outcome, body, lost: output } =
-        Running::start(&agent, exec, events, asked, connecting())?.end();
+    let End { outcome, body, lost: output } = whole(&agent, exec)?;
     output.iter().for_each(|why| complain(why));
     let code = match outcome {
         Err(why) => {
@@ -68,7 +62,38 @@ pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
     Ok(if output.is_empty() { code } else { code.max(INCOMPLETE) })
 }
 
-/// Returns an error if the agent would ignore user, group or directory.
+/// Runs a command to its end.
+fn whole(agent: &Agent, exec: &Exec) -> Result<End> {
+    let events = listen(agent, connecting())?;
+    let asked = Asked::new(agent, exec, Limit::within(REQUEST))?;
+    asked.run(agent, exec, events, connecting(), || {})
+}
+
+/// Asks the guest to power off as its server does: a micro VM by `poweroff`, others by the power
+/// button. Returns whether there was a way to ask.
+pub fn switch_off(root: &Path, name: &str) -> Result<bool> {
+    let (agent, known) = daemon::known(root, name)?;
+    match (agent.instance.flavour, known) {
+        (Flavour::LxdMicro, Known::Reachable) => power_off(&agent).map(|()| true),
+        (Flavour::LxdMicro, not) => Err(not.refused(&agent)),
+        _ => Ok(daemon::order(root, name, "stop", &Value::Null)?["ordered"] == true),
+    }
+}
+
+/// Runs `poweroff`. The connection ends with the VM.
+fn power_off(agent: &Agent) -> Result<()> {
+    let command = vec!["poweroff".into()];
+    let (no_stdin, keeps_signals, terminal) = (true, true, Terminal::NO);
+    let exec = Exec { command, no_stdin, keeps_signals, terminal, ..Exec::default() };
+    let ended = whole(agent, &exec)?;
+    let Ok(outcome) = ended.outcome else { return Ok(()) };
+    // The agent may end first and kill the command.
+    match cannot_run(agent, outcome.exit_code()?, &ended.body) {
+        Some(why) => bail!("poweroff: {why}"),
+        None => Ok(()),
+    }
+}
+
 pub fn knows_users(agent: &Agent, exec: &Exec, limit: Limit) -> Result<()> {
     let extensions = agent.greet(limit)?;
     if exec.needs_identity() && !extensions.iter().any(|name| name == IDENTITY) {
@@ -77,7 +102,6 @@ pub fn knows_users(agent: &Agent, exec: &Exec, limit: Limit) -> Result<()> {
     Ok(())
 }
 
-/// Connects to the agent's events, which report a command's end.
 pub fn listen(agent: &Agent, limit: Limit) -> Result<Incoming> {
     let mut events = websocket::connect(agent, "/1.0/events", limit).context("events")?.incoming;
     events.watch(&agent.instance, daemon::pauses(agent));
@@ -112,14 +136,44 @@ impl Asked {
         }
         Ok(Self { body, id, fds: operation["metadata"]["fds"].clone() })
     }
-}
 
-pub struct Running<'a> {
-    agent: &'a Agent,
-    asked: Asked,
-    events: Incoming,
-    output: AllOutput,
-    raw: Option<Raw>,
+    /// Connects the sockets, which starts the command, and waits for its end.
+    pub fn run(
+        self,
+        agent: &Agent,
+        exec: &Exec,
+        mut events: Incoming,
+        limit: Limit,
+        started: impl FnOnce(),
+    ) -> Result<End> {
+        let sockets = Sockets::connect(agent, &self, exec, limit)?;
+        let raw = if exec.is_interactive() { Raw::begin()? } else { None };
+        let output = sockets.serve(exec)?;
+        started();
+        let ended = wait(agent, &self.id, &mut events);
+        let is_reset = ended.as_ref().is_ok_and(|(_, is_reset)| *is_reset);
+        let outcome = ended.map(|(outcome, _)| outcome);
+        let (mut lost, mut is_open) = (Vec::new(), false);
+        match &outcome {
+            Ok(Outcome { error: None, .. }) => {
+                // The guest has lost the other connections too, and nothing arrives on them that
+                // would show it.
+                let still = if is_reset { REST } else { STILL };
+                (lost, is_open) = output.wait_while_it_flows(still);
+            }
+            Ok(Outcome { error: Some(_), .. }) => output.wait(REST),
+            Err(_) => {}
+        }
+        drop(raw);
+        if is_open && is_reset {
+            lost.push(format!("{RESET}; output may be missing"));
+        } else if is_open {
+            complain(
+                "the command has ended, but another process still has its output open: gave up",
+            );
+        }
+        Ok(End { outcome, body: self.body, lost })
+    }
 }
 
 pub struct End {
@@ -130,48 +184,6 @@ pub struct End {
     pub lost: Vec<String>,
 }
 
-impl<'a> Running<'a> {
-    /// Connects the sockets within `limit`, which starts the command.
-    pub fn start(
-        agent: &'a Agent,
-        exec: &Exec,
-        events: Incoming,
-        asked: Asked,
-        limit: Limit,
-    ) -> Result<Self> {
-        let sockets = Sockets::connect(agent, &asked, exec, limit)?;
-        let raw = if exec.is_interactive() { Raw::begin()? } else { None };
-        let output = sockets.serve(exec)?;
-        Ok(Self { agent, asked, events, output, raw })
-    }
-
-    pub fn end(mut self) -> End {
-        let ended = wait(self.agent, &self.asked.id, &mut self.events);
-        let is_reset = ended.as_ref().is_ok_and(|(_, is_reset)| *is_reset);
-        let outcome = ended.map(|(outcome, _)| outcome);
-        let (mut lost, mut is_open) = (Vec::new(), false);
-        match &outcome {
-            Ok(Outcome { error: None, .. }) => {
-                // The guest has lost the other connections too, and nothing arrives on them that
-                // would show it.
-                let still = if is_reset { REST } else { STILL };
-                (lost, is_open) = self.output.wait_while_it_flows(still);
-            }
-            Ok(Outcome { error: Some(_), .. }) => self.output.wait(REST),
-            Err(_) => {}
-        }
-        drop(self.raw);
-        if is_open && is_reset {
-            lost.push(format!("{RESET}; output may be missing"));
-        } else if is_open {
-            complain(
-                "the command has ended, but another process still has its output open: gave up",
-            );
-        }
-        End { outcome, body: self.asked.body, lost }
-    }
-}
-
 /// Returns why a guest was lost, also if the daemon learns that within [`LEARNT`].
 fn lost(agent: &Agent, why: String) -> String {
     if !why.is_empty() {
@@ -180,14 +192,14 @@ fn lost(agent: &Agent, why: String) -> String {
     if let Some(why) = vsock_device::why_stopped(&agent.instance) {
         return why;
     }
-    let until = Instant::now() + LEARNT;
-    loop {
+    let known = until(LEARNT, LOST_LOOK_INTERVAL, || {
         match daemon::known(&agent.root, &agent.instance.name) {
-            Ok((_, Known::Absent(why) | Known::State(_, why))) if !why.is_empty() => return why,
-            Ok((_, Known::Reachable)) if Instant::now() < until => sleep(LOST_LOOK_INTERVAL),
-            _ => return RESET.to_owned(),
+            Ok((_, Known::Reachable)) => None,
+            Ok((_, Known::Absent(why) | Known::State(_, why))) => Some(why),
+            Err(_) => Some(String::new()),
         }
-    }
+    });
+    known.filter(|why| !why.is_empty()).unwrap_or_else(|| RESET.to_owned())
 }
 
 /// Returns the message for a code with which agents report that a command cannot be run. 127 may
@@ -195,17 +207,14 @@ fn lost(agent: &Agent, why: String) -> String {
 pub fn cannot_run(agent: &Agent, code: u8, body: &Value) -> Option<String> {
     match code {
         126 => Some("Command not executable".to_owned()),
-        127 => Some(not_found(agent, body)),
+        127 => Some(match body["cwd"].as_str() {
+            Some(cwd) if !cwd.is_empty() && session::is_no_directory(agent, Path::new(cwd)) => {
+                format!("the guest has no directory {} for the command", printable::name(cwd))
+            }
+            _ => no_command(body),
+        }),
         _ => None,
     }
-}
-
-fn not_found(agent: &Agent, body: &Value) -> String {
-    let cwd = body["cwd"].as_str().unwrap_or_default();
-    if !cwd.is_empty() && session::is_no_directory(agent, Path::new(cwd)) {
-        return format!("the guest has no directory {} for the command", printable::name(cwd));
-    }
-    no_command(body)
 }
 
 /// Returns the message for a missing command. A shell exits 127 as well if it does not find one.
@@ -237,14 +246,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the exit code that a real client returns.
     pub fn exit_code(&self) -> Result<u8> {
         match (self.code, &self.error) {
-            (Some(126), _) => Ok(126),
-            (Some(127), _) => Ok(127),
-            (_, Some(error)) => bail!("{error}"),
             // Truncated to a byte as `exit` does: -1 is 255.
-            (Some(code), None) => Ok(u8::try_from(code & 0xff)?),
+            (Some(code @ (126 | 127)), _) | (Some(code), None) => Ok(u8::try_from(code & 0xff)?),
+            (_, Some(error)) => bail!("{error}"),
             (None, None) => bail!("the operation has no exit code"),
         }
     }

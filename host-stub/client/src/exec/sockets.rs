@@ -1,7 +1,9 @@
 //! The websockets of one exec and the threads that serve them (P§4.1). A stream ends with a
 //! barrier. Output that is not read here is not read from the agent either.
 
+use std::fs::File;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,14 +18,12 @@ use signal_hook::consts::{
 };
 use signal_hook::iterator::Signals;
 
-use super::output::{AllOutput, Flow, Stream, Tails};
+use super::output::{AllOutput, Flow, Tail};
 use super::request::{Exec, Fault};
 use super::run::Asked;
 use super::terminal;
-use crate::agent::client::Agent;
-use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Pulse, Socket};
-use crate::instance::Flavour;
-use crate::net::stream::Limit;
+use crate::agent::websocket::{self, Incoming, Outgoing, Piece, Pulse, Socket, hang_up};
+use crate::{Agent, Limit};
 
 /// Bytes per message, as in Go's client.
 const PIECE: usize = 32 * 1024;
@@ -68,7 +68,7 @@ impl Sockets {
             socket.map(Some).with_context(|| format!("socket {name}"))
         };
         let control = connect("control")?;
-        let data = if agent.instance.flavour == Flavour::Lxd {
+        let data = if agent.instance.flavour.is_lxd() {
             scope(|threads| {
                 let all: Vec<_> =
                     names.iter().map(|name| threads.spawn(|| connect(name))).collect();
@@ -83,7 +83,6 @@ impl Sockets {
         Ok(Self { control, data })
     }
 
-    /// Starts threads that move all data.
     pub fn serve(self, exec: &Exec) -> Result<AllOutput> {
         let (control, orders) = channel();
         let pulse = self.control.as_ref().map(|socket| socket.incoming.pulse());
@@ -104,33 +103,30 @@ impl Sockets {
             }
         }
         let mut data = self.data.into_iter();
-        let input = match data.next().flatten() {
-            Some(Socket { incoming, outgoing, line }) if is_interactive => {
-                outputs.receive("terminal", Stream::Out, incoming, line.again()?, &exec.tails)?;
-                Some((outgoing, line))
-            }
-            Some(Socket { incoming, outgoing, line }) => {
+        let mut input = None;
+        if let Some(Socket { incoming, outgoing, line }) = data.next().flatten() {
+            input = Some(line.try_clone()?);
+            if is_interactive {
+                let to = terminal::unbuffered(stdout())?;
+                outputs.receive("terminal", to, &exec.tails[0], incoming, line.try_clone()?)?;
+            } else {
                 spawn(move || drain(incoming));
-                Some((outgoing, line))
             }
-            None => None,
-        };
-        for (name, stream) in [("stdout", Stream::Out), ("stderr", Stream::Err)] {
-            if let Some(Socket { incoming, line, .. }) = data.next().flatten() {
-                outputs.receive(name, stream, incoming, line, &exec.tails)?;
-            }
-        }
-        let input_line = input.as_ref().map(|(_, line)| line.again()).transpose()?;
-        if let Some((outgoing, line)) = input {
             let exec = exec.clone();
             spawn(move || send(outgoing, &line, &exec));
         }
-        Ok(finish(outputs, input_line, control))
+        let to = [terminal::unbuffered(stdout())?, terminal::unbuffered(stderr())?];
+        for ((name, to), tail) in ["stdout", "stderr"].into_iter().zip(to).zip(&exec.tails) {
+            if let Some(Socket { incoming, line, .. }) = data.next().flatten() {
+                outputs.receive(name, to, tail, incoming, line)?;
+            }
+        }
+        Ok(finish(outputs, input, control))
     }
 }
 
 /// Waits for the end of all output, hangs up the input, then closes control, as real hosts do.
-fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> AllOutput {
+fn finish(outputs: Outputs, input: Option<UnixStream>, control: Sender<Control>) -> AllOutput {
     let (done, cuts) = channel();
     let Outputs { threads, flow, lines, .. } = outputs;
     spawn(move || {
@@ -140,7 +136,7 @@ fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> Al
             }
         }
         if let Some(line) = input {
-            line.hang_up();
+            hang_up(&line);
         }
         let _over = control.send(Control::Goodbye);
         drop(done);
@@ -148,13 +144,11 @@ fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> Al
     AllOutput { cuts, flow, lines }
 }
 
-/// Discards data until the socket closes; pings are answered.
 fn drain(mut incoming: Incoming) {
     while incoming.receive().is_ok_and(|piece| !matches!(piece, Piece::Closed)) {}
 }
 
-/// Writes to the control socket.
-fn steer(mut control: Outgoing, line: &Line, orders: &Receiver<Control>) {
+fn steer(mut control: Outgoing, line: &UnixStream, orders: &Receiver<Control>) {
     for order in orders {
         let sent = match order {
             Control::Resize(width, height) => {
@@ -168,7 +162,7 @@ fn steer(mut control: Outgoing, line: &Line, orders: &Receiver<Control>) {
                 .text(json!({"command": "signal", "args": null, "signal": signal}).to_string()),
             Control::Goodbye => control.close(),
             Control::Cut => {
-                line.hang_up();
+                hang_up(line);
                 return;
             }
         };
@@ -222,7 +216,7 @@ fn watch_signals(
 #[derive(Default)]
 struct Outputs {
     threads: Vec<JoinHandle<Option<String>>>,
-    lines: Vec<Line>,
+    lines: Vec<UnixStream>,
     flow: Arc<Flow>,
     stall: Duration,
 }
@@ -232,21 +226,17 @@ impl Outputs {
     fn receive(
         &mut self,
         name: &'static str,
-        stream: Stream,
+        mut to: File,
+        tail: &Tail,
         mut incoming: Incoming,
-        line: Line,
-        tails: &Tails,
+        line: UnixStream,
     ) -> Result<()> {
-        let (stall, flow, tails) = (self.stall, self.flow.clone(), tails.clone());
-        let mut to = match stream {
-            Stream::Out => terminal::unbuffered(stdout())?,
-            Stream::Err => terminal::unbuffered(stderr())?,
-        };
+        let (stall, flow, tail) = (self.stall, self.flow.clone(), tail.clone());
         let mut write = move |piece: &[u8]| {
-            tails.take(stream, piece);
+            tail.take(piece);
             to.write_all(piece)
         };
-        self.lines.push(line.again()?);
+        self.lines.push(line.try_clone()?);
         self.threads.push(spawn(move || {
             flow.writing.fetch_add(1, Ordering::AcqRel);
             sleep(stall);
@@ -271,7 +261,7 @@ impl Outputs {
                 }
             };
             flow.writing.fetch_sub(1, Ordering::AcqRel);
-            line.hang_up();
+            hang_up(&line);
             cut
         }));
         Ok(())
@@ -280,7 +270,7 @@ impl Outputs {
 
 /// Sends stdin and a barrier. Pipes are then hung up immediately, as real clients do; a terminal's
 /// socket is still needed for output.
-fn send(mut outgoing: Outgoing, line: &Line, exec: &Exec) {
+fn send(mut outgoing: Outgoing, line: &UnixStream, exec: &Exec) {
     let mut piece = vec![0; PIECE];
     loop {
         let read = || rustix::io::read(stdin(), &mut piece);
@@ -296,6 +286,6 @@ fn send(mut outgoing: Outgoing, line: &Line, exec: &Exec) {
         return;
     }
     if !(exec.is_interactive() && has_barrier) {
-        line.hang_up();
+        hang_up(line);
     }
 }

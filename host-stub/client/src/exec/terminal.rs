@@ -12,7 +12,6 @@ pub fn is_both() -> bool {
     isatty(stdin()) && isatty(stdout())
 }
 
-/// Returns columns and rows.
 pub fn size() -> Option<(u16, u16)> {
     let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin())).ok()?;
     Some((size.ws_col, size.ws_row))
@@ -24,7 +23,6 @@ pub struct Raw(());
 /// The terminal's mode before raw mode, while it is raw.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Ends raw mode if it is on.
 pub fn restore() {
     if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
         // Drained first, so that the command's last output is shown in raw mode.
@@ -33,7 +31,6 @@ pub fn restore() {
 }
 
 impl Raw {
-    /// Starts raw mode if stdin is a terminal.
     pub fn begin() -> Result<Option<Self>> {
         if !isatty(stdin()) {
             return Ok(None);

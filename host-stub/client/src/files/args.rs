@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
 use super::tree::Owner;
-use crate::instance::store;
+use crate::store;
 
 #[derive(Debug, Subcommand)]
 pub enum FileCommand {
@@ -49,7 +49,12 @@ pub enum FileCommand {
         force: bool,
     },
     /// Create directories
-    Mkdir(MakeArgs),
+    Mkdir {
+        #[command(flatten)]
+        paths: WhereArgs,
+        #[command(flatten)]
+        new: NewArgs,
+    },
     /// Print attributes (JSON)
     Stat(WhereArgs),
     /// Create a link
@@ -83,7 +88,6 @@ pub struct WhereArgs {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct PushArgs {
     /// Local files (- is stdin), and the target in the guest
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
@@ -91,14 +95,8 @@ pub struct PushArgs {
     /// Push directories with their content
     #[arg(short, long)]
     pub(super) recursive: bool,
-    /// Create missing parent directories too
-    #[arg(short = 'p', long)]
-    pub(super) create_dirs: bool,
-    /// Permissions, octal as for chmod: 0644
-    #[arg(long, value_name = "OCTAL", value_parser = octal)]
-    pub(super) mode: Option<u32>,
     #[command(flatten)]
-    pub(super) owner: Owner,
+    pub(super) new: NewArgs,
 }
 
 #[derive(Debug, Args)]
@@ -115,10 +113,9 @@ pub struct PullArgs {
     pub(super) create_dirs: bool,
 }
 
+// A comment would replace the command's in its help.
 #[derive(Debug, Args)]
-pub struct MakeArgs {
-    #[command(flatten)]
-    pub(super) paths: WhereArgs,
+pub struct NewArgs {
     /// Create missing parent directories too
     #[arg(short = 'p', long)]
     pub(super) create_dirs: bool,
@@ -139,11 +136,9 @@ pub(super) fn path(text: &str) -> PathBuf {
     Path::new("/").join(text)
 }
 
-/// Splits `NAME/PATH` into instance and path.
 fn place(text: &str) -> Option<(&str, &str)> {
     let (name, _) = text.split_once('/')?;
-    let is_name = !name.is_empty() && name.chars().all(store::is_usable);
-    is_name.then(|| text.split_at(name.len()))
+    store::is_name(name).then(|| text.split_at(name.len()))
 }
 
 /// Returns the instance and its paths: `NAME PATH ...` or `NAME/PATH ...`.
@@ -187,14 +182,6 @@ mod tests {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Returns a directory with an instance vm1.
-    fn root() -> PathBuf {
-        let root = std::env::temp_dir().join(format!("mote-host-args-{}", std::process::id()));
-        std::fs::create_dir_all(root.join("instances/vm1")).unwrap();
-        std::fs::write(root.join("instances/vm1/instance.json"), "{}").unwrap();
-        root
-    }
-
     #[test]
     fn reads_guest_paths_with_or_after_the_instance() {
         let inside = |line: &str| inside(words(line)).ok();
@@ -208,8 +195,10 @@ mod tests {
 
     #[test]
     fn reads_the_target_of_a_push_last() {
-        let root = root();
-        let before = |line: &str| before(&root, words(line)).ok();
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("instances/vm1")).unwrap();
+        std::fs::write(root.path().join("instances/vm1/instance.json"), "{}").unwrap();
+        let before = |line: &str| before(root.path(), words(line)).ok();
         let as_vm1 = |files: &str, path: &str| Some(("vm1".into(), words(files), path.into()));
         assert_eq!(before("vm1 f /x"), as_vm1("f", "/x"));
         assert_eq!(before("f g vm1/x/"), as_vm1("f g", "/x/"));
@@ -220,7 +209,6 @@ mod tests {
         assert_eq!(before("vm1 vm1/x"), as_vm1("vm1", "/x"));
         assert_eq!(before("other f /x"), Some(("other".into(), words("f"), "/x".into())));
         assert_eq!(before("f /x"), None);
-        std::fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

@@ -7,17 +7,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::args::{FileCommand, MakeArgs, PullArgs, PushArgs, before, inside, octal, path};
+use super::args::{FileCommand, NewArgs, PullArgs, PushArgs, before, inside, octal, path};
 use super::local_directory::{Missing, Target, place};
 use super::session::{self, Session, guest, local, start};
 use super::sftp::wire::Attrs;
 use super::tree::{self, Left, Pull, Push, Unlike};
-use crate::agent::client::connecting;
 use crate::common::limits::LISTING;
-use crate::common::printable;
 use crate::daemon;
 use crate::exec::terminal::unbuffered;
-use crate::instance::store;
+use crate::{connecting, printable, store};
 
 pub fn run(root: &Path, command: FileCommand) -> Result<()> {
     match command {
@@ -29,7 +27,7 @@ pub fn run(root: &Path, command: FileCommand) -> Result<()> {
         FileCommand::Rm { paths, recursive, .. } => on_each(root, paths.paths, |session, path| {
             if recursive { tree::remove(session, path, Left::ALL) } else { session.remove(path) }
         }),
-        FileCommand::Mkdir(args) => make_directories(root, args),
+        FileCommand::Mkdir { paths, new } => make_directories(root, paths.paths, &new),
         FileCommand::Stat(args) => on_each(root, args.paths, show),
         FileCommand::Ln { paths, symbolic } => link(root, paths, symbolic),
         FileCommand::Mv(args) => rename(root, args.paths),
@@ -38,7 +36,6 @@ pub fn run(root: &Path, command: FileCommand) -> Result<()> {
     }
 }
 
-/// Connects stdin and stdout to an SFTP session.
 pub fn pipe(root: &Path, name: &str) -> Result<()> {
     let stream = session::connect(&daemon::reach(root, name)?, connecting())?;
     let mut sending = stream.try_clone()?;
@@ -70,17 +67,16 @@ fn list(session: &mut Session, path: &Path, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn make_directories(root: &Path, args: MakeArgs) -> Result<()> {
-    let MakeArgs { paths, create_dirs, mode, owner } = args;
-    on_each(root, paths.paths, |session, path| {
-        if create_dirs {
+fn make_directories(root: &Path, paths: Vec<String>, new: &NewArgs) -> Result<()> {
+    on_each(root, paths, |session, path| {
+        if new.create_dirs {
             tree::make_parents(session, path)?;
         } else {
             session.mkdir(path, &Attrs::default())?;
         }
         let attrs = Attrs {
-            mode: Some(mode.unwrap_or(0o755)),
-            owner: owner.over(Some((0, 0))),
+            mode: Some(new.mode.unwrap_or(0o755)),
+            owner: new.owner.over(Some((0, 0))),
             ..Attrs::default()
         };
         session.setstat(path, &attrs)
@@ -187,13 +183,13 @@ fn free(session: &mut Session, path: &Path) -> Result<()> {
 }
 
 fn push(root: &Path, args: PushArgs) -> Result<()> {
-    let PushArgs { mode, owner, .. } = args;
+    let NewArgs { create_dirs, mode, owner } = args.new;
     let (name, sources, target) = before(root, args.paths)?;
     let session = &mut start(root, &name)?;
     let into_directory = target.ends_with('/')
         || sources.len() > 1
         || session.stat(&path(&target)).is_ok_and(|attrs| attrs.is_directory());
-    if args.create_dirs {
+    if create_dirs {
         let target = path(&target);
         let parent = if into_directory { Some(target.as_path()) } else { target.parent() };
         parent.map_or(Ok(()), |parent| tree::make_parents(session, parent))?;
@@ -220,7 +216,6 @@ fn push(root: &Path, args: PushArgs) -> Result<()> {
     Ok(())
 }
 
-/// Resolves links in the parent of a path, but not the path itself.
 fn named(path: &Path) -> Result<PathBuf> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let (above, name) = match path.file_name() {

@@ -1,8 +1,8 @@
 //! Opens all local files that are written while a guest has influence: the targets of pulls, and
-//! the reports of a run, which may be in such a target. No symbolic link is followed on the way,
-//! because an earlier pull may have created it for the guest. Entries are reached through their
-//! directory's descriptor and a single name, so replacing a directory in the meantime has no
-//! effect. A pull replaces what it finds and never writes through it.
+//! the reports of a run, which may be in such a target. It follows no symbolic link, because an
+//! earlier pull may have created it for the guest. It opens each entry by a single name relative to
+//! its directory's descriptor, so replacing a directory in the meantime has no effect.
+//! A pull replaces what it finds and never writes through it.
 //!
 //! clippy.toml forbids the modules that pull to use `std`'s functions that open for writing.
 
@@ -79,7 +79,6 @@ pub fn place<'a>(
     })
 }
 
-/// Opens and truncates a file that reports on a run.
 pub fn report(path: &Path) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::from(0o666);
@@ -132,7 +131,6 @@ fn from_here(path: &Path) -> Cow<'_, Path> {
 }
 
 impl LocalDirectory {
-    /// Opens a directory that the user named.
     pub fn open(path: &Path, missing: Missing) -> Result<Self> {
         /// Maximum number of links in a path, as in Linux.
         const LINKS: usize = 40;
@@ -171,7 +169,6 @@ impl LocalDirectory {
         Some(OsString::from_vec(link.into_bytes()).into())
     }
 
-    /// Opens a subdirectory, and creates it if it is missing.
     pub(super) fn directory(&self, name: &OsStr) -> Result<Self> {
         self.place(name)?;
         self.made(name, UNFINISHED)
@@ -215,7 +212,6 @@ impl LocalDirectory {
         Ok(opened.with_context(|| local(&path))?.into())
     }
 
-    /// Creates a symbolic link. Its target is never followed.
     pub(super) fn link(&self, name: &OsStr, to: &Path) -> Result<()> {
         let path = self.make_room(name)?;
         symlinkat(to, &self.descriptor, name).with_context(|| local(&path))
@@ -235,7 +231,6 @@ impl LocalDirectory {
         changed.unwrap_or(Ok(())).with_context(|| local(&self.path))
     }
 
-    /// Removes the file or link of that name, if any.
     fn make_room(&self, name: &OsStr) -> Result<PathBuf> {
         let path = self.place(name)?;
         match self.kind(name) {

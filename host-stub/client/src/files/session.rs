@@ -10,10 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::sftp::client::{self, Client};
 use super::sftp::wire::NO_SUCH_FILE;
-use crate::agent::client::{Agent, connecting};
-use crate::common::printable;
 use crate::daemon;
-use crate::net::stream::{Limit, Timed};
+use crate::{Agent, Limit, Timed, connecting, printable};
 
 pub type Session = Client<Timed>;
 

@@ -21,7 +21,7 @@ use super::sftp::client::{self, Entry};
 use super::sftp::transfer::{download, upload};
 use super::sftp::wire::{Attrs, NO_SUCH_FILE, PERMISSION_DENIED, open};
 use crate::common::limits::{LEVELS, LISTING};
-use crate::common::printable::{self, complain};
+use crate::{complain, printable};
 
 /// The owner of pushed files; root by default, as with real hosts.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -43,7 +43,7 @@ impl Owner {
     }
 }
 
-/// A push under way.
+/// A push in progress.
 pub struct Push<'a> {
     pub session: &'a mut Session,
     pub mode: Option<u32>,
@@ -211,19 +211,16 @@ pub fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write) -> Res
     let bar = session::bar(&name, attrs.size.unwrap_or(0));
     let received = download(session, &handle, to, |count| bar.inc(count));
     bar.finish_and_clear();
-    // After a failure answers may still be under way, so the session is unusable.
+    // After a failure answers may still be in flight, so the session is unusable.
     received.with_context(there)?;
     session.close(handle).with_context(there)
 }
 
 pub fn pull_one(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
     let attrs = session.stat(from).with_context(|| guest(from))?;
-    let (directory, Some(name)) = to else {
+    let (false, (directory, Some(name))) = (attrs.is_directory(), to) else {
         bail!("{} is a directory; -r pulls directories", guest(from));
     };
-    if attrs.is_directory() {
-        bail!("{} is a directory; -r pulls directories", guest(from));
-    }
     let mut file = directory.named_file(name, attrs.permissions().unwrap_or(0o644))?;
     pull_file(session, from, &mut file)
 }
@@ -255,7 +252,7 @@ impl Left {
     }
 }
 
-/// A pull under way.
+/// A pull in progress.
 pub struct Pull<'a> {
     pub session: &'a mut Session,
     pub unlike: Unlike,
@@ -269,7 +266,6 @@ impl Pull<'_> {
         }
     }
 
-    /// Pulls a file, link or directory to a name in a local directory.
     fn entry(
         &mut self,
         from: &Path,

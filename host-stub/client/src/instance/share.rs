@@ -14,7 +14,6 @@ use crate::common::whole_file::write_whole;
 
 pub type Device = BTreeMap<String, String>;
 
-/// Writes `agent-mounts.json` and `nics/`.
 pub fn write_devices(root: &Path, instance: &Instance) -> Result<()> {
     let share = store::share(root, &instance.name);
     let mounts = format!("{}\n", mounts(instance));
@@ -38,7 +37,6 @@ pub fn write_devices(root: &Path, instance: &Instance) -> Result<()> {
     Ok(())
 }
 
-/// Returns the mounts that an agent makes at start.
 fn mounts(instance: &Instance) -> Value {
     let disks = instance.devices.iter().filter(|(_, device)| is_share(device));
     let mounts: Vec<Value> =
@@ -51,7 +49,7 @@ fn mount(flavour: Flavour, name: &str, device: &Device) -> Value {
     let is_9p = match flavour {
         // Only 9p is named; agents try virtiofs first.
         Flavour::LxdOld => true,
-        Flavour::Lxd | Flavour::Incus => bus == Some("9p"),
+        Flavour::Lxd | Flavour::LxdMicro | Flavour::Incus => bus == Some("9p"),
     };
     let mut options: Vec<&str> = Vec::new();
     if is_9p {
@@ -68,7 +66,7 @@ fn mount(flavour: Flavour, name: &str, device: &Device) -> Value {
 
 /// Returns the `mount` of a device event. Only LXD has one, for added devices (P§4.3).
 pub fn event_mount(flavour: Flavour, name: &str, device: &Device) -> Option<Value> {
-    if flavour != Flavour::Lxd || !is_share(device) {
+    if !flavour.is_lxd() || !is_share(device) {
         return None;
     }
     let options: &[&str] = if is_readonly(device) { &["ro"] } else { &[] };
@@ -80,7 +78,7 @@ pub fn event_mount(flavour: Flavour, name: &str, device: &Device) -> Option<Valu
 pub fn tag(flavour: Flavour, name: &str, device: &Device) -> String {
     let is_9p = device.get("io.bus").is_some_and(|bus| bus == "9p");
     let (prefix, name, longest) = match (flavour, is_9p) {
-        (Flavour::Lxd | Flavour::LxdOld, _) => ("lxd_", encode(name), 31),
+        (Flavour::Lxd | Flavour::LxdMicro | Flavour::LxdOld, _) => ("lxd_", encode(name), 31),
         (Flavour::Incus, true) => ("incus_", name.to_owned(), 25),
         (Flavour::Incus, false) => ("incus_", name.to_owned(), 30),
     };

@@ -1,4 +1,4 @@
-//! Instances on disk: one JSON file each, replaced whole, so that a daemon killed at any moment
+//! Instances on disk: one JSON file each, replaced atomically, so a daemon killed at any moment
 //! leaves it readable. All other files are replaced in the same way.
 //!
 //! ```text
@@ -8,16 +8,15 @@
 //!                             agent-mounts.json nics/
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-use super::{Channel, Instance, share};
+use super::{Channel, Flavour, Instance, share};
 use crate::common::whole_file::write_whole;
 use crate::net::tls::Pair;
 
@@ -28,14 +27,14 @@ pub fn directory(root: &Path, name: &str) -> PathBuf {
 /// Creates a directory, with missing parents, that only this user may enter: instances contain
 /// keys, credentials and user-data. A directory of another user, or one that others can write to,
 /// is an error.
-pub fn make_private(directory: &Path) -> io::Result<()> {
+pub fn make_private(directory: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let about = fs::metadata(directory)?;
     if about.uid() != geteuid().as_raw() || about.mode() & 0o002 != 0 {
         let who = about.uid();
-        return Err(io::Error::other(format!(
+        bail!(
             "it belongs to user {who}, or others can write to it and create links there; use another directory"
-        )));
+        );
     }
     Ok(())
 }
@@ -54,12 +53,12 @@ pub fn load(root: &Path, name: &str) -> Result<Instance> {
 }
 
 pub fn exists(root: &Path, name: &str) -> bool {
-    let is_name = !name.is_empty() && name.chars().all(is_usable);
-    is_name && directory(root, name).join("instance.json").exists()
+    is_name(name) && directory(root, name).join("instance.json").exists()
 }
 
-pub fn is_usable(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || letter == '-'
+pub fn is_name(text: &str) -> bool {
+    let is_usable = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    !text.is_empty() && text.chars().all(is_usable)
 }
 
 /// Returns the names of all instances. A directory without instance.json is left from an
@@ -70,10 +69,6 @@ pub fn names(root: &Path) -> Vec<String> {
     let mut names: Vec<_> = all.filter(|name| exists(root, name)).collect();
     names.sort();
     names
-}
-
-pub fn load_all(root: &Path) -> Result<Vec<Instance>> {
-    names(root).iter().map(|name| load(root, name)).collect()
 }
 
 pub fn save(root: &Path, instance: &Instance) -> Result<()> {
@@ -90,18 +85,13 @@ pub fn remove(root: &Path, name: &str) -> Result<()> {
     fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())
 }
 
-/// Writes agent.conf into the share (P§3.3).
+/// Writes agent.conf into the share (P§3.3). A micro VM gets the address only by PUT.
 pub fn write_conf(root: &Path, instance: &Instance, port: u32, pem: &str) -> Result<()> {
+    if instance.flavour == Flavour::LxdMicro {
+        return Ok(());
+    }
     let text = format!("{}\n", instance.host_info(port, pem));
     write_whole(&share(root, &instance.name).join("agent.conf"), text.as_bytes(), 0o644)
-}
-
-pub fn last_port(root: &Path) -> Option<u32> {
-    fs::read_to_string(root.join("port")).ok()?.trim().parse().ok()
-}
-
-pub fn save_port(root: &Path, port: u32) -> Result<()> {
-    write_whole(&root.join("port"), format!("{port}\n").as_bytes(), 0o600)
 }
 
 /// Beginning of the error if another process is the daemon.
@@ -111,14 +101,6 @@ pub const IS_LOCKED: &str = "another daemon runs in";
 pub fn lock(root: &Path) -> Result<File> {
     make_private(root).with_context(|| root.display().to_string())?;
     let file = open_lock(root, OpenOptions::new().write(true).create(true).mode(0o600))?;
-    // Files of older versions may be accessible to all users, and any user who can open the lock
-    // can take it.
-    file.set_permissions(Permissions::from_mode(0o600))?;
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits())?;
-    if let Ok(all) = OpenOptions::new().read(true).custom_flags(flags).open(root.join("instances"))
-    {
-        all.set_permissions(Permissions::from_mode(0o700))?;
-    }
     if file.try_lock().is_err() {
         bail!("{IS_LOCKED} {}", root.display());
     }
@@ -137,12 +119,14 @@ pub fn open_lock(root: &Path, options: &mut OpenOptions) -> Result<File> {
     Ok(file)
 }
 
+/// The file with the daemon's last port.
+pub const PORT: &str = "port";
 /// Written to agent.conf before the first start of a daemon; no process listens there.
 const NO_PORT: u32 = 1024;
 
 /// Creates an instance with its certificates and config share (P§1.2), and returns the share.
 pub fn create(root: &Path, instance: &Instance) -> Result<PathBuf> {
-    if instance.name.is_empty() || !instance.name.chars().all(is_usable) {
+    if !is_name(&instance.name) {
         bail!("an instance's name has letters, digits and dashes");
     }
     let directory = directory(root, &instance.name);
@@ -163,7 +147,8 @@ pub fn create(root: &Path, instance: &Instance) -> Result<PathBuf> {
         // The agent reads the certificate and the devlxd switch from here before a PUT. The port
         // may be outdated; CONNECT reports the current one.
         let daemon = Pair::load_or_make(root, "server")?;
-        write_conf(root, instance, last_port(root).unwrap_or(NO_PORT), &daemon.pem)?;
+        let port = fs::read_to_string(root.join(PORT)).ok().and_then(|it| it.trim().parse().ok());
+        write_conf(root, instance, port.unwrap_or(NO_PORT), &daemon.pem)?;
     }
     save(root, instance)?;
     fs::canonicalize(&share).with_context(|| share.display().to_string())

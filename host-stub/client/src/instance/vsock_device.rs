@@ -8,7 +8,6 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::{Instance, Vsock, store};
@@ -60,11 +58,6 @@ pub fn why_stopped(instance: &Instance) -> Option<String> {
     stopped(process(instance)?)
 }
 
-/// Returns the same for the device at the other end of a connection.
-pub fn why_peer_stopped(connection: impl AsFd) -> Option<String> {
-    stopped(socket_peercred(connection.as_fd()).ok()?.pid)
-}
-
 /// Returns the same for the device with this process id.
 pub fn stopped(pid: Pid) -> Option<String> {
     let line = command_line(pid);
@@ -95,7 +88,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches the process with this id, whose output is in `log`.
     pub fn new(pid: Pid, log: PathBuf) -> Self {
         Self { pid, log, has_served: serves(pid), looked: Instant::now(), gone: None }
     }

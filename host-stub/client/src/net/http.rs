@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
-use crate::common::limits::{self, CHUNK_LINE, HEAD};
+use crate::common::limits::{CHUNK_LINE, HEAD};
+use crate::limits;
 
 #[derive(Clone, Debug, Default)]
 pub struct Message {
@@ -20,7 +21,6 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns the first field of that name (lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -29,7 +29,6 @@ impl Message {
         self.target.split('?').next().unwrap_or("")
     }
 
-    /// Returns the value of a query parameter, undecoded.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let (_, query) = self.target.split_once('?')?;
         query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
@@ -70,7 +69,6 @@ pub fn unanswered() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "closed without an answer")
 }
 
-/// Reads an answer with a body of at most `most` bytes.
 pub fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message> {
     let head = read_head(stream, |bytes| {
         let mut headers = [httparse::EMPTY_HEADER; 64];
@@ -186,25 +184,28 @@ fn read_chunks(stream: &mut impl Read, mut bytes: Vec<u8>, most: usize) -> Resul
     }
 }
 
-/// Writes a request with `Connection: close`.
 pub fn write_request(
     stream: &mut impl Write,
     method: &str,
     target: &str,
     body: &[u8],
 ) -> Result<()> {
-    let mut out = format!(
+    let head = format!(
         "{method} {target} HTTP/1.1\r\nHost: custom.socket\r\nUser-Agent: mote-host\r\n\
          Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
-    )
-    .into_bytes();
+    );
+    write(stream, head, body)
+}
+
+/// Writes a head and its body at once.
+pub fn write(stream: &mut impl Write, head: String, body: &[u8]) -> Result<()> {
+    let mut out = head.into_bytes();
     out.extend_from_slice(body);
     stream.write_all(&out)?;
     Ok(stream.flush()?)
 }
 
-/// Writes an answer with `Connection: close`.
 pub fn write_answer(
     stream: &mut impl Write,
     status: u16,
@@ -220,11 +221,7 @@ pub fn write_answer(
     for (name, value) in extra {
         head += &format!("{name}: {value}\r\n");
     }
-    head += "Connection: close\r\n\r\n";
-    let mut out = head.into_bytes();
-    out.extend_from_slice(body);
-    stream.write_all(&out)?;
-    Ok(stream.flush()?)
+    write(stream, head + "Connection: close\r\n\r\n", body)
 }
 
 /// Returns the reason phrase of a status, as in Go.
@@ -244,7 +241,7 @@ pub fn reason(status: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::limits;
+    use crate::limits;
 
     const MOST: usize = 3;
 

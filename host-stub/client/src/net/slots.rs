@@ -1,7 +1,9 @@
 //! Limits the number of threads that serve. Further callers wait, as in a listener's backlog: a
 //! guest in a loop must not exhaust the daemon, and no caller is refused.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Connections of one listener that are served at the same time. A thread and a TLS session
 /// together use about 100 KiB. Tests with hundreds of callers never wait.
@@ -9,10 +11,14 @@ pub const AT_ONCE: usize = 1024;
 /// Stack of a serving thread, bytes. It is only reserved; little of it is used.
 const STACK: usize = 512 * 1024;
 
+/// Permits in use.
 #[derive(Debug)]
-pub struct Slots {
-    free: Mutex<usize>,
-    freed: Condvar,
+pub struct Slots(SyncSender<()>, Mutex<Receiver<()>>);
+
+/// Returns the connections of a listener. Waits if no descriptors are left.
+pub fn accepted<T>(incoming: impl Iterator<Item = std::io::Result<T>>) -> impl Iterator<Item = T> {
+    const PAUSE: Duration = Duration::from_millis(10);
+    incoming.filter_map(|socket| socket.map_err(|_| std::thread::sleep(PAUSE)).ok())
 }
 
 /// A permit, returned when dropped.
@@ -21,17 +27,16 @@ pub struct Slot(Arc<Slots>);
 
 impl Slots {
     pub fn new(count: usize) -> Arc<Self> {
-        Arc::new(Self { free: Mutex::new(count), freed: Condvar::new() })
+        let (taken, ended) = sync_channel(count);
+        Arc::new(Self(taken, Mutex::new(ended)))
     }
 
+    /// Waits while all are in use.
     pub fn take(self: &Arc<Self>) -> Slot {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.freed.wait_while(free, |free| *free == 0);
-        *waited.unwrap_or_else(PoisonError::into_inner) -= 1;
+        let _never = self.0.send(());
         Slot(self.clone())
     }
 
-    /// Waits for a permit, then calls `serve` in a thread.
     pub fn serve(self: &Arc<Self>, serve: impl FnOnce() + Send + 'static) {
         let slot = self.take();
         let serve = move || {
@@ -46,8 +51,7 @@ impl Slots {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.0.freed.notify_one();
+        let _its_own = self.0.1.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
     }
 }
 
@@ -64,7 +68,6 @@ pub fn raise_descriptor_limit() {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     #[test]
     fn a_caller_without_a_permit_waits_for_the_first_to_end() {

@@ -43,7 +43,6 @@ impl Limit {
         Self::Until(Instant::now() + patient(duration))
     }
 
-    /// Returns the same limit, but at most `duration` from now on.
     pub fn at_most(self, duration: Duration) -> Self {
         match (self, Self::within(duration)) {
             (Self::Until(end), Self::Until(other)) => Self::Until(end.min(other)),

@@ -2,7 +2,7 @@
 //! dates (P§3.1, P§3.5). Certificates are self-signed, P-384, with keys as SEC1 PEM (P§1.2).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -135,9 +135,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Reads `NAME.crt` and `NAME.key`, and creates them if they are missing.
     pub fn load_or_make(directory: &Path, name: &str) -> Result<Self> {
-        let (crt, key) = paths(directory, name);
+        let [crt, key] = ["crt", "key"].map(|kind| directory.join(format!("{name}.{kind}")));
         // The certificate is written last, so the key exists if it does.
         if !crt.exists() {
             fs::create_dir_all(directory)?;
@@ -151,21 +150,15 @@ impl Pair {
         self.key.clone_key()
     }
 
-    /// Returns the SHA-256 of the DER, in hex.
     pub fn fingerprint(&self) -> String {
         HEXLOWER.encode(digest(&SHA256, &self.certificate).as_ref())
     }
-}
-
-fn paths(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
-    (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")))
 }
 
 pub fn certificate(path: &Path) -> Result<CertificateDer<'static>> {
     CertificateDer::from_pem_file(path).with_context(|| path.display().to_string())
 }
 
-/// Returns the cryptography of both TLS sides.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -14,94 +14,152 @@ use serde_json::{Value, json};
 use crate::daemon::vm::{Monitor, NO_SPACE, Orders};
 use crate::daemon::{Daemon, Life, has_ended};
 use mote_client::common::limits::MONITOR_DOCUMENT;
-use mote_client::instance::{CONFIG_DISK, Flavour, Instance};
+use mote_client::common::whole_file::end_of_log;
+use mote_client::instance::CONFIG_DISK;
+use mote_client::{Agent, Flavour, Instance, Limit, store};
 
 /// Interval of reads without an event (P§2.3).
 const POLL: Duration = Duration::from_secs(10);
+/// Interval of reads of a micro VM's console.
+const CONSOLE_LOOK: Duration = Duration::from_millis(500);
 /// Interval of attempts to connect to QEMU.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// The instance whose ring is read.
+#[derive(Clone)]
+struct Watch {
+    daemon: Arc<Daemon>,
+    name: String,
+    flavour: Flavour,
+    life: Life,
+}
+
 /// Starts a thread that watches an instance's ring until the instance is deleted.
 pub fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, life: Life) {
-    let (daemon, name, flavour) = (daemon.clone(), instance.name.clone(), instance.flavour);
-    let mut was_running = instance.is_running();
-    std::thread::spawn(move || {
-        while !has_ended(&life) {
-            match Qmp::connect(&path) {
+    let (daemon, name) = (daemon.clone(), instance.name.clone());
+    let watch = Watch { daemon, name, flavour: instance.flavour, life };
+    let was_running = instance.is_running();
+    std::thread::spawn(move || watch.run(&path, was_running));
+}
+
+impl Watch {
+    fn run(&self, path: &Path, mut was_running: bool) {
+        let (daemon, name) = (&self.daemon, &self.name);
+        while !has_ended(&self.life) {
+            match Qmp::connect(path) {
                 Ok(mut qmp) => {
-                    daemon.vm_found(&name, qmp.orders());
-                    if let Err(why) = serve(&daemon, &name, flavour, &mut qmp, &life) {
+                    daemon.vm_found(name, qmp.writer.clone());
+                    if self.flavour == Flavour::LxdMicro && !was_running {
+                        let micro = self.clone();
+                        std::thread::spawn(move || micro.poll());
+                    }
+                    if let Err(why) = self.serve(&mut qmp) {
                         daemon.log(&format!("{name}: QMP: {why:#}"));
                         let rest = qmp.rest();
                         let _deleted = daemon
-                            .with(&name, |live| rest.iter().for_each(|event| live.vm.note(event)));
+                            .with(name, |live| rest.iter().for_each(|event| live.vm.note(event)));
                     }
-                    if has_ended(&life) {
+                    if has_ended(&self.life) {
                         return;
                     }
                     // Without a monitor there is no VM.
-                    daemon.vm_gone(&name);
+                    daemon.vm_gone(name);
                 }
                 Err(monitor) => {
-                    let _deleted = daemon.with(&name, |live| live.vm.monitor = monitor);
+                    let _deleted = daemon.with(name, |live| live.vm.monitor = monitor);
                     // It ran under the previous daemon and has ended since.
                     if was_running && monitor == Monitor::Silent {
-                        daemon.vm_off(&name);
+                        daemon.vm_off(name);
                     }
                 }
             }
             was_running = false;
             std::thread::sleep(RETRY);
         }
-    });
-}
+    }
 
-fn serve(
-    daemon: &Arc<Daemon>,
-    name: &str,
-    flavour: Flavour,
-    qmp: &mut Qmp,
-    life: &Life,
-) -> Result<()> {
-    let does = qmp.ask("query-status")?.and_then(|status| Some(status["status"].as_str()?.into()));
-    daemon.with(name, |live| live.vm.does = does.unwrap_or_default())?;
-    if daemon.with(name, |live| live.vm.is_paused())? {
-        // QEMU stopped it before this connection.
-        if qmp.ask("query-block")?.as_ref().is_some_and(lacks_room) {
-            daemon.with(name, |live| live.vm.does = NO_SPACE.into())?;
+    fn serve(&self, qmp: &mut Qmp) -> Result<()> {
+        let (daemon, name) = (&self.daemon, &self.name);
+        let does =
+            qmp.ask("query-status")?.and_then(|status| Some(status["status"].as_str()?.into()));
+        daemon.with(name, |live| live.vm.does = does.unwrap_or_default())?;
+        if daemon.with(name, |live| live.vm.is_paused())? {
+            // QEMU stopped it before this connection.
+            if qmp.ask("query-block")?.as_ref().is_some_and(lacks_room) {
+                daemon.with(name, |live| live.vm.does = NO_SPACE.into())?;
+            }
+        }
+        let is_micro = self.flavour == Flavour::LxdMicro;
+        let mut is_over = false;
+        loop {
+            if !is_micro {
+                self.read_port(qmp)?;
+            } else if !is_over && has_halted(daemon, name) {
+                daemon.with(name, |live| live.vm.halted())??;
+            }
+            if has_ended(&self.life) {
+                return Ok(());
+            }
+            if is_over {
+                bail!("the VM was shut down");
+            }
+            if daemon.with(name, |live| !live.agent.started)? {
+                // Until the agent reports itself, the bytes read of its config disk show how far
+                // the guest is.
+                let read = qmp.ask("query-blockstats")?.as_ref().and_then(share_read);
+                daemon.with(name, |live| live.vm.share_read = read)?;
+            }
+            let events = qmp.wait(if is_micro { CONSOLE_LOOK } else { POLL })?;
+            // Its last lines are still in the ring.
+            is_over = events.iter().any(|event| event["event"] == "SHUTDOWN");
+            daemon.with(name, |live| events.iter().for_each(|event| live.vm.note(event)))?;
         }
     }
-    let mut is_over = false;
-    loop {
+
+    fn read_port(&self, qmp: &mut Qmp) -> Result<()> {
         let size = json!({"device": "qemu_serial-chardev", "size": 16_384, "format": "utf8"});
         let read = qmp.call("ringbuf-read", &size)?;
         if let Some(error) = read.get("error") {
             // A VM without that device is still a VM.
             let error = error["desc"].as_str().unwrap_or("an error");
-            daemon.failed(name, &format!("QMP: {error}"), None);
-        }
-        if has_ended(life) {
-            return Ok(());
+            self.daemon.failed(&self.name, &format!("QMP: {error}"), None);
         }
         let text = read["return"].as_str().unwrap_or("");
         let mut lines: Vec<&str> = text.split('\n').collect();
         // An unfinished line is lost, because reading empties the ring.
         lines.pop();
-        daemon.heard(name, &lines, decisive(flavour, &lines));
-        if is_over {
-            bail!("the VM was shut down");
+        if !has_ended(&self.life) {
+            self.daemon.heard(&self.name, &lines, decisive(self.flavour, &lines));
         }
-        if daemon.with(name, |live| !live.agent.started)? {
-            // Until the agent reports itself, the bytes read of its config disk show how far the
-            // guest is.
-            let read = qmp.ask("query-blockstats")?.as_ref().and_then(share_read);
-            daemon.with(name, |live| live.vm.share_read = read)?;
-        }
-        let events = qmp.wait(POLL)?;
-        // Its last lines are still in the ring.
-        is_over = events.iter().any(|event| event["event"] == "SHUTDOWN");
-        daemon.with(name, |live| events.iter().for_each(|event| live.vm.note(event)))?;
+        Ok(())
     }
+
+    /// Calls the agent of a micro VM as LXD does after its start, until it answers. It then gets the
+    /// host's address, once.
+    fn poll(&self) {
+        const INTERVAL: Duration = Duration::from_secs(5);
+        const LIMIT: Duration = Duration::from_secs(180);
+        let begun = Instant::now();
+        while begun.elapsed() < LIMIT && !has_ended(&self.life) {
+            let Ok(instance) = self.daemon.instance(&self.name) else { return };
+            if !instance.is_running() {
+                return;
+            }
+            if Agent::of(&self.daemon.root, &instance).greet(Limit::within(INTERVAL)).is_ok() {
+                return self.daemon.heard(&self.name, &[], Some("STARTED"));
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// Returns whether the kernel of a micro VM has printed its last line. LXD detects the end by it.
+fn has_halted(daemon: &Daemon, name: &str) -> bool {
+    // LXD's kernel prints the first, Linux 6.1 the second.
+    const LAST: [&str; 3] =
+        ["reboot: Power off not available", "reboot: System halted", "reboot: Power down"];
+    let console = end_of_log(&store::directory(&daemon.root, name).join("console"));
+    LAST.iter().any(|line| console.contains(line))
 }
 
 fn lacks_room(blocks: &Value) -> bool {
@@ -117,10 +175,7 @@ fn share_read(blocks: &Value) -> Option<u64> {
 /// Returns the decisive line: the last one. Incus from 7.0.1 on uses the one before it if there are
 /// two, which is why agents write STOPPED twice (P§2.3).
 fn decisive<'a>(flavour: Flavour, lines: &[&'a str]) -> Option<&'a str> {
-    let back = match flavour {
-        Flavour::Incus if lines.len() > 1 => 2,
-        Flavour::Incus | Flavour::Lxd | Flavour::LxdOld => 1,
-    };
+    let back = if flavour == Flavour::Incus && lines.len() > 1 { 2 } else { 1 };
     lines.len().checked_sub(back).and_then(|at| lines.get(at)).copied()
 }
 
@@ -156,10 +211,6 @@ impl Qmp {
         qmp.next(ANSWER)?.context("no greeting")?;
         qmp.call("qmp_capabilities", &json!({}))?;
         Ok(qmp)
-    }
-
-    pub(super) fn orders(&self) -> Arc<Orders> {
-        self.writer.clone()
     }
 
     pub(super) fn call(&mut self, command: &str, arguments: &Value) -> Result<Value> {

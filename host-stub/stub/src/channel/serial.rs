@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -25,9 +26,8 @@ pub fn watch(daemon: &Arc<Daemon>, name: &str, path: PathBuf, shared: bool, life
     let (daemon, name) = (daemon.clone(), name.to_owned());
     std::thread::spawn(move || {
         while !has_ended(&life) {
-            if let Ok((reader, writer)) = open(&path) {
-                let mut port = Port { reader, writer, shared };
-                if let Err(why) = serve(&daemon, &name, &mut port, &life) {
+            if let Ok(port) = open(&path) {
+                if let Err(why) = serve(&daemon, &name, &port, shared, &life) {
                     daemon.failed(&name, &format!("serial port: {why:#}"), None);
                 }
                 if has_ended(&life) {
@@ -40,13 +40,7 @@ pub fn watch(daemon: &Arc<Daemon>, name: &str, path: PathBuf, shared: bool, life
     });
 }
 
-struct Port {
-    reader: Box<dyn Read>,
-    writer: Box<dyn Write>,
-    shared: bool,
-}
-
-fn open(path: &Path) -> io::Result<(Box<dyn Read>, Box<dyn Write>)> {
+fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path)?.file_type().is_char_device() {
         // The tty must not become the controlling terminal.
         let noctty = rustix::fs::OFlags::NOCTTY.bits().cast_signed();
@@ -56,29 +50,35 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read>, Box<dyn Write>)> {
             modes.make_raw();
             rustix::termios::tcsetattr(&tty, rustix::termios::OptionalActions::Now, &modes)?;
         }
-        return Ok((Box::new(tty.try_clone()?), Box::new(tty)));
+        return Ok(tty);
     }
     let stream = UnixStream::connect(path)?;
     stream.set_write_timeout(Some(WRITE))?;
-    Ok((Box::new(stream.try_clone()?), Box::new(stream)))
+    Ok(OwnedFd::from(stream).into())
 }
 
-fn serve(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Result<()> {
+fn serve(
+    daemon: &Arc<Daemon>,
+    name: &str,
+    mut port: &File,
+    shared: bool,
+    life: &Life,
+) -> Result<()> {
     let connect = format!("CONNECT 2:{} {}\n", daemon.port, daemon.pair.fingerprint());
     // A host that has just started sends its address to every agent (decisions §1).
-    port.writer.write_all(connect.as_bytes())?;
+    port.write_all(connect.as_bytes())?;
     let mut lines = Lines::default();
     let mut buffer = [0; 256];
     loop {
-        let count = port.reader.read(&mut buffer)?;
+        let count = port.read(&mut buffer)?;
         if count == 0 {
             bail!("closed");
         }
         if has_ended(life) {
             return Ok(());
         }
-        if port.shared {
-            port.writer.write_all(&buffer[..count])?;
+        if shared {
+            port.write_all(&buffer[..count])?;
         }
         for byte in &buffer[..count] {
             let Some(line) = lines.push(*byte) else { continue };
@@ -88,7 +88,7 @@ fn serve(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Resu
             }
             daemon.heard(name, &[&line], Some(&line));
             if line == "STARTED" {
-                port.writer.write_all(connect.as_bytes())?;
+                port.write_all(connect.as_bytes())?;
             }
         }
     }

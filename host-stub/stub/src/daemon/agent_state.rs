@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use mote_client::agent::call_failure::CallFailure;
+use mote_client::CallFailure;
 use mote_client::common::clock::{millis, rfc3339};
 use mote_client::common::printable::word;
 
@@ -20,7 +20,7 @@ const LENGTH: usize = 256;
 /// Longest error kept, bytes.
 const LONG: usize = 1024;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Word {
     /// Calls have worked in both directions.
@@ -29,6 +29,7 @@ pub enum Word {
     /// It has reported its end, or its VM is off.
     Stopped,
     /// It has not reported itself.
+    #[default]
     Unknown,
 }
 
@@ -59,10 +60,10 @@ pub struct LastError {
     pub failure: Option<CallFailure>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AgentState {
     pub word: Word,
-    since: (SystemTime, Instant),
+    since: Since,
     /// Whether a real host would call it ("agent started").
     pub started: bool,
     lines: VecDeque<(SystemTime, String)>,
@@ -77,20 +78,12 @@ pub struct AgentState {
     pub last_request: String,
 }
 
-impl Default for AgentState {
+#[derive(Debug)]
+struct Since(SystemTime, Instant);
+
+impl Default for Since {
     fn default() -> Self {
-        Self {
-            word: Word::Unknown,
-            since: (SystemTime::now(), Instant::now()),
-            started: false,
-            lines: VecDeque::new(),
-            last_put: None,
-            last_error: None,
-            serial_state: None,
-            connections: 0,
-            resumed: 0,
-            last_request: String::new(),
-        }
+        Self(SystemTime::now(), Instant::now())
     }
 }
 
@@ -102,7 +95,7 @@ impl AgentState {
     fn enter(&mut self, word: Word) {
         if self.word != word {
             self.word = word;
-            self.since = (SystemTime::now(), Instant::now());
+            self.since = Since::default();
         }
     }
 

@@ -7,9 +7,9 @@ use super::Live;
 use super::agent_state::{LastError, Word};
 use super::fault::Kind;
 use super::vm::{End, Monitor, PANIC, SUSPENDED};
-use mote_client::agent::call_failure::CallFailure;
 use mote_client::common::printable::word;
-use mote_client::instance::{Channel, Flavour, vsock_device};
+use mote_client::instance::vsock_device;
+use mote_client::{CallFailure, Channel, Flavour};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
@@ -208,6 +208,12 @@ fn silent(live: &Live) -> Diagnosis {
     if let Some(why) = vsock_device::why_stopped(&live.instance) {
         return found!("vsock-stopped", "the agent has not reported itself: {why}");
     }
+    if live.instance.flavour == Flavour::LxdMicro {
+        return found!(
+            "silent",
+            "the VM runs, but its agent has not answered the host, which calls it every 5 s for 3 minutes"
+        );
+    }
     let name = live.instance.flavour.server().port;
     let port = format!(
         "is there a status port with the name {name}, and the chardev qemu_serial-chardev?"
@@ -268,7 +274,8 @@ pub fn by_port_alone(live: &Live) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mote_client::instance::{Instance, POWER};
+    use mote_client::Instance;
+    use mote_client::instance::POWER;
 
     fn running() -> Live {
         let mut live = Live::new(Instance::sample(Flavour::Lxd, &[(POWER, "RUNNING")]));

@@ -2,16 +2,11 @@
 //! a VM starts or ends (P§2.3, P§6). The only lock is held to read or change state, never while
 //! waiting for a peer.
 
-pub mod agent_state;
-pub mod diagnosis;
-pub mod events;
-pub mod fault;
-pub mod vm;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -20,14 +15,20 @@ use serde_json::{Value, json};
 
 use self::agent_state::{AgentState, Edge, Put, Word};
 use self::diagnosis::{by_port_alone, diagnose};
-use self::events::Events;
 use self::fault::{Fault, Kind};
 use self::vm::{Orders, Vm};
-use mote_client::agent::call_failure::{CallFailure, FailedCall};
-use mote_client::agent::client::Agent;
-use mote_client::common::{clock, printable};
-use mote_client::instance::{AGENT, Channel, Flavour, Instance, POWER, READY, store, vsock_device};
+use mote_client::common::clock::now;
+use mote_client::common::whole_file::write_whole;
+use mote_client::instance::{AGENT, POWER, READY, vsock_device};
 use mote_client::net::tls::Pair;
+use mote_client::{
+    Agent, CallFailure, Channel, FailedCall, Flavour, Instance, clock, printable, store,
+};
+
+pub mod agent_state;
+pub mod diagnosis;
+pub mod fault;
+pub mod vm;
 
 pub struct Daemon {
     pub root: PathBuf,
@@ -45,7 +46,7 @@ impl Daemon {
     /// Reads the state and clears every Ready, as a starting host must (P§6).
     pub fn new(root: &Path, port: u32, log_file: Option<File>) -> Result<Arc<Self>> {
         let pair = Pair::load_or_make(root, "server")?;
-        store::save_port(root, port)?;
+        write_whole(&root.join(store::PORT), format!("{port}\n").as_bytes(), 0o600)?;
         let daemon = Self {
             root: root.to_owned(),
             port,
@@ -69,7 +70,6 @@ impl Daemon {
         };
     }
 
-    /// Logs and records an error between host and guest.
     pub fn failed(&self, name: &str, error: &str, failure: Option<CallFailure>) {
         self.log(&format!("{name}: {error}"));
         let _gone = self.with(name, |live| live.agent.failed(error, failure));
@@ -80,7 +80,6 @@ impl Daemon {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
     }
 
-    /// Removes the sockets' files.
     pub fn unbind(&self) {
         for path in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _gone = std::fs::remove_file(path);
@@ -115,7 +114,10 @@ impl Daemon {
         })?
     }
 
-    /// Sends an event to the listeners and logs it.
+    pub fn write_conf(&self, instance: &Instance) -> Result<()> {
+        store::write_conf(&self.root, instance, self.port, &self.pair.pem)
+    }
+
     pub fn event(&self, name: &str, action: &str) {
         self.log(&format!("{name}: {action}"));
         let source = format!("/1.0/instances/{name}");
@@ -190,7 +192,7 @@ impl Daemon {
         let result = agent.tell("PUT", "/1.0", body.as_bytes());
         let took = begun.elapsed();
         let error = result.as_ref().err();
-        let failure = error.and_then(FailedCall::of).map(|failed| failed.failure);
+        let failure = error.and_then(FailedCall::cause);
         let error = error.map(|error| format!("{error:#}"));
         let millis = clock::millis(took);
         self.log(&match &error {
@@ -210,7 +212,7 @@ impl Daemon {
             let mut shown = live.agent.to_json();
             shown["ready"] = json!(instance.is_ready());
             shown["status"] = json!(live.status());
-            shown["port"] = json!(self.port);
+            shown["port"] = json!(instance.host_port(self.port));
             shown["flavour"] = json!(instance.flavour);
             shown["vsock"] = json!(instance.vsock);
             shown["channel"] = json!(instance.channel);
@@ -244,7 +246,6 @@ pub struct Live {
 /// under the same name has another.
 pub type Life = Weak<()>;
 
-/// Returns whether the instance is no longer served.
 pub fn has_ended(life: &Life) -> bool {
     life.strong_count() == 0
 }
@@ -267,7 +268,6 @@ impl Live {
         self.instance.is_running() || self.called
     }
 
-    /// Returns the status in its server's words.
     pub fn status(&self) -> &'static str {
         match (self.is_running(), self.instance.is_ready()) {
             (false, _) => "Stopped",
@@ -284,7 +284,6 @@ fn set(instance: &mut Instance, key: &str, value: &str) -> bool {
 }
 
 impl Daemon {
-    /// Records that a VM's monitor answers.
     pub fn vm_found(&self, name: &str, orders: Arc<Orders>) {
         let _gone = self.with(name, |live| {
             live.vm = Vm::found(orders);
@@ -303,7 +302,6 @@ impl Daemon {
         self.vm_off(name);
     }
 
-    /// Records the end of a VM that was not observed.
     pub fn vm_off(&self, name: &str) {
         self.power_off(name);
         let Ok(instance) = self.instance(name) else { return };
@@ -314,7 +312,6 @@ impl Daemon {
         }
     }
 
-    /// Records that the VM runs.
     pub fn power_on(&self, name: &str) {
         let set = self.change(name, |instance| set(instance, POWER, "RUNNING"));
         // A daemon that finds it running has not seen its start, so the time counts from here.
@@ -349,9 +346,7 @@ impl Daemon {
                 }
                 match instance.channel {
                     Channel::Serial { .. } => Ok(()),
-                    Channel::Qmp(_) => {
-                        store::write_conf(&self.root, &instance, self.port, &self.pair.pem)
-                    }
+                    Channel::Qmp(_) => self.write_conf(&instance),
                 }
             }
             (Ok(false), Ok(_)) => Ok(()),
@@ -360,5 +355,54 @@ impl Daemon {
         if let Err(error) = result {
             self.log(&format!("{name}: {error:#}"));
         }
+    }
+}
+
+/// Events queued for one listener.
+const BACKLOG: usize = 1024;
+
+#[derive(Default)]
+pub struct Events(Mutex<Vec<Listener>>);
+
+/// The only instance of interest, if any, and where its events go.
+type Listener = (Option<String>, SyncSender<Value>);
+
+impl Events {
+    pub fn subscribe(&self, only: Option<String>) -> Receiver<Value> {
+        let (sender, receiver) = sync_channel(BACKLOG);
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.push((only, sender));
+        receiver
+    }
+
+    pub fn tell(&self, name: &str, kind: &str, metadata: &Value) {
+        let event = json!({"type": kind, "timestamp": now(), "instance": name,
+            "metadata": metadata});
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|(only, sender)| {
+            only.as_deref().is_some_and(|only| only != name)
+                || sender.try_send(event.clone()).is_ok()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_receive_only_their_instance_and_slow_ones_are_dropped() {
+        let events = Events::default();
+        let (one, all) = (events.subscribe(Some("a".into())), events.subscribe(None));
+        events.tell("b", "lifecycle", &json!({}));
+        events.tell("a", "lifecycle", &json!({}));
+        assert_eq!(one.try_recv().unwrap()["instance"], "a");
+        assert!(one.try_recv().is_err());
+        assert_eq!(all.try_iter().count(), 2);
+        for _ in 0..=BACKLOG {
+            events.tell("b", "lifecycle", &json!({}));
+        }
+        assert_eq!(all.try_iter().count(), BACKLOG);
+        assert!(all.recv().is_err(), "dropped");
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use mote_client::common::clock;
+use mote_client::clock;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,7 +35,6 @@ pub struct End {
 pub struct Orders(Mutex<UnixStream>);
 
 impl Orders {
-    /// Sends orders over that connection.
     pub fn new(line: UnixStream) -> Self {
         Self(Mutex::new(line))
     }
@@ -77,7 +76,6 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Returns a VM whose monitor has just answered.
     pub fn found(orders: Arc<Orders>) -> Self {
         Self { monitor: Monitor::Connected, orders: Some(orders), ..Self::default() }
     }
@@ -94,7 +92,6 @@ impl Vm {
         self.does == PANICKED
     }
 
-    /// Applies an event of QEMU's.
     pub fn note(&mut self, event: &Value) {
         let data = &event["data"];
         match event["event"].as_str().unwrap_or_default() {
@@ -105,7 +102,7 @@ impl Vm {
             "RESUME" | "WAKEUP" => self.does = "running".into(),
             "SHUTDOWN" => {
                 let reason = data["reason"].as_str().unwrap_or_default().to_owned();
-                self.end = Some(End { reason, heard: false });
+                self.end.get_or_insert(End { reason, heard: false });
             }
             // It follows BLOCK_IO_ERROR and is less specific.
             "STOP" if !self.has_no_space() => self.does = "paused".into(),
@@ -115,6 +112,12 @@ impl Vm {
             }
             _ => {}
         }
+    }
+
+    /// Ends a VM whose kernel has halted.
+    pub fn halted(&mut self) -> Result<bool> {
+        self.note(&json!({"event": "SHUTDOWN", "data": {"reason": "guest-shutdown"}}));
+        self.order("quit")
     }
 
     /// Records the end of the monitor and therefore of the VM.
@@ -127,7 +130,6 @@ impl Vm {
         *self = Self { end: Some(End { reason, heard }), ended, ..Self::default() };
     }
 
-    /// Sends an order if the monitor is connected, and returns whether it is.
     pub fn order(&self, order: &str) -> Result<bool> {
         self.orders.as_ref().map_or(Ok(false), |orders| orders.give(order).map(|()| true))
     }

@@ -5,104 +5,69 @@ pub mod server;
 use std::sync::Arc;
 
 use anyhow::Result;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
-use mote_client::common::{clock, random};
-use mote_client::instance::{Flavour, Instance, READY};
-use mote_client::net::http::Message;
+use mote_client::instance::READY;
+use mote_client::{Flavour, Instance, Message, clock, random};
 
 /// Default size of an image, bytes; `mote.image.size` changes it.
 const IMAGE: u64 = 1024 * 1024;
-
-/// The resource of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place<'a> {
-    ConfigKeys,
-    ConfigValue(&'a str),
-    Devices,
-    Image,
-    Index,
-    Info,
-    /// Storage, instances, operations.
-    Managed,
-    MetaData,
-    Pro,
-    ProToken,
-}
-
-fn place<'a>(flavour: Flavour, path: &[&'a str]) -> Option<Place<'a>> {
-    let is_lxd = flavour == Flavour::Lxd;
-    Some(match path {
-        [] => Place::Index,
-        ["1.0"] => Place::Info,
-        ["1.0", "config"] => Place::ConfigKeys,
-        ["1.0", "config", key] => Place::ConfigValue(key),
-        ["1.0", "devices"] => Place::Devices,
-        ["1.0", "images", _, "export"] => Place::Image,
-        ["1.0", "meta-data"] => Place::MetaData,
-        ["1.0", "ubuntu-pro"] if is_lxd => Place::Pro,
-        ["1.0", "ubuntu-pro", "token"] if is_lxd => Place::ProToken,
-        ["1.0", "instances" | "storage-pools" | "operations", _, ..] if is_lxd => Place::Managed,
-        _ => return None,
-    })
-}
 
 /// Answers a request of a guest whose certificate is verified.
 pub fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Result<Answer> {
     let instance = daemon.instance(name)?;
     let flavour = instance.flavour;
-    let segments: Vec<String> =
-        request.path().split('/').skip(1).filter(|part| !part.is_empty()).map(decode).collect();
-    let path: Vec<&str> = segments.iter().map(String::as_str).collect();
-    let place = place(flavour, &path);
+    let segments = request.path().split('/').skip(1).filter(|part| !part.is_empty());
+    let segments: Vec<_> =
+        segments.map(|part| percent_decode_str(part).decode_utf8_lossy()).collect();
+    let path: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+    let is_info = path == ["1.0"];
     // P§5.3: only current LXD requires permission for GET /1.0 too.
-    let is_open = flavour != Flavour::Lxd && place == Some(Place::Info) && request.method == "GET";
+    let is_open = !flavour.is_lxd() && is_info && request.method == "GET";
     if !(is_open || instance.allows_guests()) {
         return Ok(forbidden(flavour));
     }
     // Only current LXD checks the method where there is only one (P§5.2).
-    let method = match (flavour, place) {
-        (Flavour::Lxd, _) | (Flavour::Incus, Some(Place::Info)) => request.method.as_str(),
-        (Flavour::Incus | Flavour::LxdOld, _) => "GET",
-    };
-    Ok(match (method, place) {
-        ("GET", Some(Place::Index)) => data(json!(["/1.0"])),
-        ("GET", Some(Place::Info)) => data(info(&instance, request)),
-        ("PATCH", Some(Place::Info)) => set_state(daemon, &instance, request)?,
-        ("GET", Some(Place::ConfigKeys)) => data(config_keys(&instance)),
-        ("GET", Some(Place::ConfigValue(key))) => config_value(&instance, key),
-        ("GET", Some(Place::MetaData)) => data(json!(meta_data(&instance))),
-        ("GET", Some(Place::Devices)) => data(json!(instance.shown_devices())),
-        ("GET", Some(Place::Image)) => image(&instance),
-        ("GET", Some(Place::Pro)) => data(json!({"guest_attach": guest_attach(&instance)})),
-        ("POST", Some(Place::ProToken)) => pro_token(&instance),
-        (_, Some(Place::Managed)) => managed(&instance, request),
-        (method, Some(Place::Info)) if flavour == Flavour::Incus => {
-            Answer::Error(400, format!("method {method:?} not allowed"))
+    let is_checked = flavour.is_lxd() || flavour == Flavour::Incus && is_info;
+    let method = if is_checked { request.method.as_str() } else { "GET" };
+    Ok(match (method, path.as_slice()) {
+        ("PATCH", ["1.0"]) => set_state(daemon, &instance, request)?,
+        ("POST", ["1.0", "ubuntu-pro", "token"]) if flavour.is_lxd() => pro_token(&instance),
+        (_, ["1.0", "instances" | "storage-pools" | "operations", _, ..]) if flavour.is_lxd() => {
+            managed(&instance, request)
         }
-        (_, Some(_)) => error(501, ""),
-        (_, None) => error(404, if flavour == Flavour::Lxd { "" } else { "not found" }),
+        (_, path) => match shown(&instance, path, request) {
+            None => error(404, if flavour.is_lxd() { "" } else { "not found" }),
+            Some(answer) if method == "GET" => answer,
+            Some(_) if flavour == Flavour::Incus => {
+                Answer::Error(400, format!("method {method:?} not allowed"))
+            }
+            Some(_) => error(501, ""),
+        },
     })
 }
 
-fn decode(segment: &str) -> String {
-    let mut out = Vec::new();
-    let mut bytes = segment.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let hex: Vec<u8> = bytes.by_ref().take(2).collect();
-        let hex = String::from_utf8_lossy(&hex).into_owned();
-        out.extend(u8::from_str_radix(&hex, 16));
-    }
-    String::from_utf8_lossy(&out).into_owned()
+/// Returns the answer to a GET; `None` if this server has no such path.
+fn shown(instance: &Instance, path: &[&str], request: &Message) -> Option<Answer> {
+    let is_lxd = instance.flavour.is_lxd();
+    Some(match path {
+        [] => data(json!(["/1.0"])),
+        ["1.0"] => data(info(instance, request)),
+        ["1.0", "config"] => data(config_keys(instance)),
+        ["1.0", "config", key] => config_value(instance, key),
+        ["1.0", "devices"] => data(json!(instance.shown_devices())),
+        ["1.0", "images", _, "export"] => image(instance),
+        ["1.0", "meta-data"] => data(json!(meta_data(instance))),
+        ["1.0", "ubuntu-pro"] if is_lxd => data(json!({"guest_attach": guest_attach(instance)})),
+        ["1.0", "ubuntu-pro", "token"] if is_lxd => error(501, ""),
+        _ => return None,
+    })
 }
 
 fn forbidden(flavour: Flavour) -> Answer {
-    error(403, if flavour == Flavour::Lxd { "Forbidden" } else { "not authorized" })
+    error(403, if flavour.is_lxd() { "Forbidden" } else { "not authorized" })
 }
 
 fn info(instance: &Instance, request: &Message) -> Value {
@@ -115,7 +80,7 @@ fn info(instance: &Instance, request: &Message) -> Value {
             info["state"] = json!("");
             info["location"] = json!("none");
         }
-        Flavour::Lxd => {
+        Flavour::Lxd | Flavour::LxdMicro => {
             let trusted = is_trusted(instance, request);
             let drivers = if instance.is_true(GATE) {
                 json!([{"name": "dir", "remote": false}])
@@ -161,18 +126,17 @@ fn config_value(instance: &Instance, key: &str) -> Answer {
     if !is_guests(key) {
         return forbidden(instance.flavour);
     }
-    let value = instance.config.get(key).cloned();
-    match (instance.flavour, value) {
-        (Flavour::Lxd, None) => error(404, "Not Found"),
+    match instance.config.get(key) {
+        None if instance.flavour.is_lxd() => error(404, "Not Found"),
+        None => error(404, "not found"),
         // There, empty means missing.
-        (Flavour::Lxd, Some(value)) if value.is_empty() => error(404, "Not Found"),
-        (Flavour::Incus | Flavour::LxdOld, None) => error(404, "not found"),
-        (Flavour::Incus | Flavour::Lxd | Flavour::LxdOld, Some(value)) => data(json!(value)),
+        Some(value) if value.is_empty() && instance.flavour.is_lxd() => error(404, "Not Found"),
+        Some(value) => data(json!(value)),
     }
 }
 
 fn meta_data(instance: &Instance) -> String {
-    let head = if instance.flavour == Flavour::Lxd { "" } else { "#cloud-config\n" };
+    let head = if instance.flavour.is_lxd() { "" } else { "#cloud-config\n" };
     let user = instance.config.get("user.meta-data").map_or("", String::as_str);
     let name = &instance.name;
     let made = format!("{name}-0001");
@@ -182,7 +146,7 @@ fn meta_data(instance: &Instance) -> String {
 
 /// The key that permits requests about storage, instances and operations.
 const GATE: &str = "security.devlxd.management.volumes";
-const ETAG: &str = "1";
+const ETAG: &str = "\"1\"";
 
 /// Answers about storage, instances and operations, for guests with a token only: with the request
 /// as it arrived, because there is no storage.
@@ -193,12 +157,13 @@ fn managed(instance: &Instance, request: &Message) -> Answer {
     if !is_trusted(instance, request) {
         return error(403, "You must be authenticated");
     }
-    if request.header("if-match").is_some_and(|tag| tag.trim_matches('"') != ETAG) {
+    if request.header("if-match").is_some_and(|tag| tag.trim_matches('"') != ETAG.trim_matches('"'))
+    {
         return error(412, "ETag doesn't match");
     }
     let body = request.json().unwrap_or_default();
     let seen = json!({"method": request.method, "target": request.target, "body": body});
-    Answer::Data(seen, Some(ETAG.to_owned()))
+    Answer::Data(seen, Some(ETAG))
 }
 
 fn image(instance: &Instance) -> Answer {
@@ -230,7 +195,7 @@ const BEARER: &str = "mote.bearer";
 #[derive(Debug, PartialEq)]
 pub enum Answer {
     /// Metadata and an `ETag`.
-    Data(Value, Option<String>),
+    Data(Value, Option<&'static str>),
     /// Status and text; without a text the status' own.
     Error(u16, String),
     /// An image of that many bytes.
@@ -291,11 +256,12 @@ mod tests {
 
     #[test]
     fn each_server_has_its_own_paths() {
+        let has = |flavour, path: &[&str]| {
+            shown(&Instance::sample(flavour, &[]), path, &get("/")).is_some()
+        };
         let pro = ["1.0", "ubuntu-pro"];
-        assert_eq!(place(Flavour::Lxd, &pro), Some(Place::Pro));
-        assert_eq!(place(Flavour::Incus, &pro), None);
-        assert_eq!(place(Flavour::LxdOld, &["1.0", "storage-pools", "p"]), None);
-        assert_eq!(place(Flavour::Incus, &["1.0", "images", "f", "export"]), Some(Place::Image));
-        assert_eq!(decode("a%2fb%C3%A9"), "a/b\u{e9}");
+        assert!(has(Flavour::Lxd, &pro) && !has(Flavour::Incus, &pro));
+        assert!(!has(Flavour::LxdOld, &["1.0", "storage-pools", "p"]));
+        assert!(has(Flavour::Incus, &["1.0", "images", "f", "export"]));
     }
 }

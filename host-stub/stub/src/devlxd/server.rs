@@ -2,13 +2,12 @@
 //! with their certificate (P§3.5). Answers are in the envelope (P§5.4). One request per connection.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustls::pki_types::CertificateDer;
@@ -19,13 +18,10 @@ use vsock::{VMADDR_CID_ANY, VsockListener};
 use super::Answer;
 use crate::daemon::fault::{Fault, Kind};
 use crate::daemon::{Daemon, Life, has_ended};
-use mote_client::agent::call_failure::CallFailure;
-use mote_client::common::limits;
-use mote_client::instance::{Flavour, Instance, Vsock, store};
-use mote_client::net::http::{Message, read_request, reason, write_answer};
-use mote_client::net::slots::{AT_ONCE, Slots};
-use mote_client::net::stream::{Limit, Timed};
+use mote_client::net::http::{read_request, reason, write_answer};
+use mote_client::net::slots::{AT_ONCE, Slots, accepted};
 use mote_client::net::tls::{self, Pair, certificate};
+use mote_client::{CallFailure, Flavour, Instance, Limit, Message, Timed, Vsock, limits, store};
 
 /// Limit for handshake, head and body together (P§3.5).
 const READ: Duration = Duration::from_secs(3);
@@ -35,8 +31,6 @@ const WRITE: Duration = Duration::from_secs(30);
 const HUGE: Duration = Duration::from_secs(600);
 /// Session tickets per connection, as in Go.
 const TICKETS: usize = 1;
-/// Pause if no descriptors are left.
-const PAUSE: Duration = Duration::from_millis(10);
 /// Bytes per write of an image.
 const PIECE: usize = 64 * 1024;
 
@@ -55,12 +49,16 @@ struct Door {
     life: Life,
 }
 
-/// The listeners for guests. Those with a context id share one listener, which outlives the
-/// instances.
+/// The listeners for guests. Those with a context id share one listener for each port, which
+/// outlives the instances.
 #[derive(Default)]
-pub struct Doors {
-    by_context_id: Mutex<BTreeMap<u32, Arc<Door>>>,
-    hears_vsock: AtomicBool,
+pub struct Doors(Mutex<VsockDoors>);
+
+#[derive(Default)]
+struct VsockDoors {
+    by_context_id: BTreeMap<u32, Arc<Door>>,
+    /// With a listener.
+    ports: Vec<u32>,
 }
 
 impl Doors {
@@ -74,31 +72,30 @@ impl Doors {
         let door = Arc::new(Door::new(daemon, instance, life)?);
         if let Vsock::Cid(cid) = instance.vsock {
             let mut doors = self.lock();
-            if !self.hears_vsock.swap(true, Ordering::AcqRel) {
-                self.listen_vsock(daemon.port).inspect_err(|_| {
-                    self.hears_vsock.store(false, Ordering::Release);
-                })?;
+            let port = instance.host_port(daemon.port);
+            if !doors.ports.contains(&port) {
+                self.listen_vsock(port)?;
+                doors.ports.push(port);
             }
-            doors.insert(cid, door);
-        } else if let Some(path) = instance.vsock.host_socket(daemon.port) {
+            doors.by_context_id.insert(cid, door);
+        } else if let Some(path) = instance.vsock.host_socket(instance.host_port(daemon.port)) {
             listen_unix(daemon, &path, door)?;
         }
         Ok(())
     }
 
-    /// Stops listening. The instance's life is over.
-    pub fn close(&self, daemon: &Daemon, vsock: &Vsock) {
-        if let Vsock::Cid(cid) = vsock {
-            self.lock().remove(cid);
-        } else if let Some(path) = vsock.host_socket(daemon.port) {
+    pub fn close(&self, daemon: &Daemon, instance: &Instance) {
+        if let Vsock::Cid(cid) = instance.vsock {
+            self.lock().by_context_id.remove(&cid);
+        } else if let Some(path) = instance.vsock.host_socket(instance.host_port(daemon.port)) {
             // Wakes the thread in accept(2), so that it notices the end of the instance's life.
             let _gone = UnixStream::connect(&path);
             let _gone = std::fs::remove_file(&path);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Door>>> {
-        self.by_context_id.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, VsockDoors> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The context id identifies the guest (P§3.5). Guests share this listener, so one with all its
@@ -107,13 +104,10 @@ impl Doors {
         let listener = VsockListener::bind_with_cid_port(VMADDR_CID_ANY, port).context("vsock")?;
         let doors = self.clone();
         std::thread::spawn(move || {
-            for socket in listener.incoming() {
-                let Ok(socket) = socket else {
-                    std::thread::sleep(PAUSE);
-                    continue;
-                };
+            for socket in accepted(listener.incoming()) {
                 let peer = socket.peer_addr().ok();
-                let door = peer.and_then(|peer| doors.lock().get(&peer.cid()).cloned());
+                let door =
+                    peer.and_then(|peer| doors.lock().by_context_id.get(&peer.cid()).cloned());
                 // A vsock stream is used like any other stream socket from here on.
                 if let (Some(door), Ok(fd)) = (door, socket.as_fd().try_clone_to_owned()) {
                     door.receive(UnixStream::from(fd));
@@ -129,14 +123,11 @@ fn listen_unix(daemon: &Daemon, path: &Path, door: Arc<Door>) -> Result<()> {
     let listener = UnixListener::bind(path).with_context(|| path.display().to_string())?;
     daemon.bound(path);
     std::thread::spawn(move || {
-        for socket in listener.incoming() {
+        for socket in accepted(listener.incoming()) {
             if has_ended(&door.life) {
                 return;
             }
-            match socket {
-                Ok(socket) => door.receive(socket),
-                Err(_) => std::thread::sleep(PAUSE),
-            }
+            door.receive(socket);
         }
     });
     Ok(())
@@ -178,9 +169,10 @@ impl Door {
         }
     }
 
-    fn serve(&self, socket: Timed, fault: Fault) -> Result<()> {
+    fn serve(&self, mut socket: Timed, fault: Fault) -> Result<()> {
         if fault.kind == Kind::Stall {
-            stall(socket, fault.time);
+            socket.limit(Limit::within(fault.time));
+            let _over = std::io::copy(&mut socket, &mut std::io::sink());
             return Ok(());
         }
         let config = match () {
@@ -244,29 +236,22 @@ impl Door {
     }
 
     fn write(&self, stream: &mut Stream, request: &Message, answer: Answer) -> Result<u16> {
-        match answer {
-            Answer::Data(value, etag) => {
-                let quoted = etag.map(|etag| format!("\"{etag}\""));
-                let extra: Vec<_> = quoted.iter().map(|etag| ("ETag", etag.as_str())).collect();
-                write_answer(stream, 200, "application/json", &extra, &envelope(200, "", value))?;
-                Ok(200)
-            }
+        let (code, etag, kind, body) = match answer {
+            Answer::Image(size) => return image(stream, request, size).map(|()| 200),
+            Answer::Data(value, etag) => (200, etag, "application/json", envelope(200, "", value)),
             Answer::Error(code, text) => {
                 let text = if text.is_empty() { reason(code).to_owned() } else { text };
                 // Incus and old LXD refuse unknown certificates in plain text (P§5.4).
-                if code == 401 && self.flavour != Flavour::Lxd {
-                    write_answer(stream, code, "text/plain", &[], format!("{text}\n").as_bytes())?;
+                if code == 401 && !self.flavour.is_lxd() {
+                    (code, None, "text/plain", format!("{text}\n").into_bytes())
                 } else {
-                    let body = envelope(code, &text, Value::Null);
-                    write_answer(stream, code, "application/json", &[], &body)?;
+                    (code, None, "application/json", envelope(code, &text, Value::Null))
                 }
-                Ok(code)
             }
-            Answer::Image(size) => {
-                image(stream, request, size)?;
-                Ok(200)
-            }
-        }
+        };
+        let extra: Vec<_> = etag.map(|etag| ("ETag", etag)).into_iter().collect();
+        write_answer(stream, code, kind, &extra, &body)?;
+        Ok(code)
     }
 }
 
@@ -279,19 +264,6 @@ fn envelope(code: u16, error: &str, metadata: Value) -> Vec<u8> {
     format!("{body}\n").into_bytes()
 }
 
-/// Sends nothing until the time is over or the guest has closed.
-fn stall(mut socket: Timed, time: Duration) {
-    socket.limit(Limit::within(time));
-    let mut buffer = [0; 1024];
-    loop {
-        match socket.read(&mut buffer) {
-            Ok(0) => return,
-            Err(error) if error.kind() != ErrorKind::Interrupted => return,
-            Ok(_) | Err(_) => {}
-        }
-    }
-}
-
 /// Writes an image: the same noise each time, so that it can be compared.
 fn image(stream: &mut Stream, request: &Message, size: u64) -> Result<()> {
     let head = format!(
@@ -301,16 +273,14 @@ fn image(stream: &mut Stream, request: &Message, size: u64) -> Result<()> {
         request.path()
     );
     stream.write_all(head.as_bytes())?;
-    let (mut left, mut word) = (size, 1u32);
-    let mut piece = vec![0; PIECE];
-    while left > 0 {
+    let (mut word, mut piece) = (1u32, [0; PIECE]);
+    for begin in (0..size).step_by(PIECE) {
         for byte in &mut piece {
             word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             *byte = word.to_be_bytes()[0];
         }
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
-        stream.write_all(&piece[..count])?;
-        left -= u64::try_from(count)?;
+        let left = usize::try_from(size - begin).unwrap_or(PIECE);
+        stream.write_all(&piece[..left.min(PIECE)])?;
     }
     Ok(stream.flush()?)
 }
@@ -318,10 +288,8 @@ fn image(stream: &mut Stream, request: &Message, size: u64) -> Result<()> {
 /// Writes an endless answer; the agent must stop reading.
 fn huge(stream: &mut Stream) -> Result<()> {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"metadata\":\"";
+    stream.sock.limit(Limit::within(HUGE));
     stream.write_all(head)?;
-    let end = Instant::now() + HUGE;
-    while Instant::now() < end {
-        stream.write_all(&[b'x'; PIECE])?;
-    }
+    std::io::copy(&mut std::io::repeat(b'x'), stream)?;
     Ok(())
 }

@@ -1,19 +1,19 @@
 //! A guest: calls the host's port with the certificates of its share.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mote_client::net::http::{Message, read_answer};
-use mote_client::net::tls::{Exactly, provider};
+use mote_client::Message;
+use mote_client::net::http::{read_answer, write_request};
+use mote_client::net::tls::{self, Exactly, Pair, certificate, provider};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use super::host::Host;
-use super::wire::{certificate, key};
 
 pub(crate) type Stream = StreamOwned<ClientConnection, UnixStream>;
 
@@ -30,24 +30,21 @@ impl Guest {
     /// Returns a caller behind an instance's vsock, with the certificate of `share` if there is
     /// one.
     pub(crate) fn with_share(host: &Host, instance: &str, share: Option<&Path>) -> Self {
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Exactly(Some(certificate(
-                &host.path("server.crt"),
-            )))));
+        let server = certificate(&host.path("server.crt")).unwrap();
         let config = match share {
-            Some(share) => builder
-                .with_client_auth_cert(
-                    vec![certificate(&share.join("agent.crt"))],
-                    key(&share.join("agent.key")),
-                )
-                .unwrap(),
-            None => builder.with_no_client_auth(),
+            Some(share) => {
+                tls::client(&Pair::load_or_make(share, "agent").unwrap(), server).unwrap()
+            }
+            None => ClientConfig::builder_with_provider(provider())
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .unwrap()
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Exactly(Some(server))))
+                .with_no_client_auth()
+                .into(),
         };
         let socket = host.path(&format!("{instance}.p_{}", host.port()));
-        Self { socket, config: Arc::new(config) }
+        Self { socket, config }
     }
 
     pub(crate) fn connect(&self) -> Stream {
@@ -64,12 +61,7 @@ impl Guest {
 
     pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> anyhow::Result<Message> {
         let mut stream = self.connect();
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: custom.socket\r\nContent-Length: {length}\r\n\r\n"
-        );
-        stream.write_all((head + body).as_bytes())?;
-        stream.flush()?;
+        write_request(&mut stream, method, path, body.as_bytes())?;
         read_answer(&mut stream, usize::MAX)
     }
 

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::qmp::Qemu;
 
@@ -23,18 +23,15 @@ pub(crate) fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<
 pub(crate) struct Host {
     /// The directory, which also contains the other sides' sockets.
     pub(crate) directory: PathBuf,
+    _temporary: TempDir,
     daemon: Option<Child>,
 }
 
 impl Host {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
         // Short, because paths of unix sockets are limited.
-        let name = format!("mh{}-{count}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).unwrap();
-        Self { directory, daemon: None }
+        let temporary = tempfile::Builder::new().prefix("mh").tempdir().unwrap();
+        Self { directory: temporary.path().to_owned(), _temporary: temporary, daemon: None }
     }
 
     /// Creates a host with one instance `vm1`, whose agent is called over plain sockets.
@@ -96,7 +93,6 @@ impl Host {
         command
     }
 
-    /// Starts the daemon and waits until it answers.
     pub(crate) fn start(&mut self) {
         let log = File::options().append(true).create(true).open(self.path("log")).unwrap();
         let daemon = self.command(&["daemon"]).stdin(Stdio::null()).stderr(log).spawn().unwrap();
@@ -115,7 +111,6 @@ impl Host {
         self.daemon.as_ref().unwrap().id()
     }
 
-    /// Stops the daemon by SIGTERM.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         let mut daemon = self.daemon.take().unwrap();
         let pid = rustix::process::Pid::from_child(&daemon);
@@ -123,7 +118,6 @@ impl Host {
         wait("the daemon's end", SOON, || daemon.try_wait().unwrap())
     }
 
-    /// Runs a command that must succeed, and returns its output.
     pub(crate) fn run(&self, args: &[&str]) -> String {
         self.try_run(args).unwrap_or_else(|error| panic!("{args:?}: {error}\n{}", self.log()))
     }
@@ -134,7 +128,10 @@ impl Host {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Runs a command with this memory limit, KiB.
+    pub(crate) fn output(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().unwrap()
+    }
+
     pub(crate) fn run_within(&self, memory: u32, args: &[&str]) -> Output {
         let mut command = Command::new("sh");
         let program = env!("CARGO_BIN_EXE_mote-host");
@@ -142,7 +139,6 @@ impl Host {
         mote_machine::output(command.arg(&self.directory).args(args)).unwrap()
     }
 
-    /// Returns the error message of a command that must fail, within this memory.
     pub(crate) fn refused(&self, memory: u32, args: &[&str]) -> String {
         let output = self.run_within(memory, args);
         let error = errors(&output);
@@ -182,7 +178,6 @@ impl Drop for Host {
             eprintln!("--- log of the host\n{}---", self.log());
         }
         self.kill();
-        let _gone = std::fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -3,8 +3,6 @@
 pub(crate) mod agent;
 pub(crate) mod guest;
 pub(crate) mod host;
-pub(crate) mod liar;
 pub(crate) mod qmp;
 pub(crate) mod sftp;
 pub(crate) mod shell;
-pub(crate) mod wire;

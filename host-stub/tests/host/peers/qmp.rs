@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::host::{Host, SOON, wait};
 
 #[derive(Default)]
-struct Inner {
+pub(crate) struct Inner {
     ring: Ring,
     reads: u32,
     monitor: Option<UnixStream>,
-    does: &'static str,
-    share_read: Option<u64>,
+    pub(crate) does: &'static str,
+    pub(crate) share_read: Option<u64>,
     orders: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Qemu {
         Self { inner, path: path.to_owned() }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap()
     }
 
@@ -78,20 +78,10 @@ impl Qemu {
         }
     }
 
-    pub(crate) fn does(&self, does: &'static str) {
-        self.inner().does = does;
-    }
-
-    /// Sets the number of bytes that were read from the config disk.
-    pub(crate) fn share_read(&self, count: u64) {
-        self.inner().share_read = Some(count);
-    }
-
     pub(crate) fn is_ordered(&self, order: &str) -> bool {
         self.inner().orders.iter().any(|given| given == order)
     }
 
-    /// Waits until the host has read the ring.
     pub(crate) fn is_read(&self) {
         wait("the first read", SOON, || (self.reads() > 0).then_some(()));
     }

@@ -2,15 +2,15 @@
 
 use std::io::{Error, Write};
 
+use mote_client::Message;
 use mote_client::files::sftp::client::{receive, send};
 pub(crate) use mote_client::files::sftp::wire::kind::{
     FSTAT, LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT,
 };
 use mote_client::files::sftp::wire::{Attrs, END, Reader, Writer, kind};
-use mote_client::net::http::Message;
 
+use super::agent::{self, Stream};
 use super::host::Host;
-use super::liar::{self, Stream};
 
 pub(crate) struct Asked {
     pub(crate) kind: u8,
@@ -42,9 +42,8 @@ pub(crate) enum Said {
     Trickle,
 }
 
-/// Returns a host whose guest `vm1` answers like this.
 pub(crate) fn guest(answer: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> Host {
-    liar::host(move |request, mut stream| serve(request, &mut stream, &answer))
+    agent::host(move |request, mut stream| serve(request, &mut stream, &answer))
 }
 
 /// Answers for a tree: `names` are below each directory, and `what` returns the type of a path.

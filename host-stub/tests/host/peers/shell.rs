@@ -4,14 +4,13 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use mote_client::net::http::Message;
+use mote_client::Message;
 use serde_json::{Value, json};
 use tungstenite::protocol::Role;
 use tungstenite::{Message as Piece, WebSocket};
 
+use super::agent::{self, Preamble, Stream, accept_websocket, greet, operation, started, sync};
 use super::host::{Host, SOON};
-use super::liar::{self, Preamble, Stream, greet, operation, started, sync};
-use super::wire::accept_websocket;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -19,8 +18,6 @@ pub(crate) enum End {
     Event { code: i64 },
     /// Sends no events, but answers queries.
     Asked { code: i64 },
-    /// The agent dies: it closes all connections and no longer answers.
-    Gone,
     /// The guest hangs once the command runs: connections stay open, and nothing is read or
     /// answered.
     Silent,
@@ -49,7 +46,7 @@ impl Shell {
         let shell = Self { seen: Arc::default(), end, server };
         let ours = shell.clone();
         let act = move |message: &Message, stream| ours.serve(message, stream);
-        liar::start(&host.path("vm1.p.listen_8443"), &host.share("vm1"), Preamble::None, act);
+        agent::start(&host.path("vm1.p.listen_8443"), &host.share("vm1"), Preamble::None, act);
         shell
     }
 
@@ -57,7 +54,6 @@ impl Shell {
         self.seen.lock().unwrap()
     }
 
-    /// Returns the callers in order: paths, or names of sockets.
     pub(crate) fn order(&self) -> Vec<String> {
         self.seen().order.clone()
     }
@@ -77,9 +73,6 @@ impl Shell {
     fn serve(&self, message: &Message, mut stream: Stream) -> std::io::Result<()> {
         let target = &message.target;
         let name = target.split_once("secret=").map_or(target.as_str(), |(_, name)| name);
-        if self.seen().ended && self.end == End::Gone {
-            return Ok(());
-        }
         self.seen().order.push(name.to_owned());
         if self.end == End::Silent && name.starts_with("/1.0/operations/") {
             park(&stream);
@@ -95,7 +88,7 @@ impl Shell {
             _ => {
                 let code = match self.end {
                     End::Asked { code } => self.wait(|seen| seen.ended.then_some(code)),
-                    End::Event { .. } | End::Gone | End::Silent => None,
+                    End::Event { .. } | End::Silent => None,
                 };
                 sync(&mut stream, &operation(code))
             }

@@ -1,7 +1,6 @@
 //! `run` with programs that replace QEMU and vhost-device-vsock: messages, exit codes, and complete
 //! clean-up. tests/tests/vm/run does the same with a VM.
 
-mod boots;
 mod slow;
 mod starts;
 
@@ -13,19 +12,19 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tempfile::TempDir;
 
 use crate::peers::host::{SOON, wait};
 
 /// A directory with the programs. All files of `run` are in its `tmp`.
-pub(crate) struct World(PathBuf);
+pub(crate) struct World(TempDir);
 
 impl World {
     /// Creates the directory. `qemu` is the script that replaces QEMU.
     pub(crate) fn new(name: &str, qemu: &str) -> Self {
-        let directory = format!("mote-host-run-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(directory);
-        fs::create_dir_all(directory.join("tmp")).unwrap();
-        let world = Self(directory);
+        let prefix = format!("mote-host-run-{name}-");
+        let world = Self(tempfile::Builder::new().prefix(&prefix).tempdir().unwrap());
+        fs::create_dir(world.at("tmp")).unwrap();
         let console =
             "console=$(echo \"$*\" | sed -n 's/.*file,id=console,path=\\([^ ]*\\).*/\\1/p')";
         world.program(
@@ -34,24 +33,28 @@ impl World {
         );
         let socket = "socket=$(echo \"$*\" | sed 's/.*socket=//'); : >\"$socket\"";
         world.program("vsock", &format!("{socket}\nexec sleep 1000"));
-        fs::write(world.0.join("kernel"), "").unwrap();
+        fs::write(world.at("kernel"), "").unwrap();
         world
     }
 
     /// Writes a script that stores its process id in a file.
     fn program(&self, name: &str, script: &str) {
-        let path = self.0.join(name);
+        let path = self.at(name);
         let text = format!("#!/bin/sh\necho $$ >\"{}\"\n{script}\n", self.pid_file(name).display());
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     fn pid_file(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.pid"))
+        self.at(&format!("{name}.pid"))
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+        self.at(name).display().to_string()
     }
 
     fn command(&self, options: &[&str]) -> Command {
@@ -60,19 +63,18 @@ impl World {
         self.bare(&[&ours, options, &["--", "true"]].concat())
     }
 
-    /// Returns a run without a kernel.
     fn bare(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
         command.arg("run").args(words);
-        command.env("TMPDIR", self.0.join("tmp")).env("MOTE_VSOCK", self.0.join("vsock"));
-        command.env_remove("MOTE_HOST_ACCEL");
+        command.env("TMPDIR", self.at("tmp")).env("MOTE_VSOCK", self.at("vsock"));
+        command.env("MOTE_HOST_ACCEL", "tcg");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
     /// Returns the directory of the instance once the run has started.
     fn instance(&self) -> PathBuf {
-        let path = self.0.join("arguments");
+        let path = self.at("arguments");
         wait("QEMU's arguments", SOON, || {
             let text = fs::read_to_string(&path).ok()?;
             let (_, monitor) = text.split_once("unix:")?;
@@ -80,29 +82,24 @@ impl World {
         })
     }
 
-    fn run(&self, options: &[&str]) -> (Option<i32>, String) {
-        ended(&mut self.command(options))
+    /// Runs without success, and returns the messages.
+    #[track_caller]
+    fn run(&self, options: &[&str]) -> String {
+        let (code, said) = ended(&mut self.command(options));
+        assert_eq!(code, Some(125), "{said}");
+        said
     }
 
-    /// Waits for a program's process and returns it.
     fn process(&self, name: &str) -> Pid {
         let path = self.pid_file(name);
         wait(name, SOON, || Pid::from_raw(fs::read_to_string(&path).ok()?.trim().parse().ok()?))
     }
 
-    /// Returns the number of directories that runs left behind.
     fn left(&self) -> usize {
-        fs::read_dir(self.0.join("tmp")).unwrap().count()
+        fs::read_dir(self.at("tmp")).unwrap().count()
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        let _left = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Runs a command. Returns its exit code and stderr.
 fn ended(command: &mut Command) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = mote_machine::output(command).unwrap();
     (status.code(), String::from_utf8(stderr).unwrap())
@@ -123,8 +120,7 @@ fn quotes_a_failed_qemu_and_exits_125() {
     let world =
         World::new("fails", "echo 'qemu: warning: x' >&2; echo 'qemu: no such device' >&2; exit 1");
     let file = world.path("result");
-    let (code, said) = world.run(&["--accel", "tcg", "--result", &file]);
-    assert_eq!(code, Some(125), "{said}");
+    let said = world.run(&["--result", &file]);
     assert_eq!(said, "mote-host: QEMU ended (exit status: 1): qemu: no such device\n");
     let result = result(Path::new(&file));
     assert_eq!((&result["outcome"], &result["code"]), (&"not-run".into(), &125.into()), "{result}");
@@ -139,7 +135,7 @@ fn a_failed_write_to_stderr_changes_no_exit_code_and_leaves_no_files() {
     let file = world.path("result");
     for more in [&["--console", &world.path("console")][..], &["-v"]] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
-        let options = [&["--accel", "tcg", "--result", &file], more].concat();
+        let options = [&["--result", &file], more].concat();
         let status = world.command(&options).stderr(full).status().unwrap();
         assert_eq!((status.code(), world.left()), (Some(125), 0), "{more:?}");
         assert_eq!(result(Path::new(&file))["outcome"], "not-run");
@@ -152,14 +148,13 @@ fn reports_a_panic_at_boot_first() {
     let panic = "Kernel panic - not syncing: VFS: Unable to mount root fs";
     let qemu = format!("printf 'one\\r\\n[    1.5] {panic}\\r\\nlast\\r\\n' >\"$console\"; exit 0");
     let world = World::new("panic", &qemu);
-    let (code, said) = world.run(&["--accel", "tcg", "--boot-timeout", "9999"]);
-    assert_eq!(code, Some(125), "{said}");
+    let said = world.run(&["--boot-timeout", "9999"]);
     let first = format!("mote-host: guest panicked: \"{panic}\"\n");
     assert!(said.starts_with(&first), "{said}");
     assert!(said.ends_with(&format!("  one\n  [    1.5] {panic}\n  last\n")), "{said}");
     // The user asked to keep the console.
     let console = world.path("console");
-    let (_, said) = world.run(&["--accel", "tcg", "--console", &console]);
+    let said = world.run(&["--console", &console]);
     assert!(said.ends_with(&format!("the whole console: {console}\n")), "{said}");
     assert!(fs::read_to_string(console).unwrap().contains(panic));
 }
@@ -176,8 +171,7 @@ fn reports_the_panic_of_the_vsock_device() {
         world.path("arguments")
     );
     world.program("vsock", &vsock);
-    let (code, said) = world.run(&["--accel", "tcg", "--boot-timeout", "1000"]);
-    assert_eq!(code, Some(125), "{said}");
+    let said = world.run(&["--boot-timeout", "1000"]);
     let why = format!("mote-host: vhost-device-vsock stopped serving: {panic} Broken pipe\n");
     assert_eq!(said, why);
     assert_eq!(world.left(), 0);
@@ -187,8 +181,7 @@ fn reports_the_panic_of_the_vsock_device() {
 fn cleans_up_after_every_signal() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         let world = World::new(&format!("signal{}", signal.as_raw()), "exec sleep 1000");
-        let mut run: Child =
-            mote_machine::bounded(&mut world.command(&["--accel", "tcg"])).unwrap();
+        let mut run: Child = mote_machine::bounded(&mut world.command(&[])).unwrap();
         let processes = [world.process("qemu"), world.process("vsock")];
         kill_process(Pid::from_child(&run), signal).unwrap();
         let status = run.wait().unwrap();
@@ -219,8 +212,7 @@ fn a_kvm_that_hangs_or_fails_is_not_used() {
             format!("case \"$*\" in *accel=kvm*) {kvm} ;; esac; echo 'qemu: tcg' >&2; exit 1");
         let world = World::new("kvm", &qemu);
         let file = world.path("result");
-        let (code, said) = world.run(&["--result", &file]);
-        assert_eq!(code, Some(125), "{said}");
+        let said = world.run(&["--accel", "auto", "--result", &file]);
         assert!(said.contains("qemu: tcg\n"), "{said}");
         assert!(
             said.contains(&format!("emulated (TCG), which is slow: /dev/kvm exists, but {why}\n")),
@@ -236,7 +228,10 @@ fn a_dry_run_prints_the_command_and_starts_nothing() {
     let plain = "--accel tcg --dry-run --memory 300 --cpus 3 --network user".split(' ');
     let options = plain.chain(["--append", "a b", "--qemu-arg", "-device 'x y'"]);
     let options = options.collect::<Vec<_>>();
-    let output = world.command(&options).output().unwrap();
+    let mut run = world.command(&options);
+    // It needs no directory of instances.
+    run.env_remove("HOME").env_remove("XDG_STATE_HOME").env_remove("MOTE_HOST_DIR");
+    let output = run.output().unwrap();
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     for part in [
@@ -254,14 +249,18 @@ fn a_dry_run_prints_the_command_and_starts_nothing() {
     let output =
         world.command(&[&options[..], &["--machine", "microvm"]].concat()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["-machine microvm,", "virtio-rng-device,rng=rng", "virtio-net-device,netdev=net "]
-    {
+    for part in [
+        "-machine microvm,",
+        "virtio-rng-device,rng=rng",
+        "virtio-net-device,netdev=net ",
+        "addr=851968,force-raw=on",
+        " acpi_rsdp=0xd0000 a b'",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(!text.contains("-pci") && !text.contains("romfile"), "{text}");
     let many = ["--machine", "microvm", "--share", "/usr:ro", "--share", "/var:ro", "--share"];
-    let (code, said) = world.run(&[&options[..], &many, &["/etc:ro"]].concat());
-    assert_eq!(code, Some(125), "{said}");
+    let said = world.run(&[&options[..], &many, &["/etc:ro"]].concat());
     assert!(said.contains("8 virtio devices without KVM, not 9: use fewer"), "{said}");
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
 }
@@ -272,7 +271,7 @@ fn writes_a_disk_only_on_request() {
     let disk = world.path("disk.qcow2");
     fs::write(&disk, "").unwrap();
     let printed = |options: &[&str]| {
-        let more = ["--accel", "tcg", "--dry-run", "--disk", &disk];
+        let more = ["--dry-run", "--disk", &disk];
         let output = world.command(&[&more, options].concat()).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
@@ -290,7 +289,7 @@ fn writes_a_disk_only_on_request() {
 fn ignores_files_that_others_put_next_to_the_runs() {
     let world = World::new("planted", "echo 'qemu: here' >&2; exit 1");
     let make = |name: &str| {
-        let path = world.0.join(name);
+        let path = world.at(name);
         fs::create_dir(&path).unwrap();
         path
     };
@@ -303,7 +302,7 @@ fn ignores_files_that_others_put_next_to_the_runs() {
     }
     let to_lock = make("tmp/mote-run-to-lock");
     std::os::unix::fs::symlink(victim.join("lock"), to_lock.join("lock")).unwrap();
-    std::os::unix::fs::symlink(&victim, world.0.join("tmp/mote-run-link")).unwrap();
+    std::os::unix::fs::symlink(&victim, world.at("tmp/mote-run-link")).unwrap();
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         std::os::unix::fs::chown(&theirs, Some(1000), None).unwrap();
@@ -311,7 +310,7 @@ fn ignores_files_that_others_put_next_to_the_runs() {
         fs::remove_dir_all(&theirs).unwrap();
     }
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
-    for path in fs::read_dir(world.0.join("tmp")).unwrap().flatten().map(|entry| entry.path()) {
+    for path in fs::read_dir(world.at("tmp")).unwrap().flatten().map(|entry| entry.path()) {
         let times = fs::FileTimes::new().set_modified(long_ago);
         fs::File::open(path).unwrap().set_times(times).unwrap();
     }
@@ -320,7 +319,7 @@ fn ignores_files_that_others_put_next_to_the_runs() {
     fs::write(left.join("lock"), "").unwrap();
     let times = fs::FileTimes::new().set_modified(long_ago);
     fs::File::open(&left).unwrap().set_times(times).unwrap();
-    let mut run = world.command(&["--accel", "tcg"]).spawn().unwrap();
+    let mut run = world.command(&[]).spawn().unwrap();
     let ended = wait("its end", SOON, || run.try_wait().unwrap());
     assert_eq!(ended.code(), Some(125));
     assert!(!left.exists());
@@ -331,7 +330,7 @@ fn ignores_files_that_others_put_next_to_the_runs() {
 #[test]
 fn other_users_cannot_read_a_run() {
     let world = World::new("private", "exec sleep 1000");
-    let mut run = world.command(&["--accel", "tcg"]).spawn().unwrap();
+    let mut run = world.command(&[]).spawn().unwrap();
     let instance = world.instance();
     let run_directory = instance.ancestors().nth(2).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
@@ -348,11 +347,10 @@ fn other_users_cannot_read_a_run() {
 fn a_guest_cannot_reach_the_runs_files_or_create_devices() {
     let world = World::new("own", "grep CapEff /proc/self/status >\"$0.caps\"; exit 1");
     let share = world.path("");
-    let (code, said) = world.run(&["--accel", "tcg", "--share", &format!("{share}:/m")]);
-    assert_eq!(code, Some(125), "{said}");
+    let said = world.run(&["--share", &format!("{share}:/m")]);
     assert!(said.contains("the guest could change this program's own files"), "{said}");
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
-    let (_, said) = world.run(&["--accel", "tcg", "--share", &format!("{share}:/m:ro")]);
+    let said = world.run(&["--share", &format!("{share}:/m:ro")]);
     assert!(said.contains("QEMU ended"), "{said}");
     if rustix::process::geteuid().is_root() {
         const MKNOD: u64 = 1 << 27;
@@ -367,7 +365,7 @@ fn does_not_read_a_console_that_a_guest_replaced() {
     let qemu = "rm \"$console\"; ln -s secret \"$console\"; sleep 0.2; exit 1";
     let world = World::new("replaced", qemu);
     fs::write(world.path("secret"), "mine\n").unwrap();
-    let (_, said) = world.run(&["--accel", "tcg", "--console", &world.path("console")]);
+    let said = world.run(&["--console", &world.path("console")]);
     assert!(said.contains("QEMU ended") && !said.contains("mine"), "{said}");
 }
 
@@ -378,18 +376,17 @@ fn does_not_write_a_report_through_a_link() {
     fs::write(&victim, "mine").unwrap();
     std::os::unix::fs::symlink(&victim, &link).unwrap();
     for option in ["--result", "--junit", "--log", "--console"] {
-        let (code, said) = world.run(&["--accel", "tcg", option, &link]);
-        assert_eq!(code, Some(125), "{option}: {said}");
+        let said = world.run(&[option, &link]);
         assert!(said.contains("link is a symbolic link here"), "{option}: {said}");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine", "{option}");
     }
     let pipe = world.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for option in ["--result", "--junit", "--log"] {
-        let mut run = world.command(&["--accel", "tcg", option, &pipe]).spawn().unwrap();
+        let mut run = world.command(&[option, &pipe]).spawn().unwrap();
         let ended = wait("its end", SOON, || run.try_wait().unwrap());
         assert_eq!(ended.code(), Some(125), "{option}");
     }
-    let (_, said) = world.run(&["--accel", "tcg", "--result", "/dev/stderr"]);
+    let said = world.run(&["--result", "/dev/stderr"]);
     assert!(said.contains("\"outcome\":\"not-run\""), "{said}");
 }

@@ -4,18 +4,19 @@
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mote_client::net::http::Message;
+use mote_client::Message;
 
 use super::World;
-use crate::peers::host::{Host, SOON, wait};
-use crate::peers::liar::{self, Preamble, Stream, greet, open_command, operation};
+use crate::peers::agent::{
+    self, Preamble, Stream, accept_websocket, greet, open_command, operation,
+};
+use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::qmp::Qemu;
 use crate::peers::sftp::{self, Said};
-use crate::peers::wire::accept_websocket;
 
 /// How an agent handles the nth call other than the host's own calls.
 type Answer = fn(usize, &Message, &mut Stream) -> std::io::Result<()>;
@@ -24,7 +25,7 @@ type Answer = fn(usize, &Message, &mut Stream) -> std::io::Result<()>;
 fn agent(socket: &Path, share: &Path, answer: Answer) -> Arc<Mutex<Vec<String>>> {
     let calls = Arc::<Mutex<Vec<String>>>::default();
     let all = calls.clone();
-    liar::start(socket, share, Preamble::Connect, move |request, mut stream| {
+    agent::start(socket, share, Preamble::Connect, move |request, mut stream| {
         let line = format!("{} {}", request.method, request.target);
         if request.target == "/1.0" {
             return greet(&mut stream, "lxd-agent");
@@ -51,27 +52,27 @@ fn be_slow(stream: &mut Stream) {
     let _gone = stream.read(&mut [0]);
 }
 
-/// Runs with such an agent and returns its calls.
-fn run(name: &str, options: &[&str], answer: Answer) -> (Output, Vec<String>) {
+fn run(name: &str, options: &[&str], answer: Answer) -> (String, Vec<String>) {
     run_in(&World::new(name, "exec sleep 1000"), options, answer)
 }
 
-fn run_in(world: &World, options: &[&str], answer: Answer) -> (Output, Vec<String>) {
-    let options = [&["--accel", "tcg"][..], options].concat();
-    let run = mote_machine::bounded(&mut world.command(&options)).unwrap();
+/// Runs without success. Returns the messages and the calls.
+fn run_in(world: &World, options: &[&str], answer: Answer) -> (String, Vec<String>) {
+    let run = mote_machine::bounded(&mut world.command(options)).unwrap();
     let instance = world.instance();
     let calls = agent(&instance.join("vsock"), &instance.join("config"), answer);
     let qemu = Qemu::start(&instance.join("qmp"));
     qemu.is_read();
     qemu.say("STARTED\n");
     let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", errors(&output));
     let calls = calls.lock().unwrap().clone();
-    (output, calls)
+    (errors(&output), calls)
 }
 
 #[test]
 fn repeats_a_request_that_timed_out() {
-    let (output, calls) = run("slow", &[], |count, _, stream| {
+    let (said, calls) = run("slow", &[], |count, _, stream| {
         match count {
             // After the TLS handshake, during the websocket's.
             1 => be_slow(stream),
@@ -80,15 +81,13 @@ fn repeats_a_request_that_timed_out() {
         }
         Ok(())
     });
-    let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(calls, ["GET /1.0/events"; 3], "{said}");
-    assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.starts_with("mote-host: events: status 403: enough\n"), "{said}");
 }
 
 #[test]
 fn does_not_repeat_a_command_that_may_have_started() {
-    let (output, calls) = run("once", &[], |_, request, stream| {
+    let (said, calls) = run("once", &[], |_, request, stream| {
         if request.target == "/1.0/events" {
             accept_websocket(stream, request)?;
             be_slow(stream);
@@ -96,9 +95,7 @@ fn does_not_repeat_a_command_that_may_have_started() {
         // The request is closed without an answer.
         Ok(())
     });
-    let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(calls, ["GET /1.0/events", "POST /1.0/exec"], "{said}");
-    assert_eq!(output.status.code(), Some(125), "{said}");
 }
 
 #[test]
@@ -109,7 +106,7 @@ fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
     std::fs::write(&conf, "").unwrap();
     std::fs::write(world.path("secret"), "mine").unwrap();
     let push = format!("{conf}:/conf");
-    let (output, _) = run_in(&world, &["--push", &push], |_, request, stream| {
+    let (said, _) = run_in(&world, &["--push", &push], |_, request, stream| {
         if request.target == "/1.0/events" {
             accept_websocket(stream, request)?;
             be_slow(stream);
@@ -124,7 +121,6 @@ fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
             _ => sftp::of_tree(asked, |_| Said::Directory, &[]),
         })
     });
-    let said = String::from_utf8(output.stderr).unwrap();
     assert!(Path::new(&conf).is_symlink() && said.contains("enough"), "{said}");
 }
 
@@ -132,7 +128,7 @@ fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
 fn with_mounts<const TRICKLES: bool>(name: &str, why: &str) {
     let share = format!("{}:/m:ro", std::env::temp_dir().display());
     let options = ["--boot-timeout", "5", "--share", &share];
-    let (output, _) = run(name, &options, |_, request, stream| {
+    let (said, _) = run(name, &options, |_, request, stream| {
         if request.target == "/1.0/events" {
             accept_websocket(stream, request)?;
             be_slow(stream);
@@ -144,18 +140,13 @@ fn with_mounts<const TRICKLES: bool>(name: &str, why: &str) {
             _ => sftp::of_tree(asked, |_| Said::File, &[]),
         })
     });
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.contains("/proc/mounts: ") && said.contains(why), "{said}");
 }
 
 #[test]
-fn gives_up_an_endless_list_of_mounts() {
+fn gives_up_an_endless_or_slow_list_of_mounts() {
     with_mounts::<false>("mounts", "failed to write whole buffer");
-}
-
-#[test]
-fn gives_up_a_slow_list_of_mounts_when_the_boot_times_out() {
+    // When the boot times out.
     with_mounts::<true>("trickle", "no longer answers");
 }
 
@@ -170,6 +161,8 @@ fn a_command_ends_with_the_thread_of_the_vsock_device() {
     host.start();
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");
+    assert_eq!(host.run(&["get", "vm1", "volatile.vsock_id"]), "7\n");
+    assert!(host.path(&format!("vs_{}", host.port())).exists());
     let script = "echo vring_worker >/proc/$$/comm; read end; echo sh >/proc/$$/comm; read end";
     let vm =
         format!("guest-cid=3,uds-path={},socket={}", vsock.display(), host.path("vhost").display());
@@ -190,7 +183,7 @@ fn a_command_ends_with_the_thread_of_the_vsock_device() {
     let output = exec.wait_with_output().unwrap();
     device.kill().unwrap();
     device.wait().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = errors(&output);
     let why = "vhost-device-vsock stopped serving: thread 'vring_worker' panicked at x.rs:1: why";
     assert_eq!(
         (output.status.code(), &*said),

@@ -1,12 +1,14 @@
-//! Errors before anything starts: exit code 125, and the option's name in the message. Also several
-//! kernels.
+//! Errors before anything starts: exit code 125, and the option's name in the message. Several
+//! kernels. Boots that never reach an agent: the first line names the cause.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::json;
 
 use super::{World, ended};
+use crate::peers::qmp::Qemu;
 
 #[test]
 fn rejects_invalid_options_before_starting_anything() {
@@ -42,7 +44,7 @@ fn rejects_invalid_options_before_starting_anything() {
         (&["--push", &from_pipe], "--push ", irregular),
         (&["--console", &pipe], "--console ", "pipe: this is not a regular file; use -v"),
     ] {
-        let words = [&["--accel", "tcg", "--kernel", &kernel], words, &["--", "true"]].concat();
+        let words = [&["--kernel", &kernel], words, &["--", "true"]].concat();
         let (code, said) = ended(&mut world.bare(&words));
         assert_eq!((code, said.lines().count()), (Some(125), 1), "{said}");
         assert!(said.starts_with(&format!("mote-host: {begin}")) && said.contains(end), "{said}");
@@ -57,7 +59,7 @@ fn rejects_invalid_options_before_starting_anything() {
     // An existing file is truncated, not removed: it may belong to another program.
     let console = world.path("console");
     fs::write(&console, "of the last run").unwrap();
-    let (_, said) = world.run(&["--accel", "tcg", "--console", &console]);
+    let said = world.run(&["--console", &console]);
     assert!(said.starts_with("mote-host: QEMU ended (exit status: 1): no message\n"), "{said}");
     assert!(fs::read(&console).unwrap().is_empty());
 }
@@ -65,9 +67,9 @@ fn rejects_invalid_options_before_starting_anything() {
 #[test]
 fn does_not_use_a_temporary_directory_with_a_comma() {
     let world = World::new("comma", "exit 1");
-    let directory = world.0.join("a,b");
+    let directory = world.at("a,b");
     fs::create_dir(&directory).unwrap();
-    let (_, said) = ended(world.command(&["--accel", "tcg"]).env("TMPDIR", &directory));
+    let (_, said) = ended(world.command(&[]).env("TMPDIR", &directory));
     assert!(said.starts_with("mote-host: QEMU ended"), "{said}");
     assert!(!fs::read_to_string(world.path("arguments")).unwrap().contains("a,,b"));
 }
@@ -91,24 +93,12 @@ fn an_invalid_command_line_exits_125_for_run_and_2_otherwise() {
 }
 
 #[test]
-fn run_works_without_home() {
-    let world = World::new("home", "exit 1");
-    let mut run = world.command(&["--accel", "tcg", "--dry-run"]);
-    for name in ["HOME", "XDG_STATE_HOME", "MOTE_HOST_DIR"] {
-        run.env_remove(name);
-    }
-    let output = run.output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-}
-
-#[test]
 fn rejects_an_invalid_matrix_before_starting_anything() {
     let world = World::new("unfit", "exit 1");
     let kernel = world.path("kernel");
-    let three = ["--accel", "tcg", "--jobs", "3", "--kernel", &kernel, "--kernel", &kernel];
+    let three = ["--jobs", "3", "--kernel", &kernel, "--kernel", &kernel];
     let two = ["--initrd", &kernel, "--initrd", &kernel];
-    let (code, said) = world.run(&[&three[..], &two].concat());
-    assert_eq!(code, Some(125), "{said}");
+    let said = world.run(&[&three[..], &two].concat());
     assert_eq!(said, "mote-host: 3 kernels, but 2 initramfs: give one for all, or one for each\n");
     // A process that does not know its kernel must refuse, instead of running all of them.
     for said in ["3:/x", "-1:/x", "2", "", "x"] {
@@ -122,24 +112,28 @@ fn rejects_an_invalid_matrix_before_starting_anything() {
 
 #[test]
 fn reports_each_kernel_and_exits_with_the_worst_code() {
-    let qemu =
-        "case \"$*\" in *kernel2*) echo 'qemu: two' >&2 ;; *) echo 'qemu: one' >&2 ;; esac; exit 1";
+    let qemu = "case \"$*\" in *kernel2*/two* | *kernel2*/both*) echo 'qemu: two' >&2 ;; \
+                */one* | */both*) echo 'qemu: one' >&2 ;; esac; exit 1";
     let world = World::new("matrix", qemu);
-    let second = world.path("kernel2");
-    fs::write(&second, "").unwrap();
-    let file = world.path("junit");
-    let options = ["--accel", "tcg", "--kernel", &second, "--jobs", "2", "--junit", &file];
-    let output = world.command(&options).output().unwrap();
-    assert_eq!(output.status.code(), Some(125));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().count(), 2, "{text}");
-    assert!(text.lines().all(|line| line.starts_with("FAILED ")), "{text}");
-    assert!(text.contains("qemu: one") && text.contains("qemu: two"), "{text}");
-    let junit = fs::read_to_string(file).unwrap();
-    assert!(junit.contains("tests=\"2\" skipped=\"0\" errors=\"0\" failures=\"2\""), "{junit}");
-    let shown = "<system-err>mote-host: QEMU ended (exit status: 1): qemu: two\n</system-err>";
-    assert!(junit.contains(shown), "{junit}");
-    assert_eq!(world.left(), 0);
+    let [second, one, two, both, file] =
+        ["kernel2", "one", "two", "both", "junit"].map(|name| world.path(name));
+    for path in [&second, &one, &two, &both] {
+        fs::write(path, "").unwrap();
+    }
+    for initrds in [&["--initrd", &one, "--initrd", &two][..], &["--initrd", &both]] {
+        let options = ["--kernel", &second, "--jobs", "2", "--junit", &file];
+        let output = world.command(&[initrds, &options].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.lines().all(|line| line.starts_with("FAILED ")), "{text}");
+        assert!(text.contains("qemu: one") && text.contains("qemu: two"), "{text}");
+        let junit = fs::read_to_string(&file).unwrap();
+        assert!(junit.contains("tests=\"2\" skipped=\"0\" errors=\"0\" failures=\"2\""), "{junit}");
+        let shown = "<system-err>mote-host: QEMU ended (exit status: 1): qemu: two\n</system-err>";
+        assert!(junit.contains(shown), "{junit}");
+        assert_eq!(world.left(), 0);
+    }
 }
 
 #[test]
@@ -148,7 +142,7 @@ fn starts_the_agent_before_the_requested_init() {
     let kernel = world.path("kernel");
     let of = |mote: &[&str], append: &str| {
         let append = ["--initrd", &kernel, "--append", append, "--append", "y=2"];
-        let options = [&["--accel", "tcg", "--dry-run"], mote, &append[..]].concat();
+        let options = [&["--dry-run"], mote, &append[..]].concat();
         String::from_utf8(world.command(&options).output().unwrap().stdout).unwrap()
     };
     let mote = ["--mote", &kernel];
@@ -162,18 +156,85 @@ fn starts_the_agent_before_the_requested_init() {
 fn any_directory_can_be_shared() {
     let world = World::new("paths", "exit 1");
     for name in ["a,b", "a:b", "a b"] {
-        let directory = world.0.join(name);
+        let directory = world.at(name);
         fs::create_dir(&directory).unwrap();
-        let link = world.0.join("link");
+        let link = world.at("link");
         std::os::unix::fs::symlink(&directory, &link).unwrap();
         for source in [&directory, &link] {
             let share = format!("{}:/m", source.display());
-            let output = world.command(&["--accel", "tcg", "--dry-run", "--share", &share]);
+            let output = world.command(&["--dry-run", "--share", &share]);
             let text = { output }.output().unwrap().stdout;
             let text = String::from_utf8(text).unwrap();
             let path = directory.display().to_string().replace(',', ",,");
             assert!(text.contains(&format!("path={path},security_model=")), "{path} in {text}");
         }
         fs::remove_file(link).unwrap();
+    }
+}
+
+const ALERT: &str = "ALERT!  /dev/vda1 does not exist.  Dropping to a shell!";
+
+#[test]
+fn reports_a_boot_that_stops_in_its_initramfs_immediately() {
+    let script = format!(
+        "printf 'Gave up.\\r\\n{ALERT}\\r\\n\\r\\n(initramfs) ' >\"$console\"; exec sleep 1000"
+    );
+    let world = World::new("initramfs", &script);
+    let said = world.run(&["--boot-timeout", "9999"]);
+    let first = format!("mote-host: the guest's boot stopped at \"{ALERT}\": ");
+    assert!(said.starts_with(&first), "{said}");
+    assert!(said.ends_with(&format!("  Gave up.\n  {ALERT}\n  (initramfs) \n")), "{said}");
+    // A guest that restarts by itself, and one whose time limit ends before that.
+    let script = format!("printf '{ALERT}\\r\\n' >\"$console\"; exit 0");
+    let said = World::new("reboots", &script).run(&[]);
+    assert!(said.starts_with(&first), "{said}");
+    let script = "printf '\\033[0;1;31mYou are in emergency mode.\\033[0m After' >\"$console\"; exec sleep 1000";
+    let world = World::new("emergency", script);
+    let said = world.run(&["--boot-timeout", "0.5"]);
+    let first = "mote-host: no agent after 0.5 s: the guest's boot stopped at \"You are in emergency mode. After\": ";
+    assert!(said.starts_with(first), "{said}");
+    // Quotes contain no colours.
+    assert!(said.ends_with("\n  You are in emergency mode. After\n"), "{said}");
+}
+
+fn with_monitor(name: &str, script: &str, options: &[&str], act: impl FnOnce(&Qemu)) -> String {
+    let world = World::new(name, &format!("{script}exec sleep 1000"));
+    let disk = world.path("disk");
+    fs::write(&disk, "no boot loader").unwrap();
+    let program = world.path("qemu");
+    let words = [&["--qemu", &program, "--disk", &disk], options, &["--", "true"]].concat();
+    std::thread::scope(|threads| {
+        let run = threads.spawn(|| ended(&mut world.bare(&words)));
+        let qemu = Qemu::start(&world.instance().join("qmp"));
+        qemu.inner().share_read = Some(0);
+        qemu.is_read();
+        act(&qemu);
+        let (code, said) = run.join().unwrap();
+        assert_eq!(code, Some(125), "{said}");
+        said
+    })
+}
+
+#[test]
+fn distinguishes_an_unbootable_disk_from_a_missing_driver() {
+    let run = |name, script| with_monitor(name, script, &["--boot-timeout", "2"], |_| ());
+    let said = run("empty", "");
+    let first = "mote-host: no agent after 2 s: nothing was booted: ";
+    assert!(said.starts_with(first) && said.contains("console=ttyS0"), "{said}");
+    let said = run("talks", "printf 'Linux\\r\\n' >\"$console\"; ");
+    assert!(said.contains("(virtio_blk)") && !said.contains("nothing was booted"), "{said}");
+}
+
+#[test]
+fn reports_a_full_disk_of_this_machine() {
+    for (name, options) in [("full", &[][..]), ("fullwrite", &["--write"])] {
+        let said = with_monitor(name, "", options, |qemu| {
+            let data = json!({"operation": "write", "action": "stop", "nospace": true});
+            qemu.event_with("BLOCK_IO_ERROR", &data);
+            qemu.event("STOP");
+        });
+        let tmp = if name == "full" { "/tmp is full, " } else { " is full, " };
+        assert!(said.starts_with("mote-host: /") && said.contains(tmp), "{said}");
+        assert!(said.contains("the guest's writes to its disk are stored"), "{said}");
     }
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Machine, Recipe, Writes};
 use mote_client::instance::vsock_device::DEVICE;
-use mote_client::instance::{CONFIG_DISK, Channel, Flavour, GENERATION, UUID, Vsock};
+use mote_client::instance::{CONFIG_DISK, GENERATION, UUID};
+use mote_client::{Channel, Flavour, Vsock};
 
 /// Size of QEMU's ring buffer under LXD, and under Incus before 7.0.1, bytes (P§2.1).
 const RING: u32 = 16;
@@ -12,38 +13,33 @@ const RING: u32 = 16;
 /// (P§2.4).
 const RING_OF_INCUS: u32 = 16 * 1024;
 
-/// QEMU arguments that belong together.
-pub(super) struct QemuOption {
-    pub(super) why: &'static str,
-    pub(super) arguments: Vec<String>,
-}
+const READ: &str = "the agent's output: a ring buffer that the host reads by this id";
 
+/// QEMU arguments that belong together, with their reasons.
 #[derive(Default)]
-struct Options(Vec<QemuOption>);
+pub(super) struct Options(pub(super) Vec<(&'static str, Vec<String>)>);
 
 impl Options {
     fn add(&mut self, why: &'static str, arguments: &[&str]) {
-        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        self.0.push(QemuOption { why, arguments });
+        self.0.push((why, arguments.iter().map(|argument| (*argument).to_owned()).collect()));
     }
 }
 
 impl Recipe<'_> {
-    pub(super) fn options(&self) -> Vec<QemuOption> {
+    pub(super) fn options(&self) -> Options {
         let mut options = Options::default();
         self.identity(&mut options);
         self.status_port(&mut options);
         self.vsock(&mut options);
         self.memory_and_chance(&mut options);
         self.disks(&mut options);
-        options.0
+        options
     }
 
-    /// Adds the identity: SMBIOS and CPU.
     fn identity(&self, options: &mut Options) {
         let config = |key: &str| self.instance.config.get(key).map(String::as_str);
         if let Some(uuid) = config(UUID) {
-            let why = "its name, and its UUID as the system's (SMBIOS type 1)";
+            let why = "its name, and its UUID as the system UUID (SMBIOS type 1)";
             options.add(why, &["-name", &self.instance.name, "-uuid", uuid]);
         }
         if self.machine == Machine::Riscv {
@@ -56,7 +52,7 @@ impl Recipe<'_> {
             );
             for text in self.instance.smbios11() {
                 let text = format!("type=11,value={}", escaped(&text));
-                options.add("of its configuration (SMBIOS type 11)", &["-smbios", &text]);
+                options.add("from its configuration (SMBIOS type 11)", &["-smbios", &text]);
             }
         }
         options.add(
@@ -70,9 +66,13 @@ impl Recipe<'_> {
             "a serial bus for the status port (guest: virtio_pci, virtio_console)",
             &["-device", "virtio-serial-pci,id=serial"],
         );
-        let ring = match self.instance.flavour {
-            Flavour::Incus => RING_OF_INCUS,
-            Flavour::Lxd | Flavour::LxdOld => RING,
+        let ring = |size| format!("ringbuf,id=qemu_serial-chardev,size={size}");
+        let (ring, read) = match self.instance.flavour {
+            Flavour::Incus => (ring(RING_OF_INCUS), READ),
+            Flavour::Lxd | Flavour::LxdOld => (ring(RING), READ),
+            Flavour::LxdMicro => {
+                ("null,id=qemu_serial-chardev".into(), "the agent's output, which is discarded")
+            }
         };
         let listening = |path: &Path| format!("unix:{},server=on,wait=off", value(path));
         let (monitor, status, why) = match &self.instance.channel {
@@ -81,11 +81,7 @@ impl Recipe<'_> {
                     "QEMU's monitor for mote-host, which accepts only one client: it reads the status port",
                     &["-qmp", &listening(path)],
                 );
-                (
-                    yours(path),
-                    format!("ringbuf,id=qemu_serial-chardev,size={ring}"),
-                    "the agent's output: a ring buffer that the host reads by this id",
-                )
+                (yours(path), ring, read)
             }
             Channel::Serial { path, .. } => (
                 yours(&self.beside("qmp")),
@@ -103,7 +99,7 @@ impl Recipe<'_> {
             "virtserialport,bus=serial.0,chardev=qemu_serial-chardev,name={name},id=qemu_serial"
         );
         options.add("the status port; its name identifies the server", &["-device", &port]);
-        if self.instance.flavour != Flavour::LxdOld {
+        if matches!(self.instance.flavour, Flavour::Incus | Flavour::Lxd) {
             let old = Flavour::LxdOld.server().port;
             let dummy = format!("virtserialport,bus=serial.0,name={old},id=legacy");
             options.add(
@@ -115,11 +111,11 @@ impl Recipe<'_> {
 
     fn vsock(&self, options: &mut Options) {
         let memory = format!("{}M", self.memory);
+        let backend = format!("memory-backend-memfd,id=mem,size={memory},share=on");
         let why = "vsock, over which host and agent call each other (guest: \
                    vmw_vsock_virtio_transport)";
         match &self.instance.vsock {
             Vsock::Uds(_) => {
-                let backend = format!("memory-backend-memfd,id=mem,size={memory},share=on");
                 options.add(
                     "memory that vhost-device-vsock can read; both sizes are the same",
                     &["-m", &memory, "-object", &backend, "-machine", "memory-backend=mem"],
@@ -131,7 +127,6 @@ impl Recipe<'_> {
             Vsock::Cid(cid) => {
                 options.add("memory", &["-m", &memory]);
                 if self.shared_memory {
-                    let backend = format!("memory-backend-memfd,id=mem,size={memory},share=on");
                     options.add(
                         "memory that other processes can read",
                         &["-object", &backend, "-machine", "memory-backend=mem"],
@@ -146,11 +141,11 @@ impl Recipe<'_> {
 
     fn memory_and_chance(&self, options: &mut Options) {
         options.add(
-            "the balloon with which servers change memory (guest: virtio_balloon)",
+            "the balloon, by which servers change memory (guest: virtio_balloon)",
             &["-device", "virtio-balloon-pci"],
         );
         options.add(
-            "random numbers of this machine (guest: virtio_rng)",
+            "random numbers from this machine (guest: virtio_rng)",
             &[
                 "-object",
                 "rng-random,id=rng,filename=/dev/urandom",
@@ -183,7 +178,7 @@ impl Recipe<'_> {
         );
         if self.disk.is_some() || self.seed.is_some() {
             options.add(
-                "disks by SCSI (guest: virtio_scsi, sd_mod, sr_mod)",
+                "SCSI disks (guest: virtio_scsi, sd_mod, sr_mod)",
                 &["-device", "virtio-scsi-pci,id=scsi"],
             );
         }
@@ -226,7 +221,6 @@ fn yours(monitor: &Path) -> PathBuf {
 /// Suffix to the path of mote-host's own monitor.
 pub const YOURS: &str = ".yours";
 
-/// Escapes a path in a QEMU option.
 fn value(path: &Path) -> String {
     escaped(&path.display().to_string())
 }

@@ -11,7 +11,7 @@ use anyhow::Result;
 pub use devices::YOURS;
 use mote_client::common::printable::quoted;
 use mote_client::instance::vsock_device::{DEVICE, DEVICE_LOCK};
-use mote_client::instance::{Instance, Vsock};
+use mote_client::{Instance, Vsock};
 
 mod devices;
 
@@ -122,7 +122,7 @@ impl<'a> Recipe<'a> {
     }
 
     pub fn arguments(&self) -> impl Iterator<Item = String> {
-        self.options().into_iter().flat_map(|option| option.arguments)
+        self.options().0.into_iter().flat_map(|(_, arguments)| arguments)
     }
 }
 
@@ -141,9 +141,9 @@ impl fmt::Display for Recipe<'_> {
             writeln!(out, "# {why}\n{command}")?;
         }
         writeln!(out, "mote=(")?;
-        for option in self.options() {
-            let words: Vec<String> = option.arguments.iter().map(|word| quoted(word)).collect();
-            writeln!(out, "  # {}\n  {}", option.why, words.join(" "))?;
+        for (why, arguments) in self.options().0 {
+            let words: Vec<String> = arguments.iter().map(|word| quoted(word)).collect();
+            writeln!(out, "  # {why}\n  {}", words.join(" "))?;
         }
         // Under emulation on a busy machine ticks are late, and Linux would consider its timer
         // broken.
@@ -176,7 +176,8 @@ pub fn root_disk(said: &str) -> Result<(PathBuf, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mote_client::instance::{Flavour, GENERATION, UUID};
+    use mote_client::Flavour;
+    use mote_client::instance::{GENERATION, UUID};
 
     fn recipe(instance: &Instance) -> (Vec<String>, String) {
         let recipe = Recipe::of(Path::new("/d"), instance, Path::new("/d/instances/vm1/config"));

@@ -1,4 +1,4 @@
-//! An SFTP client with one request at a time; `transfer` has many under way for the content of
+//! An SFTP client with one request at a time; `transfer` keeps many in flight for the content of
 //! files. The server is not trusted: lengths are bounded, and names must be single components.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::wire::{Attrs, END, NO_SUCH_FILE, Reader, Refused, Writer, kind};
 use crate::common::limits::{LISTING, SFTP_PACKET};
-use crate::common::printable;
+use crate::printable;
 
 /// The protocol version of all servers.
 const VERSION: u32 = 3;
@@ -93,11 +93,6 @@ impl<S: Read + Write> Client<S> {
         Ok(Self { stream, next: 0, extensions })
     }
 
-    #[cfg(test)]
-    pub fn into_inner(self) -> S {
-        self.stream
-    }
-
     pub fn ask(&mut self, kind: u8, body: Writer) -> Result<u32> {
         let id = self.next;
         self.next = self.next.wrapping_add(1);
@@ -114,7 +109,7 @@ impl<S: Read + Write> Client<S> {
         Ok((id, Answer { kind, body }))
     }
 
-    /// Sends a request and waits for its answer while no other is under way.
+    /// Sends a request and waits for its answer while no other is in flight.
     fn call(&mut self, kind: u8, body: Writer) -> Result<Answer> {
         let wanted = self.ask(kind, body)?;
         match self.any_answer()? {
@@ -153,7 +148,6 @@ impl<S: Read + Write> Client<S> {
         })
     }
 
-    /// Changes attributes of an open file.
     pub fn fsetstat(&mut self, handle: &Handle, attrs: &Attrs) -> Result<()> {
         attrs.one_by_one().try_for_each(|attrs| {
             self.call(kind::FSETSTAT, Writer::default().bytes(&handle.0).attrs(&attrs))?.done()
@@ -243,7 +237,6 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Calls an extension with two paths.
     pub fn extended(&mut self, name: &str, from: &Path, to: &Path) -> Result<()> {
         if !self.extensions.contains_key(name) {
             bail!("the server has no {name}");
@@ -252,7 +245,6 @@ impl<S: Read + Write> Client<S> {
         self.call(kind::EXTENDED, body)?.done()
     }
 
-    /// Returns the eleven numbers of `statvfs@openssh.com`.
     pub fn statvfs(&mut self, path: &Path) -> Result<[u64; 11]> {
         let body = Writer::default().bytes(b"statvfs@openssh.com").path(path);
         let answer = self.call(kind::EXTENDED, body)?;
@@ -286,7 +278,6 @@ fn in_words(error: io::Error) -> anyhow::Error {
     error.into()
 }
 
-/// Reads a packet; returns its kind and body.
 pub fn receive(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head).map_err(in_words)?;

@@ -1,4 +1,4 @@
-//! Content of files over SFTP with many requests under way: a round trip through an emulated VM is
+//! Content of files over SFTP with many requests in flight: a round trip through an emulated VM is
 //! long (P§4.4).
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use super::wire::{Writer, kind};
 
 /// Bytes per request, which every server accepts.
 pub const PIECE: usize = 32 * 1024;
-/// Most requests under way.
+/// Most requests in flight.
 const WINDOW: usize = 64;
 
 /// Writes all of `source`. Calls `progress` with the number of bytes that the server accepted.
@@ -67,17 +67,24 @@ fn fill(source: &mut impl Read, piece: &mut [u8]) -> std::io::Result<usize> {
     Ok(count)
 }
 
-/// A download. Parts arrive in any order and are written in the right one.
+/// A download. Parts of [`PIECE`] bytes arrive in any order and are written in the right one.
 struct Download<'a, S> {
     client: &'a mut Client<S>,
     handle: &'a Handle,
-    /// Parts by their offsets; `None` until they arrive.
-    parts: BTreeMap<u64, Option<Vec<u8>>>,
-    /// Requests under way: offset and length.
-    waiting: BTreeMap<u32, (u64, usize)>,
+    /// Parts by their offsets. Each holds all its bytes, however small the guest's answers are.
+    parts: BTreeMap<u64, Part>,
+    /// Requests in flight, with the offsets of their parts.
+    waiting: BTreeMap<u32, u64>,
     next: u64,
     window: usize,
     is_over: bool,
+}
+
+#[derive(Default)]
+struct Part {
+    bytes: Vec<u8>,
+    /// Whether it has its whole length, or the file ends in it.
+    is_whole: bool,
 }
 
 /// Reads all of a file into `sink`. Calls `progress` with the number of bytes received.
@@ -87,26 +94,10 @@ pub fn download<S: Read + Write>(
     sink: &mut impl Write,
     mut progress: impl FnMut(u64),
 ) -> Result<u64> {
-    let mut download = Download {
-        client,
-        handle,
-        parts: BTreeMap::new(),
-        waiting: BTreeMap::new(),
-        next: 0,
-        window: 1,
-        is_over: false,
-    };
+    let mut download = Download::new(client, handle);
     let mut total = 0;
     loop {
-        // Parts that wait for an earlier one use memory too, so they count.
-        while !download.is_over
-            && download.waiting.len() < download.window
-            && download.parts.len() < 2 * WINDOW
-        {
-            let at = download.next;
-            download.ask(at, PIECE)?;
-            download.next += u64::try_from(PIECE)?;
-        }
+        download.ask_for_more()?;
         if download.waiting.is_empty() {
             return Ok(total);
         }
@@ -118,7 +109,7 @@ pub fn download<S: Read + Write>(
             return Err(error);
         }
         while let Some((at, bytes)) = download.first() {
-            if at != total {
+            if at != total && !bytes.is_empty() {
                 bail!("the file grew while it was read");
             }
             sink.write_all(&bytes).context("writing the received data")?;
@@ -129,44 +120,57 @@ pub fn download<S: Read + Write>(
     }
 }
 
-impl<S: Read + Write> Download<'_, S> {
-    fn ask(&mut self, at: u64, length: usize) -> Result<()> {
-        let body = Writer::default().bytes(&self.handle.0).u64(at).u32(u32::try_from(length)?);
-        let id = self.client.ask(kind::READ, body)?;
-        self.waiting.insert(id, (at, length));
-        self.parts.insert(at, None);
+impl<'a, S: Read + Write> Download<'a, S> {
+    fn new(client: &'a mut Client<S>, handle: &'a Handle) -> Self {
+        let (parts, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Self { client, handle, parts, waiting, next: 0, window: 1, is_over: false }
+    }
+
+    fn ask_for_more(&mut self) -> Result<()> {
+        // Parts that wait for an earlier one use memory too, so they count.
+        while !self.is_over && self.waiting.len() < self.window && self.parts.len() < 2 * WINDOW {
+            self.ask(self.next)?;
+            self.next += u64::try_from(PIECE)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the rest of a part.
+    fn ask(&mut self, at: u64) -> Result<()> {
+        let count = self.parts.entry(at).or_default().bytes.len();
+        let (begin, length) = (at + u64::try_from(count)?, u32::try_from(PIECE - count)?);
+        let body = Writer::default().bytes(&self.handle.0).u64(begin).u32(length);
+        self.waiting.insert(self.client.ask(kind::READ, body)?, at);
         Ok(())
     }
 
     fn answer(&mut self) -> Result<()> {
         let (id, answer) = self.client.any_answer()?;
-        let Some((at, length)) = self.waiting.remove(&id) else { bail!("an unrequested answer") };
+        let Some(at) = self.waiting.remove(&id) else { bail!("an unrequested answer") };
+        let part = self.parts.entry(at).or_default();
+        let length = PIECE - part.bytes.len();
         match answer.data()? {
-            None => {
-                self.is_over = true;
-                self.parts.remove(&at);
-            }
+            None => (self.is_over, part.is_whole) = (true, true),
             Some(bytes) if bytes.is_empty() || bytes.len() > length => {
                 bail!("{} bytes instead of up to {length}", bytes.len())
             }
             Some(bytes) => {
-                self.parts.insert(at, Some(bytes.to_vec()));
-                if bytes.len() < length {
-                    // Asks for the rest, unless the file ends here.
-                    self.ask(at + u64::try_from(bytes.len())?, length - bytes.len())?;
-                } else {
-                    // Two requests at first, for small files; doubled with each answer.
-                    self.window = (self.window * 2).min(WINDOW);
+                part.bytes.extend_from_slice(bytes);
+                part.is_whole = bytes.len() == length;
+                if !part.is_whole {
+                    return self.ask(at);
                 }
+                // Two requests at first, for small files; doubled with each answer.
+                self.window = (self.window * 2).min(WINDOW);
             }
         }
         Ok(())
     }
 
     fn first(&mut self) -> Option<(u64, Vec<u8>)> {
-        let mut first = self.parts.first_entry()?;
-        let bytes = first.get_mut().take()?;
-        Some((first.remove_entry().0, bytes))
+        let first = self.parts.first_entry().filter(|first| first.get().is_whole)?;
+        let (at, part) = first.remove_entry();
+        Some((at, part.bytes))
     }
 }
 
@@ -262,7 +266,20 @@ mod tests {
             let total = download(&mut client, &handle(), &mut received, |count| seen += count);
             assert_eq!(total.unwrap(), u64::try_from(length).unwrap());
             assert_eq!((received == content(length), seen), (true, u64::try_from(length).unwrap()));
-            assert!(client.into_inner().deepest <= WINDOW);
+            assert!(client.stream.deepest <= WINDOW);
+        }
+    }
+
+    #[test]
+    fn limits_the_memory_for_answers_of_one_byte() {
+        let server = Server { file: content(2 * WINDOW * PIECE), most: 1, ..Server::default() };
+        let (mut client, handle) = (Client::start(server).unwrap(), handle());
+        let mut download = Download::new(&mut client, &handle);
+        download.window = WINDOW;
+        for _ in 0..2 * PIECE {
+            download.ask_for_more().unwrap();
+            download.answer().unwrap();
+            assert!(download.parts.len() <= 2 * WINDOW, "{} parts", download.parts.len());
         }
     }
 
@@ -272,9 +289,8 @@ mod tests {
         let mut client = Client::start(server).unwrap();
         let sent = content(64 * WINDOW * 1024);
         upload(&mut client, &handle(), &mut sent.as_slice(), |_| {}).unwrap();
-        let server = client.into_inner();
-        assert!(server.file == sent);
-        assert_eq!(server.deepest, WINDOW);
+        assert!(client.stream.file == sent);
+        assert_eq!(client.stream.deepest, WINDOW);
     }
 
     #[test]

@@ -146,7 +146,6 @@ impl Writer {
         self
     }
 
-    /// Adds bytes with their length.
     pub fn bytes(mut self, bytes: impl AsRef<[u8]>) -> Self {
         let bytes = bytes.as_ref();
         // All callers pass pieces far below this limit.

@@ -1,33 +1,26 @@
-//! `metrics`: the agent's measurements, in the format that hosts publish (P§4.6).
-//!
-//! LXD expects maps by device, Incus lists with the device inside. Like their JSON decoders, each
-//! refuses the other's form and every wrong type. Null or missing values count as 0.
+//! `metrics` and `state`: the agent's reports, decoded as strictly as hosts decode them (P§4.5, P§4.6).
+//! Each host refuses the other's form and every wrong type. Null or missing values are ignored or
+//! count as 0. LXD expects maps by device, Incus lists with the device inside.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
+use chrono::DateTime;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::instance::{Flavour, Instance};
+use crate::{Flavour, Instance};
 
 /// Suffixes of `cpu_seconds_`.
 const MODES: [&str; 8] = ["iowait", "irq", "idle", "nice", "softirq", "steal", "system", "user"];
 
-type Names = &'static [&'static str];
-const DISK: Names = &["read_bytes", "reads_completed", "written_bytes", "writes_completed"];
-const FILESYSTEM: Names = &["avail_bytes", "free_bytes", "size_bytes"];
-const NETWORK: Names = &[
-    "receive_bytes",
-    "receive_drop",
-    "receive_errs",
-    "receive_packets",
-    "transmit_bytes",
-    "transmit_drop",
-    "transmit_errs",
-    "transmit_packets",
-];
+const DISK: &str = "read_bytes reads_completed written_bytes writes_completed";
+const FILESYSTEM: &str = "avail_bytes free_bytes size_bytes";
+const NETWORK: &str = "receive_bytes receive_drop receive_errs receive_packets transmit_bytes \
+                       transmit_drop transmit_errs transmit_packets";
 /// Sections of devices: their metrics, labels other than the device, and the names' suffix.
-const DEVICES: [(&str, Names, Names, &str); 3] = [
+const DEVICES: [(&str, &str, &[&str], &str); 3] = [
     ("disk", DISK, &[], "_total"),
     ("filesystem", FILESYSTEM, &["fstype", "mountpoint"], ""),
     ("network", NETWORK, &[], "_total"),
@@ -62,7 +55,8 @@ type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     let all = metadata.as_object().context("metrics: not an object")?;
-    let mut text = Text { instance, out: String::new() };
+    let prefix = if instance.flavour == Flavour::Incus { "incus" } else { "lxd" };
+    let mut text = Text { instance, prefix, out: String::new() };
     let cpus = rows(instance.flavour, all, "cpu_seconds_total", "cpu")?;
     text.head("cpu_seconds_total");
     for (cpu, row) in &cpus {
@@ -74,7 +68,7 @@ pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     text.single("cpu_effective_total", count(all, "cpus")?);
     for (section, names, more, suffix) in DEVICES {
         let rows = rows(instance.flavour, all, section, "device")?;
-        for key in names {
+        for key in names.split(' ') {
             let name = format!("{section}_{key}{suffix}");
             text.head(&name);
             for (device, row) in &rows {
@@ -113,18 +107,16 @@ fn rows<'a>(
     let row = |value: &'a Value| {
         value.as_object().with_context(|| format!("{section}: an entry is not an object"))
     };
-    match (all.get(section), flavour) {
+    match (all.get(section), flavour == Flavour::Incus) {
         (None | Some(Value::Null), _) => Ok(Vec::new()),
-        (Some(Value::Object(map)), Flavour::Lxd | Flavour::LxdOld) => {
+        (Some(Value::Object(map)), false) => {
             map.iter().map(|(name, value)| Ok((name.as_str(), row(value)?))).collect()
         }
-        (Some(Value::Array(list)), Flavour::Incus) => {
+        (Some(Value::Array(list)), true) => {
             list.iter().map(|value| Ok((string(row(value)?, key)?, row(value)?))).collect()
         }
-        (Some(_), Flavour::Incus) => bail!("{section} is not a list, which Incus expects"),
-        (Some(_), Flavour::Lxd | Flavour::LxdOld) => {
-            bail!("{section} is not a map, which LXD expects")
-        }
+        (Some(_), true) => bail!("{section} is not a list, which Incus expects"),
+        (Some(_), false) => bail!("{section} is not a map, which LXD expects"),
     }
 }
 
@@ -153,23 +145,17 @@ fn string<'a>(row: &'a Map<String, Value>, key: &str) -> Result<&'a str> {
 
 struct Text<'a> {
     instance: &'a Instance,
+    prefix: &'static str,
     out: String,
 }
 
 impl Text<'_> {
-    fn prefix(&self) -> &'static str {
-        match self.instance.flavour {
-            Flavour::Lxd | Flavour::LxdOld => "lxd",
-            Flavour::Incus => "incus",
-        }
-    }
-
     fn head(&mut self, name: &str) {
         // The number of processes or CPUs may fall.
         let is_counter =
             name.ends_with("_total") && !matches!(name, "procs_total" | "cpu_effective_total");
         let kind = if is_counter { "counter" } else { "gauge" };
-        let _never = writeln!(self.out, "# TYPE {}_{name} {kind}", self.prefix());
+        let _never = writeln!(self.out, "# TYPE {}_{name} {kind}", self.prefix);
     }
 
     fn single(&mut self, name: &str, value: f64) {
@@ -184,13 +170,13 @@ impl Text<'_> {
             ("project", "default"),
             ("type", "virtual-machine"),
         ]);
-        if self.instance.flavour == Flavour::Lxd {
+        if self.instance.flavour.is_lxd() {
             labels.push(("state", "RUNNING"));
         }
         labels.sort_unstable();
         let labels: Vec<String> =
             labels.iter().map(|(key, value)| format!("{key}={}", quoted(value))).collect();
-        let (prefix, labels) = (self.prefix(), labels.join(","));
+        let (prefix, labels) = (self.prefix, labels.join(","));
         let _never = writeln!(self.out, "{prefix}_{name}{{{labels}}} {}", number(value));
     }
 }
@@ -213,10 +199,104 @@ fn number(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
+/// `api.InstanceState`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct State {
+    status: Option<String>,
+    status_code: Option<i64>,
+    disk: Option<BTreeMap<String, Value>>,
+    memory: Option<Memory>,
+    network: Option<BTreeMap<String, Network>>,
+    pid: Option<i64>,
+    processes: Option<i64>,
+    cpu: Option<Cpu>,
+    started_at: Option<String>,
+    os_info: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Memory {
+    usage: Option<i64>,
+    usage_peak: Option<i64>,
+    total: Option<i64>,
+    swap_usage: Option<i64>,
+    swap_usage_peak: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cpu {
+    usage: Option<i64>,
+    allocated_time: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Network {
+    addresses: Option<Vec<Address>>,
+    counters: Option<BTreeMap<String, i64>>,
+    hwaddr: Option<String>,
+    host_name: Option<String>,
+    mtu: Option<i64>,
+    state: Option<String>,
+    r#type: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Address {
+    family: Option<String>,
+    address: Option<String>,
+    netmask: Option<String>,
+    scope: Option<String>,
+}
+
+pub fn check_state(instance: &Instance, metadata: &Value) -> Result<()> {
+    objects(metadata)?;
+    let state = State::deserialize(metadata).context("not an instance's state")?;
+    let processes = state.processes.unwrap_or(0);
+    if processes < 1 {
+        // Hosts use this number to decide whether there is an agent (P§4.5).
+        bail!("processes is {processes}: users wait for more than 0");
+    }
+    if instance.flavour == Flavour::Incus && state.pid != Some(1) {
+        bail!("pid is {:?}, not 1", state.pid);
+    }
+    if let Some(started_at) = &state.started_at
+        && DateTime::parse_from_rfc3339(started_at).is_err()
+    {
+        bail!("started_at is {started_at}, not RFC 3339");
+    }
+    let networks = state.network.unwrap_or_default().into_values();
+    for address in networks.flat_map(|network| network.addresses.unwrap_or_default()) {
+        let netmask = address.netmask.unwrap_or_default();
+        if netmask.parse::<u8>().is_err() {
+            bail!("netmask {netmask} is not a prefix length");
+        }
+    }
+    Ok(())
+}
+
+/// Refuses lists where objects are expected. serde accepts them, Go does not.
+fn objects(metadata: &Value) -> Result<()> {
+    let mut all = vec![metadata, &metadata["memory"], &metadata["cpu"]];
+    for network in metadata["network"].as_object().into_iter().flat_map(|all| all.values()) {
+        all.push(network);
+        all.extend(network["addresses"].as_array().into_iter().flatten());
+    }
+    match all.into_iter().find(|value| !value.is_object() && !value.is_null()) {
+        Some(wrong) => bail!("{wrong} is not an object"),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn text(flavour: Flavour, metadata: Value) -> Result<String> {
         openmetrics(&Instance::sample(flavour, &[]), &metadata)
@@ -274,5 +354,37 @@ mod tests {
     fn escapes_labels() {
         let odd = json!({"disk": {"a\"b\\c\nd": {}}});
         assert!(text(Flavour::Lxd, odd).unwrap().contains(r#"device="a\"b\\c\nd""#));
+    }
+
+    #[test]
+    fn rejects_a_state_without_processes_or_with_invalid_types() {
+        let lxd = Instance::sample(Flavour::Lxd, &[]);
+        check_state(&lxd, &json!({"processes": 3, "disk": null, "network": null})).unwrap();
+        let lo = |lo: Value| json!({"processes": 3, "network": {"lo": lo}});
+        for wrong in [
+            json!({}),
+            json!({"processes": 0}),
+            json!({"processes": -1}),
+            json!({"processes": 1.5}),
+            json!({"processes": "3"}),
+            json!({"processes": 3, "memory": []}),
+            json!({"processes": 3, "cpu": {"usage": 1.5}}),
+            json!({"processes": 3, "started_at": "yesterday"}),
+            lo(json!([])),
+            lo(json!({"mtu": "1500"})),
+            lo(json!({"addresses": [[]]})),
+            lo(json!({"addresses": [{"netmask": "255.0.0.0"}]})),
+            lo(json!({"counters": {"bytes_sent": "0"}})),
+        ] {
+            assert!(check_state(&lxd, &wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn incus_requires_pid_1() {
+        let incus = Instance::sample(Flavour::Incus, &[]);
+        let time = "0001-01-01T00:00:00Z";
+        check_state(&incus, &json!({"processes": 3, "pid": 1, "started_at": time})).unwrap();
+        assert!(check_state(&incus, &json!({"processes": 3, "pid": 7})).is_err());
     }
 }
