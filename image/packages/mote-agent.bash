@@ -10,7 +10,7 @@ _mote_agent() {
         return
         ;;
     --flavour) words="incus lxd lxd-5.0" ;;
-    --deny | --allow) words="guestapi exec files mounts port-forward metrics state templates network first-boot resources clock" ;;
+    --deny | --allow) words="guestapi exec files mounts port-forward metrics state templates network first-boot resources clock power" ;;
     freeze) words="--for --status" ;;
     connect) words="--timeout 127.0.0.1:22" ;;
     grow) words="--dry-run $(cd /sys/block 2>/dev/null && echo *)" ;;

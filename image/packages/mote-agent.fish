@@ -7,7 +7,7 @@ function __mote_agent_words -a kind
         for (i = 1; i <= n; i++) if ((i == 1 || word[i] ~ /^-/) && word[i] ~ kind) print word[i] "\t" $3
         }'
 end
-set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources clock
+set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources clock power
 complete -c mote-agent -f
 complete -c mote-agent -n 'not __fish_seen_subcommand_from (__mote_agent_words "^[a-z]" | string split -f1 \t)' \
     -a '(__mote_agent_words "^[a-z]")'

@@ -11,14 +11,13 @@ case $option in
 --port | --vsock-unix) _files ;;
 --flavour) compadd incus lxd lxd-5.0 ;;
 --deny | --allow)
-    _values -s , feature guestapi exec files mounts port-forward metrics state templates network first-boot resources clock
+    _values -s , feature guestapi exec files mounts port-forward metrics state templates network first-boot resources clock power
     ;;
 freeze) compadd -- --for --status ;;
 connect) compadd -- --timeout ;;
 grow) compadd -- --dry-run /sys/block/*(N:t) ;;
 report) compadd state metrics ;;
-get) _message key ;;
---interval-*) _message milliseconds ;;
+get | --interval-*) _message value ;;
 *)
     offered=(${(f)"$(mote-agent --help 2>/dev/null | sed -E ':join; N; $!b join; s/\n {10,}/  /g' | awk -F '  +' '/^  [a-z-]/ {
         for (i = 4; i <= NF; i++) $3 = $3 " " $i

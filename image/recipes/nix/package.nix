@@ -14,11 +14,7 @@ stdenvNoCC.mkDerivation {
     install -D -m 755 mote-agent -t $out/bin
     install -D -m 644 services/mote-agent.service -t $out/lib/systemd/system
     install -D -m 644 services/99-mote-agent.rules -t $out/lib/udev/rules.d
-    install -D -m 644 mote-agent.8.gz -t $out/share/man/man8
-    install -D -m 644 mote-agent.yml.5.gz -t $out/share/man/man5
-    install -D -m 644 mote-agent.bash $out/share/bash-completion/completions/mote-agent
-    install -D -m 644 mote-agent.zsh $out/share/zsh/site-functions/_mote-agent
-    install -D -m 644 mote-agent.fish -t $out/share/fish/vendor_completions.d
+    cp -r share $out/
     install -D -m 644 copyright third-party.gz -t $out/share/doc/mote-agent
     substituteInPlace $out/lib/systemd/system/mote-agent.service --replace-fail /usr/sbin/mote-agent $out/bin/mote-agent
     runHook postInstall
