@@ -1,15 +1,7 @@
 //! The agent binary without a VM: unix sockets instead of vsock, a directory instead of `/`.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use crate::prelude::*;
 
-use crate::{Client, Host, Process, Scratch, agent, patient, proc, wait};
-
-/// A host and an agent that are connected by sockets.
 #[derive(Debug)]
 pub struct Pair {
     pub agent: Process,
@@ -35,7 +27,7 @@ impl Pair {
     fn up(self) -> Self {
         const LIMIT: Duration = Duration::from_secs(30);
         wait("devlxd", LIMIT, || UnixStream::connect(self.socket()).ok());
-        wait("the agent's first call", LIMIT, || self.log().contains(" CONNECTED").then_some(()));
+        until("the agent's first call", LIMIT, || self.log().contains(" CONNECTED"));
         self
     }
 
@@ -101,20 +93,18 @@ impl Pair {
     /// Limits the agent's descriptors: to those that are open, or to 1024.
     pub fn limit_descriptors(&self, to_open: bool) {
         let pid = self.agent.0.id();
-        let is_open =
-            |fd: &usize| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
+        let is_open = |fd: &usize| fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
         let most = if to_open { (0..).find(|fd| !is_open(fd)).expect("an end") } else { 1024 };
         let set = [format!("--pid={pid}"), format!("--nofile={most}:")];
         assert!(Command::new("prlimit").args(set).status().expect("prlimit").success());
     }
 
-    /// Returns a field of `/proc/PID/status`, kB.
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.agent.0.id(), "status", field)
     }
 
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.scratch.0.join("agent.log")).unwrap_or_default()
+        fs::read_to_string(self.scratch.0.join("agent.log")).unwrap_or_default()
     }
 
     pub fn assert_alive(&mut self) {
@@ -124,24 +114,13 @@ impl Pair {
 }
 
 pub fn launch(scratch: &Path, flavour: &str, share: &Path) -> Process {
-    launch_with(scratch, flavour, share, &[])
+    Process::start(&mut command(scratch, flavour, share))
 }
 
-pub fn launch_with(
-    scratch: &Path,
-    flavour: &str,
-    share: &Path,
-    environment: &[(&str, &str)],
-) -> Process {
-    Process::start(command(scratch, flavour, share).envs(environment.iter().copied()))
-}
-
-/// Returns the agent's command line, with its log in a file.
 pub fn command(scratch: &Path, flavour: &str, share: &Path) -> Command {
     command_by(&[], scratch, flavour, share)
 }
 
-/// The same, started by the program `by`.
 pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> Command {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
     let mut command = match by {

@@ -1,15 +1,11 @@
 //! Attacks on devlxd's socket: many connections of one kind by one user, which reconnect whenever
 //! they are closed.
 
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -17,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::process::{Resource, Rlimit, Uid, getrlimit, getuid, setrlimit};
 use rustix::thread::set_thread_uid;
 
-use crate::Pair;
+use crate::prelude::*;
 
 macro_rules! kinds {
     ($($(#[$about:meta])? $kind:ident,)*) => {
@@ -32,18 +28,14 @@ macro_rules! kinds {
 
 kinds! {
     Silent,
-    /// Sends a long head except its end.
     HalfHead,
-    /// Sends a long body except its end.
     SlowBody,
     ByteByByte,
-    /// Requests long answers and reads nothing.
     SlowReader,
     /// Reconnects as fast as possible.
     ConnectStorm,
     /// Requests, reads the answer and reconnects as fast as possible.
     GetStorm,
-    /// Listens to events and reads none.
     Events,
     Waits,
     /// Calls the host with four requests in flight, as fast as possible.
@@ -81,7 +73,6 @@ impl Kind {
     }
 }
 
-/// A running attack, stopped when dropped.
 #[derive(Debug)]
 pub struct Attack {
     counts: Arc<Counts>,
@@ -100,7 +91,7 @@ impl Attack {
         more_descriptors();
         let counts = Arc::new(Counts::default());
         let (theirs, socket) = (counts.clone(), socket.to_owned());
-        let thread = std::thread::spawn(move || {
+        let thread = thread::spawn(move || {
             become_user(user);
             Attacker::new(kind, &socket, theirs).run(connections);
         });
@@ -121,7 +112,6 @@ impl Drop for Attack {
     }
 }
 
-/// Raises the limit of descriptors to its maximum.
 pub fn more_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let _kept = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -265,8 +255,19 @@ impl Cgroup {
         Self(None)
     }
 
-    /// Returns the cgroup's peak, as text.
-    pub fn peak(&self) -> String {
+    /// Checks that the agent lives and stayed within `most` kB.
+    pub fn survived(&self, pair: &mut Pair, attack: &str, most: u64) {
+        if let Ok(Some(end)) = pair.agent.0.try_wait() {
+            panic!("{attack}: the agent died: {end}; {}", pair.log());
+        }
+        pair.assert_alive();
+        // The agent may read data after the attack has ended, so this is last.
+        let (peak, charged) = (pair.memory("VmHWM"), self.peak());
+        println!("{attack}: {peak} kB at its peak; charged: {charged}");
+        assert!(peak < most, "{attack}: {peak} kB");
+    }
+
+    fn peak(&self) -> String {
         let Some(path) = &self.0 else { return "no cgroup".into() };
         let files = ["memory.max_usage_in_bytes", "memory.peak"];
         let text = files.iter().find_map(|file| fs::read_to_string(path.join(file)).ok());
@@ -280,7 +281,7 @@ impl Drop for Cgroup {
         let Some(path) = &self.0 else { return };
         let end = Instant::now() + EMPTY;
         while fs::remove_dir(path).is_err() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(50));
         }
     }
 }

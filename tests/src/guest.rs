@@ -1,11 +1,12 @@
 //! Commands inside the guest, over its second serial port: sends a line, receives the output and
 //! the exit code.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
 
-use crate::patient;
+use mote_machine::Pty;
+use rustix::termios::{OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
+
+use crate::prelude::*;
 
 #[derive(Debug)]
 pub struct Guest {
@@ -35,7 +36,6 @@ impl Guest {
         self.reply(limit)
     }
 
-    /// Returns the result of a line that was sent before.
     pub fn reply(&mut self, limit: Duration) -> (i32, String) {
         let mut output = self.until("@@", limit);
         let code = self.until("@@\n", limit);
@@ -50,7 +50,6 @@ impl Guest {
         output
     }
 
-    /// Sends a line without waiting.
     pub fn send(&mut self, line: &str) {
         self.stream.write_all(format!("{line}\n").as_bytes()).expect("the guest's shell");
     }
@@ -76,5 +75,56 @@ impl Guest {
                 Err(_) => {}
             }
         }
+    }
+}
+
+const SOON: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub struct Terminal {
+    ours: Pty,
+    pub theirs: OwnedFd,
+}
+
+impl Terminal {
+    pub fn open(columns: u16, rows: u16) -> Self {
+        let (ours, theirs) = Pty::open(columns, rows).expect("a terminal");
+        Self { ours, theirs }
+    }
+
+    pub fn resize(&self, columns: u16, rows: u16) {
+        self.ours.resize(columns, rows).expect("a size");
+    }
+
+    /// Makes it carry raw bytes, and signal readiness only for 255 of them: a shorter text can be
+    /// read, but wakes no waiter (`VMIN`, termios(3)).
+    pub fn never_signal(&self) {
+        let mut settings = tcgetattr(&self.theirs).expect("its settings");
+        settings.make_raw();
+        settings.special_codes[SpecialCodeIndex::VMIN] = u8::MAX;
+        settings.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(&self.theirs, OptionalActions::Now, &settings).expect("new settings");
+    }
+
+    pub fn path(&self) -> String {
+        self.ours.path().expect("a name")
+    }
+
+    pub fn side(&self) -> Stdio {
+        self.theirs.try_clone().expect("a descriptor").into()
+    }
+
+    pub fn say(&self, text: &str) {
+        self.ours.say(text).expect("a terminal");
+    }
+
+    pub fn until(&mut self, wanted: &str) {
+        let _before = self.ours.until(wanted, patient(SOON)).unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// Returns the output since the last [`Terminal::until`], without waiting.
+    pub fn shown(&mut self) -> &str {
+        while self.ours.read(Duration::ZERO).expect("a terminal") {}
+        &self.ours.text
     }
 }

@@ -1,16 +1,12 @@
 //! A `mote-host` daemon with one instance, which tests kill and restart.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::Output;
 
 use mote_client::instance::{Instance, store};
-use serde_json::Value;
 
-use crate::{Process, Spec, output, tool, vm, wait};
+use crate::prelude::*;
+use crate::vm;
 
 pub const NAME: &str = "vm1";
 
@@ -24,7 +20,6 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates an instance without starting the daemon.
     pub fn new(scratch: &Path, args: &[&str]) -> Self {
         let directory = scratch.join("host");
         let mut host = Self { directory, share: PathBuf::new(), daemon: None, sockets: None };
@@ -34,7 +29,6 @@ impl Host {
         host
     }
 
-    /// Creates an instance with unix sockets instead of vsock.
     pub fn on_sockets(scratch: &Path, sockets: &Path, flavour: &str, config: &[&str]) -> Self {
         let prefix = sockets.display().to_string();
         let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
@@ -62,7 +56,6 @@ impl Host {
         store::load(&self.directory, NAME).expect("the instance")
     }
 
-    /// Runs the daemon and waits until it answers.
     pub fn start(&mut self) {
         let log = File::options().append(true).create(true).open(self.log_path()).expect("a log");
         let mut command = self.command(&["daemon"]);
@@ -79,7 +72,7 @@ impl Host {
         for entry in prefix.parent().unwrap_or(Path::new("/")).read_dir()? {
             let path = entry?.path();
             if path.to_string_lossy().starts_with(&names) {
-                std::fs::set_permissions(path, PermissionsExt::from_mode(0o777))?;
+                fs::set_permissions(path, PermissionsExt::from_mode(0o777))?;
             }
         }
         Ok(())
@@ -97,7 +90,6 @@ impl Host {
         let _output = self.run(args);
     }
 
-    /// Starts a command without waiting.
     pub fn launch(&self, args: &[&str]) -> Process {
         let quiet = Stdio::null;
         Process::start(self.command(args).stdin(quiet()).stdout(quiet()).stderr(quiet()))
@@ -123,7 +115,7 @@ impl Host {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
         command.arg("--dir").arg(&self.directory).args(args);
-        command.env(mote_machine::SLOWDOWN, mote_machine::slowdown().to_string());
+        command.env(mote_machine::SLOWDOWN, slowdown().to_string());
         command
     }
 
@@ -137,17 +129,16 @@ impl Host {
         self.state()["state"] == "CONNECTED"
     }
 
-    /// Waits for CONNECTED. Returns the time that took.
     pub fn connected(&self, limit: Duration) -> Duration {
-        wait("CONNECTED", limit, || self.is_connected().then_some(())).1
+        until("CONNECTED", limit, || self.is_connected())
     }
 
     pub fn stopped(&self, limit: Duration) {
-        wait("STOPPED", limit, || (self.state()["state"] == "STOPPED").then_some(()));
+        until("STOPPED", limit, || self.state()["state"] == "STOPPED");
     }
 
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+        fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
     pub fn log_path(&self) -> PathBuf {
@@ -155,7 +146,6 @@ impl Host {
     }
 }
 
-/// Returns the output, or stderr if the command failed.
 fn said(output: io::Result<Output>) -> Result<String, String> {
     let output = output.map_err(|error| error.to_string())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -164,7 +154,7 @@ fn said(output: io::Result<Output>) -> Result<String, String> {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             eprintln!("--- log of the host\n{}--- end of the host's log", self.log());
         }
     }

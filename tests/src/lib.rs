@@ -11,7 +11,6 @@ pub mod agent;
 pub mod attack;
 pub mod bench;
 pub mod clients;
-pub mod column;
 pub mod conform;
 pub mod cost;
 pub mod guest;
@@ -19,15 +18,16 @@ pub mod host;
 pub mod mutants;
 pub mod outage;
 pub mod pages;
+pub mod prelude;
 pub mod proc;
 pub mod report;
 pub mod sftp;
 pub mod source;
-pub mod terminal;
 pub mod vm;
 pub mod world;
 
 use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,19 +37,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 pub use agent::Pair;
-pub use column::Column;
+
 pub use conform::client::Client;
-pub use guest::Guest;
+pub use guest::{Guest, Terminal};
 pub use host::{Host, NAME};
 pub use mote_checks::{Noise, noise, qmp};
 pub use mote_machine::{
-    Private, bounded, found, in_private, in_time, output, patient, private, skipped, slowdown, wait,
+    Private, bounded, found, in_private, in_time, output, patient, private, skipped, slowdown,
+    until, wait,
 };
 pub use outage::Outage;
 use rustix::process::{Pid, Signal, kill_process};
-pub use terminal::Terminal;
+
 pub use vm::{Late, Share, Spec, Vm};
-pub use world::{BACK, BOOT, MOTE_BOOT, World};
+pub use world::{BACK, BOOT, Column, MOTE_BOOT, World};
 
 /// Returns a file that the environment names, or else the one of a plain `cargo build`.
 pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
@@ -87,6 +88,17 @@ impl Drop for Scratch {
     }
 }
 
+/// Makes a test of each name's expression.
+#[macro_export]
+macro_rules! tests {
+    ($($name:ident: $run:expr),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            $run;
+        })*
+    };
+}
+
 /// Returns a path as a word of a command line.
 pub fn plain(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
@@ -105,7 +117,6 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.success(), "{} to {}", from.display(), to.display());
 }
 
-/// Runs a program with this input. Returns the exit code and both outputs.
 pub fn fed(program: &str, arguments: &[&OsStr], input: &str) -> (Option<i32>, String) {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -117,7 +128,22 @@ pub fn fed(program: &str, arguments: &[&OsStr], input: &str) -> (Option<i32>, St
     (out.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Writes a file that can be executed.
+/// Requires each of these parts in a text.
+#[track_caller]
+pub fn contains(text: impl AsRef<str>, parts: &[&str]) {
+    let text = text.as_ref();
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in: {text}");
+    }
+}
+
+/// Requires this exit code, and each of these parts in a program's text.
+#[track_caller]
+pub fn exits<C: PartialEq + Debug>((code, text): (C, String), wanted: C, parts: &[&str]) {
+    assert_eq!(code, wanted, "{text}");
+    contains(text, parts);
+}
+
 pub fn program(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
     put(&path, text);
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
@@ -167,7 +193,6 @@ impl Process {
         Self(bounded(command).unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
-    /// Waits for its end. Returns the exit code.
     pub fn ends(&mut self, limit: Duration) -> Option<i32> {
         wait("its end", limit, || self.0.try_wait().expect("a child")).0.code()
     }

@@ -1,6 +1,7 @@
 //! Reads the faults of `tests/mutants/list` and puts one into a file. `scripts/mutants` runs them.
 
 use crate::source;
+use std::fs;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mutant {
@@ -14,8 +15,7 @@ pub struct Mutant {
 }
 
 pub fn all() -> Vec<Mutant> {
-    let text =
-        std::fs::read_to_string(source::root().join("tests/mutants/list")).expect("the list");
+    let text = fs::read_to_string(source::root().join("tests/mutants/list")).expect("the list");
     parse(&text)
 }
 
@@ -41,7 +41,6 @@ fn parse(text: &str) -> Vec<Mutant> {
 }
 
 impl Mutant {
-    /// Returns the file's text with the fault.
     pub fn put_into(&self, text: &str) -> Result<String, String> {
         let lines: Vec<&str> = text.lines().collect();
         let places: Vec<usize> = lines
@@ -75,10 +74,8 @@ mod tests {
     fn each_fault_matches_the_current_source() {
         let all = all();
         for mutant in &all {
-            let text =
-                std::fs::read_to_string(source::root().join(&mutant.file)).expect("a source");
-            let faulty = mutant.put_into(&text).unwrap();
-            assert_ne!(faulty, text, "{}", mutant.name);
+            let text = fs::read_to_string(source::root().join(&mutant.file)).expect("a source");
+            assert_ne!(mutant.put_into(&text).unwrap(), text, "{}", mutant.name);
             assert!(!mutant.noticed_by.is_empty(), "{}", mutant.name);
         }
         assert!(all.len() >= 30, "{}", all.len());

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-use crate::Client;
+use crate::prelude::*;
 
 /// Calls the agent repeatedly, each time on a new connection: an existing one would stay with the
 /// old agent.
@@ -26,7 +25,7 @@ impl Outage {
     pub fn watch(client: Client) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ends = over.clone();
-        let calls = std::thread::spawn(move || {
+        let calls = thread::spawn(move || {
             let (mut longest, mut answered) = (Longest::default(), Instant::now());
             while !ends.load(Ordering::Relaxed) {
                 let answer = client.connect().and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
@@ -38,7 +37,7 @@ impl Outage {
                     Ok(other) => longest.failed.push(format!("status {other}")),
                     Err(why) => longest.failed.push(why),
                 }
-                std::thread::sleep(Duration::from_millis(10));
+                thread::sleep(Duration::from_millis(10));
             }
             longest
         });

@@ -32,8 +32,8 @@ fn ticks_of(pid: u32, fields: usize) -> u64 {
     after_name(&text).skip(11).take(fields).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// Returns which share of `time` a local process ran, from 0 to 1. Time in which it waits for a
-/// busy CPU is excluded, so a loop is always 1.
+/// Returns the fraction of `time` that a local process ran, from 0 to 1. Time that it waits
+/// for a busy CPU is excluded, so a loop is always 1.
 pub fn busy(pid: u32, time: Duration) -> f64 {
     let times = || {
         let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"));
@@ -50,14 +50,12 @@ pub fn busy(pid: u32, time: Duration) -> f64 {
     ran / free.max(ran)
 }
 
-/// Returns the number of page faults of a local process.
 pub fn page_faults(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
     let faults = after_name(&text).nth(7).and_then(|field| field.parse().ok());
     faults.unwrap_or_else(|| panic!("no page faults in {text}"))
 }
 
-/// Returns the children of a local process's first thread.
 pub fn children(pid: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     list.unwrap_or_default().split_whitespace().filter_map(|one| one.parse().ok()).collect()
@@ -98,9 +96,5 @@ mod tests {
         assert_eq!(kilobytes(text, "Rss:"), None);
         assert_eq!(kilobytes(text, "State:"), None);
         assert!(memory(std::process::id(), "status", "VmRSS:") > 0);
-        let begun = Instant::now();
-        while ticks(std::process::id()) < 3 {
-            assert!(begun.elapsed().as_secs() < 20);
-        }
     }
 }

@@ -1,15 +1,13 @@
 //! An SFTP server as a process, for what OpenSSH's client would never send. A failure ends the test.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+
+use crate::conform::sftp::{Body, Names, Sftp};
+use crate::prelude::*;
+
+pub use Field::{Int, Long, Text};
 
 pub use crate::conform::sftp::{Attrs, Reply, flag as open, kind};
-use crate::conform::sftp::{Body, Names, Sftp};
-use crate::{Process, agent, patient, proc};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {
@@ -18,9 +16,7 @@ pub enum Field<'a> {
     /// Bytes after their length.
     Text(&'a [u8]),
 }
-pub use Field::{Int, Long, Text};
 
-/// A server and our end of its socket.
 #[derive(Debug)]
 pub struct Session {
     pub server: Process,
@@ -43,7 +39,7 @@ impl Session {
 
     /// Starts a server by this command, without INIT.
     pub fn with(command: &mut Command) -> Self {
-        command.envs([crate::AS_AGENT]);
+        command.envs([AS_AGENT]);
         let (socket, theirs) = UnixStream::pair().expect("a socket");
         let theirs = OwnedFd::from(theirs);
         let server = Process::bounded(
@@ -61,7 +57,6 @@ impl Session {
         Self { server, socket, sftp }
     }
 
-    /// Sends a request without waiting. Returns its id.
     pub fn send(&mut self, kind: u8, fields: &[Field<'_>]) -> u32 {
         self.sftp.ask(kind, &body(fields)).expect("a server that reads")
     }
@@ -78,7 +73,6 @@ impl Session {
         self.sftp.call(kind, &body(fields)).expect("its reply")
     }
 
-    /// Sends a request that must succeed.
     pub fn done(&mut self, kind: u8, fields: &[Field<'_>]) {
         assert_eq!(self.ask(kind, fields), Reply::Status(0), "{kind} {fields:?}");
     }
@@ -103,14 +97,12 @@ impl Session {
         name.clone()
     }
 
-    /// All entries of a directory but `.` and `..`, in order.
     pub fn list(&mut self, path: &[u8]) -> Names {
         let mut all = self.sftp.list(path).expect("a list");
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all
     }
 
-    /// Returns a field of `/proc/PID/status`, kB.
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.server.0.id(), "status", field)
     }

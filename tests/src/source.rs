@@ -1,8 +1,6 @@
 //! The project's own text, for tests that check it.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::prelude::*;
 
 /// Texts by their paths below the project's root.
 pub type Sources = BTreeMap<PathBuf, String>;
@@ -11,7 +9,6 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the output of a command in the project's directory.
 pub fn printed(command: &mut Command) -> String {
     let output = command.current_dir(root()).output().expect("a command that runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -33,13 +30,12 @@ pub fn tracked() -> Sources {
     ]);
     let names = printed(&mut git);
     // A deleted file is still listed; archives are not text.
-    let read = |name: &str| Some((name.into(), std::fs::read_to_string(root().join(name)).ok()?));
+    let read = |name: &str| Some((name.into(), fs::read_to_string(root().join(name)).ok()?));
     let all: Sources = names.split('\0').filter_map(read).collect();
     assert!(all.len() > 300, "only {} files", all.len());
     all
 }
 
-/// Fails with one line for each problem.
 pub fn none(what: &str, troubles: impl IntoIterator<Item = String>) {
     let troubles: Vec<_> = troubles.into_iter().collect();
     assert!(troubles.is_empty(), "{what}:\n{}", troubles.join("\n"));

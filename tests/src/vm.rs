@@ -1,27 +1,17 @@
 //! A VM in QEMU, in software emulation unless `MOTE_ACCEL` is set, with a real vsock by
 //! vhost-device-vsock, its status port on a ring buffer or a socket, and its config share.
 
-mod hot;
-mod machine;
-
 pub use machine::{PC, has_smbios, is_pc, lets_go, little_memory, tells_off};
 
 use std::cell::Cell;
-use std::fs::File;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use serde_json::json;
+use crate::prelude::*;
 
-use crate::proc::ticks;
-use crate::{Guest, Process, slowdown, tool, wait};
+mod machine;
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Spec {
-    pub port: &'static str,
     /// Whether the port is a socket (the CONNECT dialect) instead of a ring buffer.
     pub socket: bool,
     /// Size of the status port's ring, bytes: 16, or 16384 with Incus from 7.0.1 on (P§2.1).
@@ -32,11 +22,9 @@ pub struct Spec {
     pub share: Share,
     /// Further virtiofs shares with their tags.
     pub shares: Vec<(&'static str, PathBuf)>,
-    /// MAC address of an unconnected NIC.
     pub nic: Option<&'static str>,
     pub words: String,
     pub memory: u32,
-    /// Directory of kernel and initrd.
     pub image: PathBuf,
     pub extra: Vec<String>,
 }
@@ -60,7 +48,6 @@ pub enum Share {
 impl Default for Spec {
     fn default() -> Self {
         Self {
-            port: "com.canonical.lxd",
             socket: false,
             ring: 16,
             vsock: true,
@@ -83,7 +70,6 @@ pub struct Vm {
     directory: PathBuf,
     shell: Option<UnixStream>,
     late: Vec<(Late, Vec<String>)>,
-    /// Number of hot-plugged devices.
     plugged: Cell<usize>,
 }
 
@@ -101,8 +87,7 @@ pub fn serial(directory: &Path) -> PathBuf {
 }
 
 impl Vm {
-    /// Starts the VM without waiting for the guest.
-    pub fn boot(directory: &Path, spec: &Spec, share: &Path) -> Self {
+    pub fn boot(directory: &Path, spec: &Spec, share: &Path, port: &str) -> Self {
         let mut helpers = vec![start_vsock(directory)];
         let devices = devices(directory, spec, share, &mut helpers);
         let path = |name: &str| directory.join(name).display().to_string();
@@ -112,7 +97,7 @@ impl Vm {
         } else {
             format!("ringbuf,id=qemu_serial-chardev,size={}", spec.ring)
         };
-        let (now, late) = backed(spec);
+        let (now, late) = backed(spec, port);
         let memory = spec.memory;
         let shell = format!("socket,id=shell,path={},server=on,wait=off", path("shell"));
         let mut command = Command::new(machine::program());
@@ -176,14 +161,9 @@ impl Vm {
         self.attach(&format!("vhost-user-fs-pci,chardev={tag},tag={tag},id=dev-{tag}"));
     }
 
-    /// Returns its console output, which includes the agent's log.
     pub fn console(&self) -> String {
-        let bytes = std::fs::read(self.directory.join("console")).unwrap_or_default();
+        let bytes = fs::read(self.directory.join("console")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    pub fn busy(&self) -> Duration {
-        Duration::from_millis(10 * ticks(self.qemu.0.id()))
     }
 
     pub fn cut(&mut self) {
@@ -200,7 +180,6 @@ impl Vm {
         !matches!(self.qemu.0.try_wait(), Ok(None))
     }
 
-    /// Waits for QEMU's end after the guest has powered off.
     pub fn ended(&mut self, limit: Duration) {
         wait("power-off", limit, || self.qemu.0.try_wait().ok().flatten());
     }
@@ -208,28 +187,27 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             eprintln!("--- console\n{}--- end of console", self.console());
-            let log = std::fs::read_to_string(self.directory.join("qemu.log"));
+            let log = fs::read_to_string(self.directory.join("qemu.log"));
             eprintln!("--- qemu\n{}", log.unwrap_or_default());
         }
     }
 }
 
-/// Starts a program that serves QEMU at this socket.
 fn serve(socket: &Path, command: &mut Command) -> Process {
     // Of an earlier VM.
-    let _none = std::fs::remove_file(socket);
+    let _none = fs::remove_file(socket);
     let log = File::create(socket.with_extension("log")).expect("a log");
     let output = log.try_clone().expect("a log");
     let process = Process::start(command.stdin(Stdio::null()).stdout(output).stderr(log));
-    wait("its socket", Duration::from_secs(10), || socket.exists().then_some(()));
+    until("its socket", Duration::from_secs(10), || socket.exists());
     process
 }
 
 fn start_vsock(directory: &Path) -> Process {
     let (vhost, vsock) = (directory.join("vhost"), vsock(directory));
-    let _none = std::fs::remove_file(&vsock);
+    let _none = fs::remove_file(&vsock);
     let config = format!("guest-cid=3,uds-path={},socket={}", vsock.display(), vhost.display());
     let program = tool("MOTE_VSOCK", "target/vhost-device-vsock");
     serve(&vhost, Command::new(program).args(["--vm", &config]))
@@ -237,15 +215,14 @@ fn start_vsock(directory: &Path) -> Process {
 
 /// Returns the devices whose backends exist from the start: those present at boot, and those for
 /// later.
-fn backed(spec: &Spec) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
+fn backed(spec: &Spec, port: &str) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     let mut ports = vec![
         "virtio-serial-pci,id=serial".to_owned(),
         format!(
-            "virtserialport,chardev=qemu_serial-chardev,name={},id=qemu_serial,bus=serial.0",
-            spec.port
+            "virtserialport,chardev=qemu_serial-chardev,name={port},id=qemu_serial,bus=serial.0"
         ),
     ];
-    if spec.port != "org.linuxcontainers.lxd" {
+    if port != "org.linuxcontainers.lxd" {
         // The dummy that current servers keep (P§2.1).
         ports.push("virtserialport,name=org.linuxcontainers.lxd,id=legacy,bus=serial.0".into());
     }
@@ -275,7 +252,7 @@ fn devices(
         Share::Iso => {
             let iso = directory.join("config.iso");
             let image = mote_vm::iso::image(config, "incus-agent").expect("the config share");
-            std::fs::write(&iso, image).expect("a disk");
+            fs::write(&iso, image).expect("a disk");
             let drive = format!("file={},if=none,id=config,format=raw,readonly=on", iso.display());
             args.extend(["-drive", &drive].map(String::from));
         }
@@ -298,7 +275,6 @@ fn devices(
     args
 }
 
-/// Starts a share's daemon. Returns its socket.
 fn start_virtiofs(
     directory: &Path,
     tag: &str,
@@ -328,13 +304,23 @@ pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
     run
 }
 
+/// Runs `mote-host` in the directory of a persistent VM. Returns its output and exit code.
+pub fn kept(directory: &Path, args: &[&str]) -> (String, String, Option<i32>) {
+    let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+    command.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
+    command.env(mote_machine::SLOWDOWN, slowdown().to_string());
+    command.arg("--dir").arg(directory).args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    output(command)
+}
+
 /// Returns `--arch` if the image is for another architecture.
 pub fn architecture() -> Vec<String> {
     std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
 }
 
 pub fn output(mut run: Command) -> (String, String, Option<i32>) {
-    let output = crate::bounded(&mut run).and_then(Child::wait_with_output).expect("mote-host");
+    let output = bounded(&mut run).and_then(Child::wait_with_output).expect("mote-host");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }

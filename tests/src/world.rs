@@ -1,15 +1,11 @@
 //! A VM with a column's agent, and its host.
 
-use std::time::{Duration, Instant};
-
-use crate::{Column, Guest, Host, Scratch, Spec, Vm, patient, slowdown, tool};
+use crate::prelude::*;
 
 /// Limit from power-on to CONNECTED, with software emulation on a busy machine.
 pub const BOOT: Duration = Duration::from_secs(90);
 pub const MOTE_BOOT: Duration = Duration::from_secs(60);
-/// Limit from the host's restart to CONNECTED.
 pub const BACK: Duration = Duration::from_secs(2);
-/// Limit from the guest's power-off to QEMU's end.
 const OFF: Duration = Duration::from_secs(20);
 
 /// All processes of one agent's test. Dropped in this order.
@@ -33,7 +29,7 @@ pub fn spec(column: Column) -> Spec {
         | Column::MoteIncus
         | Column::IncusAgent => tool("MOTE_IMAGE_GO", "target/image-go"),
     };
-    Spec { image, port: column.port(), words, ..Spec::default() }
+    Spec { image, words, ..Spec::default() }
 }
 
 impl World {
@@ -71,7 +67,7 @@ impl World {
         host.start();
         prepare(&host);
         let begun = Instant::now();
-        let vm = Vm::boot(directory, spec, &host.share);
+        let vm = Vm::boot(directory, spec, &host.share, port(flavour));
         Self { vm, host, begun, scratch }
     }
 
@@ -79,18 +75,9 @@ impl World {
         connected(&mut self.host, limit);
     }
 
-    /// Waits for mote's CONNECTED, as seen by a host that calls once, and for the guest's shell.
+    /// Waits for mote's CONNECTED and for the guest's shell.
     pub fn shell(&mut self) -> Guest {
-        let begun = Instant::now();
-        while !self.host.is_connected() {
-            if begun.elapsed() > patient(MOTE_BOOT) {
-                // Shows the agent's state, because the VM is about to be removed.
-                let mut guest = self.vm.guest();
-                let proc = "p=/proc/$(cat /run/agent.pid); cat /run/agent.log $p/status $p/wchan";
-                panic!("no CONNECTED: {}\n{}", guest.sh(proc).1, self.host.log());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        self.connected(MOTE_BOOT);
         self.vm.guest()
     }
 
@@ -104,7 +91,7 @@ impl World {
     /// for its next line.
     pub fn restart(&mut self, why: &str) -> Duration {
         self.host.kill();
-        std::thread::sleep(BACK);
+        thread::sleep(BACK);
         self.host.start();
         let took = self.host.connected(MOTE_BOOT);
         assert!(
@@ -130,6 +117,16 @@ impl World {
     }
 }
 
+/// Returns the name of a server's status port.
+pub fn port(flavour: &str) -> &'static str {
+    match flavour {
+        "lxd" => "com.canonical.lxd",
+        "incus" => "org.linuxcontainers.incus",
+        // Debian's 5.0.2 writes to the old port, and a dummy port blocks it forever.
+        _ => "org.linuxcontainers.lxd",
+    }
+}
+
 /// Waits for CONNECTED of a possibly slow agent.
 pub fn connected(host: &mut Host, limit: Duration) {
     let begun = Instant::now();
@@ -141,6 +138,96 @@ pub fn connected(host: &mut Host, limit: Duration) {
             host.kill();
             host.start();
         }
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Column {
+    MoteLxd,
+    LxdAgent,
+    MoteIncus,
+    IncusAgent,
+    /// The incus-agent of Debian 13's backports, which only the bench has.
+    IncusAgent7,
+    /// An older build of mote with a current LXD, for the bench only.
+    Before,
+    /// mote with LXD 5.0 of Debian 12, for the clients only.
+    MoteOldLxd,
+}
+
+impl Column {
+    pub const ALL: [Self; 4] = [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent];
+
+    pub const GO: [Self; 3] = [Self::LxdAgent, Self::IncusAgent, Self::IncusAgent7];
+
+    pub const BENCHED: [Self; 6] = [
+        Self::MoteLxd,
+        Self::LxdAgent,
+        Self::MoteIncus,
+        Self::IncusAgent,
+        Self::IncusAgent7,
+        Self::Before,
+    ];
+
+    /// Returns the agents of a bench: with the Go agents unless only mote's `own` rows are wanted,
+    /// and with the older build if `before`.
+    pub const fn benched(own: bool, before: bool) -> &'static [Self] {
+        match (own, before) {
+            (false, false) => Self::BENCHED.first_chunk::<5>().expect("six"),
+            (false, true) => &Self::BENCHED,
+            (true, false) => &[Self::MoteLxd],
+            (true, true) => &[Self::MoteLxd, Self::Before],
+        }
+    }
+
+    /// Returns title, server as `mote-host` names it, and program below /opt in the image; `None` for
+    /// mote.
+    const fn about(self) -> (&'static str, &'static str, Option<&'static str>) {
+        match self {
+            Self::MoteLxd => ("mote/lxd", "lxd", None),
+            Self::LxdAgent => ("lxd-agent 5.0.2", "lxd-5.0", Some("lxd-agent")),
+            Self::MoteIncus => ("mote/incus", "incus", None),
+            Self::IncusAgent => ("incus-agent 6.0.4", "incus", Some("incus-agent")),
+            Self::IncusAgent7 => ("incus-agent 7.0.2", "incus", Some("incus-agent")),
+            Self::Before => ("mote/lxd before", "lxd", None),
+            Self::MoteOldLxd => ("mote/lxd-5.0", "lxd-5.0", None),
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        self.about().0
+    }
+
+    pub fn flavour(self) -> &'static str {
+        self.about().1
+    }
+
+    pub fn program(self) -> Option<&'static str> {
+        self.about().2
+    }
+
+    pub fn is_incus(self) -> bool {
+        self.flavour() == "incus"
+    }
+
+    pub fn is_mote(self) -> bool {
+        self.program().is_none()
+    }
+
+    pub fn is_current_lxd(self) -> bool {
+        self.flavour() == "lxd"
+    }
+
+    pub fn pick<T>(self, lxd: T, incus: T) -> T {
+        if self.is_incus() { incus } else { lxd }
+    }
+
+    pub fn ours(self) -> Self {
+        self.pick(Self::MoteLxd, Self::MoteIncus)
+    }
+
+    pub fn socket(self) -> &'static str {
+        self.pick("/dev/lxd/sock", "/dev/incus/sock")
     }
 }

@@ -2,9 +2,7 @@
 //! to a file or heading, and no text names a file that readers do not have.
 //! `docs/protocol/README.md` says how to cite.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
+use mote_tests::prelude::*;
 use mote_tests::source::{Sources, none, root, tracked};
 
 /// The text before a section number, and the page that it cites; `None` is all of `docs/protocol`.
@@ -13,7 +11,6 @@ const MARKS: [(&str, Option<&str>); 2] =
 const ELSEWHERE: [&str; 3] =
     [concat!("../", "shared/"), concat!("house", ".md"), concat!("findings", ".md")];
 
-/// Returns the lines outside of code fences, numbered from 1.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -84,7 +81,7 @@ fn leads(page: &Path, link: &str) -> bool {
     if heading.is_empty() {
         return target.exists();
     }
-    std::fs::read_to_string(target).is_ok_and(|page| lines(&page).any(|(_, line)| is_it(line)))
+    fs::read_to_string(target).is_ok_and(|page| lines(&page).any(|(_, line)| is_it(line)))
 }
 
 fn slug(heading: &str) -> String {

@@ -1,8 +1,7 @@
 //! One suite for all agents: mote, Debian's lxd-agent and Debian's incus-agent on the wire.
 
-use mote_tests::Column;
-use mote_tests::conform::{self, Check, Miss, Seen, checks, table};
-use mote_tests::pages::file;
+use mote_tests::conform::{self, Check, Miss, Seen, checks};
+use mote_tests::{Column, pages};
 
 /// `MOTE_WRITE_DOCS=1` writes the page. `MOTE_COLUMNS` (part of a title) and `MOTE_ONLY` (part of a
 /// claim or a group) select some checks; then the page is not compared.
@@ -22,7 +21,7 @@ fn each_agent_matches_the_page() {
         );
     }
     let whole = whole && of_page;
-    let page = table::render(&checks, &seen, whole);
+    let page = conform::render(&checks, &seen, whole);
     for cell in &page.unknown {
         println!("not known in this run: {cell}");
     }
@@ -34,11 +33,11 @@ fn each_agent_matches_the_page() {
     }
     let whole = whole && page.unknown.is_empty();
     if whole {
-        file::write("results/conformance.md", &page.text);
+        pages::write("results/conformance.md", &page.text);
     }
     assert!(page.unexplained.is_empty(), "without a reason:\n{}", page.unexplained.join("\n"));
     if whole {
-        file::hold("results/conformance.md", &page.text);
+        pages::hold("results/conformance.md", &page.text);
     }
 }
 

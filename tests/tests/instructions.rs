@@ -7,8 +7,8 @@
 
 use mote_tests::Column;
 use mote_tests::bench::counted;
-use mote_tests::cost::budget::Budget;
-use mote_tests::cost::{ALWAYS, Row};
+use mote_tests::cost::Budget;
+use mote_tests::cost::Row;
 
 /// Returns the tolerance in percent. A transfer depends on how fast the host sends: vsock has
 /// buffers of 4 KiB, and a slow host wakes the agent for each of them, 256 times 45,000
@@ -34,7 +34,7 @@ const KERNELS: [(&str, &str); 2] = [("6.1", "instructions-6.1"), ("6.12", "instr
 fn no_instruction_count_exceeds_its_budget() {
     let row = |(name, cost)| {
         println!("{name}: {cost}");
-        Row { name, note: "", cost: vec![(1, cost)], held: ALWAYS }
+        Row::new(name, "", vec![(1, cost)])
     };
     let (kernel, rows) = counted::all(Column::MoteLxd);
     let rows: Vec<_> = rows.into_iter().map(row).collect();

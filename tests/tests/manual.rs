@@ -1,61 +1,12 @@
 //! The manual pages and completions of the packages match the programs' help.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
-
 use mote_core::hostapi::policy::loopholes::COMBINATIONS;
-use mote_tests::pages::file::{between, committed, hold, write};
-use mote_tests::{Scratch, agent, put, tool};
+use mote_tests::pages::{between, committed, hold, write};
+use mote_tests::prelude::*;
 
 const PAGE: &str = include_str!("../../image/packages/mote-agent.8");
 const POLICY: &str = include_str!("../../image/packages/mote-agent.yml.5");
 const COMPLETIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../image/packages");
-
-/// Prints bash's completions of a text. `$1` is the file, `$2` the text; the function is called as
-/// bash calls it.
-const BASH: &str = r#"
-source "$1.bash"
-read -ra COMP_WORDS <<<"$2"
-[ "${2% }" = "$2" ] || COMP_WORDS+=("")
-COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-function=$(complete -p "${COMP_WORDS[0]}" | sed 's/.* -F \([^ ]*\).*/\1/')
-"$function" "${COMP_WORDS[0]}" "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}"
-printf '%s\n' "${COMPREPLY[@]}"
-"#;
-
-/// Prints fish's completions, which have a description after a tab.
-const FISH: &str = r#"
-source $argv[1].fish
-complete -C $argv[2] | string replace -r '\t.*' ''
-"#;
-
-/// Prints zsh's completions. zsh completes only on a terminal, so a second zsh runs on one, and its
-/// `compadd` prints its arguments.
-const ZSH: &str = r#"
-zmodload zsh/zpty
-folder=$(mktemp -d)
-cp $1.zsh $folder/_${1:t}
-cat >$folder/rc <<END
-PS1=; unset zle_bracketed_paste; unsetopt prompt_cr beep
-fpath=(${(q)folder} \$fpath); autoload -Uz compinit; compinit -D -u
-bindkey '^I' complete-word
-compadd() {
-    if [[ \${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]]; then builtin compadd "\$@"; return; fi
-    local -a hits; builtin compadd -A hits "\$@"; print -lr -- \${hits/#/@@}; builtin compadd "\$@"
-}
-first() { print }; last() { print -r -- @@@; exit }
-compprefuncs=(first) comppostfuncs=(last)
-print -r -- start""ed
-END
-zpty shell zsh -f -i
-zpty -w shell "source $folder/rc"
-zpty -r shell line '*started*'
-zpty -w -n shell "$2"$'\t'
-zpty -r shell line '*@@@*'
-rm -r $folder
-for line in ${(f)line//$'\r'/}; do [[ $line != @@?* || $line == @@@ ]] || print -r -- ${line#@@}; done
-"#;
 
 fn help() -> String {
     let output = Command::new(agent()).arg("--help").output().expect("the agent");
@@ -134,7 +85,7 @@ fn the_page_has_the_features_and_exit_codes_of_the_help() {
     let (_, codes) = help.split_once("Exit codes: ").expect("exit codes");
     assert!(PAGE.contains(codes.trim()), "{codes}");
     let features = features(&help);
-    assert_eq!(features.len(), 12, "{features:?}");
+    assert_eq!(features.len(), 13, "{features:?}");
     for feature in &features {
         assert!(PAGE.contains(&format!("\\fB{feature}\\fR")), "{feature}");
     }
@@ -144,18 +95,32 @@ fn the_page_has_the_features_and_exit_codes_of_the_help() {
 }
 
 #[test]
-fn the_policy_pages_example_is_valid() {
-    let (_, example) = POLICY.split_once("\n.RS\n").expect("an example");
-    let (example, _) = example.split_once(".RE").expect("its end");
-    let scratch = Scratch::new();
-    put(scratch.0.join("etc/mote-agent.yml"), example);
-    let output = Command::new(agent()).arg("--check").arg("--root").arg(&scratch.0).output();
-    let text = String::from_utf8_lossy(&output.expect("the agent").stdout).into_owned();
-    let policy = text.lines().find(|line| line.contains("policy: ")).expect("the policy");
-    assert!(
-        policy.contains("denied: mounts templates network first-boot resources clock"),
-        "{policy}"
-    );
+fn the_example_policy_is_valid_with_and_without_its_limits() {
+    assert!(POLICY.contains("\n@EXAMPLE@\n"));
+    let example = include_str!("../../image/packages/mote-agent.yml");
+    // A comment that is text begins with `#` and exactly one space.
+    let starts_text = |code: &str| code.starts_with(' ') && !code.starts_with("  ");
+    let limited =
+        example.lines().filter(|line| !line.ends_with("limits:") && !line.ends_with("too:"));
+    let limited: Vec<_> = limited
+        .map(|line| match line.split_once('#') {
+            Some((indent, code)) if indent.trim().is_empty() && !starts_text(code) => {
+                format!("{indent}{code}")
+            }
+            _ => line.to_owned(),
+        })
+        .collect();
+    for (policy, denied) in [
+        (example, "exec files mounts port-forward templates first-boot power"),
+        (&limited.join("\n"), "mounts templates first-boot power"),
+    ] {
+        let scratch = Scratch::new();
+        put(scratch.0.join("etc/mote-agent.yml"), policy);
+        let output = Command::new(agent()).arg("--check").arg("--root").arg(&scratch.0).output();
+        let text = String::from_utf8_lossy(&output.expect("the agent").stdout).into_owned();
+        let said = text.lines().find(|line| line.contains("policy: ")).expect("the policy");
+        assert!(said.contains(&format!("policy: denied: {denied}")), "{said}\n{policy}");
+    }
 }
 
 fn set(words: &str) -> BTreeSet<String> {
@@ -164,7 +129,11 @@ fn set(words: &str) -> BTreeSet<String> {
 
 type Shell<'a> = (&'a [&'a str], &'a str);
 
-const SHELLS: [Shell<'_>; 3] = [(&["bash", "-c"], BASH), (&["fish"], FISH), (&["zsh", "-fc"], ZSH)];
+const SHELLS: [Shell<'_>; 3] = [
+    (&["bash", "-c"], include_str!("manual/complete.bash")),
+    (&["fish"], include_str!("manual/complete.fish")),
+    (&["zsh", "-fc"], include_str!("manual/complete.zsh")),
+];
 
 /// Returns a shell's completions of this text, with `program` in the PATH.
 fn offered((shell, script): Shell<'_>, file: &str, program: &Path, text: &str) -> BTreeSet<String> {
@@ -197,8 +166,7 @@ fn completes_what_the_help_has(shell: Shell<'_>) {
     let long: BTreeSet<_> = long.map(|name| format!("-{name}")).collect();
     assert_eq!(offers("--"), long);
     let commands: BTreeSet<_> = items(&help, "Commands:\n").iter().map(|item| word(item)).collect();
-    let words = offers("").into_iter().filter(|word| !word.starts_with('-')).collect();
-    assert_eq!(commands, words);
+    assert_eq!(commands, offers("").into_iter().filter(|word| !word.starts_with('-')).collect());
     assert_eq!(offers("--deny "), features(&help).into_iter().collect());
 }
 
@@ -214,14 +182,14 @@ fn mote_host_writes_a_page_for_each_of_its_commands() {
     let output = Command::new(&host).arg("man").arg(&scratch.0).output().expect("mote-host");
     assert!(output.status.success(), "{output:?}");
     let page = scratch.0.join("mote-host-exec.1");
-    let page = std::fs::read_to_string(page).expect("a command's page");
+    let page = fs::read_to_string(page).expect("a command's page");
     for heading in ["EXAMPLES", "EXIT STATUS", "FILES", "SEE ALSO"] {
         let quoted = page.contains(&format!(".SH \"{heading}\""));
         assert!(quoted || page.contains(&format!(".SH {heading}\n")), "{heading}: {page}");
     }
-    let all = std::fs::read_dir(&scratch.0).expect("the pages").count();
+    let all = fs::read_dir(&scratch.0).expect("the pages").count();
     assert_eq!(all, 42, "pages of mote-host, file and the commands of both");
-    let page = std::fs::read_to_string(scratch.0.join("mote-host.1")).expect("the main page");
+    let page = fs::read_to_string(scratch.0.join("mote-host.1")).expect("the main page");
     assert!(page.contains("\\-\\-dir") && page.contains("MOTE_HOST_DIR"), "{page}");
 }
 

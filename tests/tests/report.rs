@@ -2,12 +2,8 @@
 //! numbers, and on this machine's.
 #![allow(clippy::unwrap_used)] // in helpers too: all of this is a test
 
-use std::fs;
-use std::process::Command;
-
-use mote_tests::Scratch;
+use mote_tests::prelude::*;
 use mote_tests::report::{report, root};
-use serde_json::{Value, json};
 
 fn few() -> impl Iterator<Item = (u32, bool)> {
     [(1, true), (2, false), (77, true)].into_iter()
@@ -62,7 +58,7 @@ fn metrics_match_the_kernels_figures() {
     assert_eq!(incus["memory"]["memory_rss_bytes"], json!((19_760 + 11) * 1024));
     assert_eq!(incus["boot_time_seconds"], json!(1_795_234_963u64));
     assert_eq!(incus["procs_total"], json!(3));
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
     assert!(now - incus["time_seconds"].as_u64().unwrap() < 60);
 }
 

@@ -1,26 +1,19 @@
 //! `mote-agent report state|metrics` with many processes and mounts, and with mounts that hang.
 #![allow(clippy::unwrap_used)] // in helpers too: all of this is a test
 
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
+use fuse::Fuse;
+use mote_tests::host;
+use mote_tests::prelude::*;
 use mote_tests::proc::kilobytes;
 use mote_tests::report::{report, root};
-use mote_tests::{Pair, Private, Scratch, agent, host, in_private, private, skipped};
-use serde_json::{Value, json};
 
 #[allow(dead_code, reason = "another test uses the rest of it")]
 #[path = "boot/stuck/fuse.rs"]
 mod fuse;
 
-use fuse::Fuse;
-
 /// An opcode (`linux/fuse.h`).
 const STATFS: u32 = 17;
 
-/// Creates a root, in memory if possible.
 fn large(processes: u32, mounts: u32) -> Scratch {
     let mut scratch = Scratch::new();
     let memory = Path::new("/dev/shm");
@@ -113,18 +106,18 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     let path = scratch.0.join(file);
     let text = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
-    mote_tests::fifo(&path);
+    fifo(&path);
     let mut command = Command::new(agent());
     command.args(["report", what, "--flavour", "lxd", "--root"]).arg(&scratch.0);
-    let mut child = mote_tests::bounded(command.stdout(Stdio::piped())).unwrap();
+    let mut child = bounded(command.stdout(Stdio::piped())).unwrap();
     let mut out = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || std::io::read_to_string(&mut out).unwrap());
-    let mut pipe = fs::File::options().write(true).open(&path).unwrap();
+    let reader = thread::spawn(move || std::io::read_to_string(&mut out).unwrap());
+    let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&text).unwrap();
     // The report is blocked in the read.
     let status = || fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let (peak, _) = mote_tests::wait("the reporter to wait", Duration::from_secs(10), || {
-        std::thread::sleep(Duration::from_millis(100));
+    let (peak, _) = wait("the reporter to wait", Duration::from_secs(10), || {
+        thread::sleep(Duration::from_millis(100));
         let status = status();
         status.contains("State:\tS").then(|| kilobytes(&status, "VmHWM:").unwrap())
     });
@@ -189,7 +182,7 @@ fn hanging_mounts_affect_neither_others_nor_the_answer() {
 /// Some containers have no /dev/fuse, and without udev only root may open it.
 #[track_caller]
 fn no_fuse() -> bool {
-    let missing = fs::File::options().read(true).write(true).open("/dev/fuse").is_err();
+    let missing = File::options().read(true).write(true).open("/dev/fuse").is_err();
     if missing {
         skipped("/dev/fuse, which cannot be opened");
     }
@@ -205,10 +198,9 @@ fn silent_server(directory: &Path) -> Fuse {
     server
 }
 
-/// Waits until it is queried.
 fn queried(server: &Fuse) {
     let look = || server.read.try_iter().find(|one| *one == STATFS);
-    mote_tests::wait("the query", Duration::from_secs(10), look);
+    wait("the query", Duration::from_secs(10), look);
 }
 
 #[test]
@@ -227,9 +219,9 @@ fn queries_a_mount_with_unkillable_processes_once() {
     let start = || {
         let mut command = Command::new(agent());
         command.args(["report", "metrics", "--flavour", "incus", "--root"]).arg(&scratch.0);
-        mote_tests::bounded(command.stdout(Stdio::piped())).unwrap()
+        bounded(command.stdout(Stdio::piped())).unwrap()
     };
-    let read = |child: &mut std::process::Child| {
+    let read = |child: &mut Child| {
         let text = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
         let json: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["filesystem"].as_array().unwrap().len(), 1, "{text}");
@@ -243,8 +235,8 @@ fn queries_a_mount_with_unkillable_processes_once() {
     let noted = hanging();
     let process = noted.strip_suffix(" /si\\012lent\n").unwrap().to_owned();
     let is_there = || Path::new("/proc").join(&process).exists();
-    std::thread::sleep(Duration::from_millis(200));
-    assert!(is_there(), "it was killed after all");
+    thread::sleep(Duration::from_millis(200));
+    assert!(is_there(), "it was killed");
     // The next report skips that mount.
     for _ in 0..2 {
         let mut next = start();
@@ -253,9 +245,7 @@ fn queries_a_mount_with_unkillable_processes_once() {
         assert_eq!(hanging(), noted);
     }
     drop(server);
-    mote_tests::wait("the end of who hangs", Duration::from_secs(10), || {
-        (!is_there()).then_some(())
-    });
+    until("the end of who hangs", Duration::from_secs(10), || !is_there());
     // No process hangs there, so the next report queries it again: an error costs no time.
     fs::remove_dir(scratch.0.join("si\nlent")).unwrap();
     read(&mut start());

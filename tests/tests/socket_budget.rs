@@ -2,19 +2,11 @@
 //! this machine allows one.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use mote_tests::attack::Cgroup;
-use mote_tests::conform::exec::{plain, run, with};
-use mote_tests::conform::wire::Wire;
-use mote_tests::conform::ws::{Message, Ws};
-use mote_tests::{Client, NAME, Pair};
-use serde_json::json;
+use mote_tests::conform::prelude::*;
 
 const PEAK: u64 = 6 * 1024;
 /// Just below the limit of an event.
@@ -26,7 +18,6 @@ struct Victim {
     pair: Pair,
     host: Client,
     cgroup: Cgroup,
-    idle: u64,
 }
 
 impl Victim {
@@ -35,36 +26,26 @@ impl Victim {
         let host = pair.client();
         assert_eq!(run(&host, &plain(&["true"]), b"").unwrap().code, 0);
         Self::forget_peak(&pair);
-        let idle = pair.memory("VmRSS");
-        Self { pair, host, cgroup, idle }
+        Self { pair, host, cgroup }
     }
 
-    /// Resets `VmHWM`.
     fn forget_peak(pair: &Pair) {
         fs::write(format!("/proc/{}/clear_refs", pair.agent.0.id()), "5").unwrap();
     }
 
     /// Checks that the agent runs, serves both sides and stayed within the limit.
     fn survived(&mut self, attack: &str) {
-        if let Ok(Some(end)) = self.pair.agent.0.try_wait() {
-            panic!("{attack}: the agent died: {end}; {}", self.pair.log());
-        }
         self.host.forget();
         assert_eq!(run(&self.host, &plain(&["echo", "hi"]), b"").unwrap().out, "hi\n", "{attack}");
         assert_eq!(self.pair.ask("GET", "/1.0/config/user.foo").1, "bar", "{attack}");
-        self.pair.assert_alive();
-        // The agent may read data after the attack has ended, so measure last.
-        let (idle, peak) = (self.idle, self.pair.memory("VmHWM"));
-        let charged = self.cgroup.peak();
-        println!("{attack}: {idle} kB idle, {peak} kB at its peak; charged: {charged}");
-        assert!(peak < PEAK, "{attack}: {peak} kB");
+        self.cgroup.survived(&mut self.pair, attack, PEAK);
     }
 }
 
 fn at_once<T: Send>(threads_of: usize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let (next, work) = (AtomicU32::new(0), &work);
     let next = &next;
-    std::thread::scope(|threads| {
+    thread::scope(|threads| {
         let threads: Vec<_> = (0..threads_of)
             .map(|_| {
                 threads.spawn(move || {
@@ -84,13 +65,11 @@ const LONG: usize = 4_000_000;
 /// Size of a long value, bytes; 1.9 MB with its escapes.
 const PASSED: usize = 1_400_000;
 
-/// Sets long values, which no command line could take.
 fn give_values(victim: &mut Victim) {
     let host = &mut victim.pair.host;
     host.kill();
     let path = host.directory.join("instances").join(NAME).join("instance.json");
-    let text = fs::read_to_string(&path).unwrap();
-    let mut instance: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut instance: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     instance["config"]["user.long"] = "x".repeat(LONG).into();
     instance["config"]["user.lines"] = "\u{e4}\n".repeat(PASSED / 3).into();
     fs::write(&path, instance.to_string()).unwrap();
@@ -98,7 +77,7 @@ fn give_values(victim: &mut Victim) {
     // The host's address may have changed.
     victim.host.announce();
     let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
-    mote_tests::wait("the host", LIMIT, || (asked() == "bar").then_some(()));
+    until("the host", LIMIT, || asked() == "bar");
     Victim::forget_peak(&victim.pair);
 }
 
@@ -119,9 +98,9 @@ fn holds_one_long_answer_for_clients_that_do_not_read() {
     // A new client waits until the host has begun those answers, but not until they are read.
     let begun = Instant::now();
     let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
-    mote_tests::wait("a short answer", LIMIT, || (asked() == "bar").then_some(()));
+    until("a short answer", LIMIT, || asked() == "bar");
     println!("a short answer beside them: {:?}", begun.elapsed());
-    std::thread::sleep(Duration::from_secs(5));
+    thread::sleep(Duration::from_secs(5));
     victim.survived("128 deaf clients of answers of 2 and 4 MB");
     drop(deaf);
     let answers = at_once(4, 4, |_| victim.pair.ask("GET", "/1.0/config/user.lines"));
@@ -187,7 +166,7 @@ fn incomplete_requests_of_the_host() {
     let commands = at_once(8, 8, |_| half(&victim, "/1.0/exec", 2 * MEGABYTE));
     let short = at_once(8, 8, |_| half(&victim, "/1.0/events", 60_000));
     // Then the agent has refused those that wait.
-    std::thread::sleep(Duration::from_secs(12));
+    thread::sleep(Duration::from_secs(12));
     victim.survived("24 half-sent requests of 2 MB, 1 MB and 60 kB");
     drop((events, commands, short));
 }
@@ -231,7 +210,7 @@ fn drops_a_stalled_guest_listener_without_loss_for_others() {
     let deaf = guest_listener(&victim.pair).unwrap();
     let good = guest_listener(&victim.pair).unwrap();
     let (tell, heard) = mpsc::channel();
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for (number, event) in BufReader::with_capacity(1 << 16, good).split(b'\n').enumerate() {
             assert!(event.unwrap().len() > MEGABYTE);
             if tell.send(number).is_err() {
@@ -252,7 +231,7 @@ fn drops_a_stalled_host_listener_without_loss_for_others() {
     let deaf_lines = host_listener(&victim.host).unwrap();
     let mut good = Ws::open(&victim.host, "/1.0/events").unwrap();
     let (tell, heard) = mpsc::channel();
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         good.within(LIMIT);
         for number in 0..100 {
             let Message::Text(text) = good.message().unwrap() else { panic!("{number}: no text") };

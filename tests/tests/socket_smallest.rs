@@ -1,9 +1,7 @@
 //! The devlxd-only build (`--no-default-features --features shell`), which `scripts/test` names in
 //! `MOTE_AGENT`: devlxd works, and everything else is refused with a reason.
 
-use std::process::Command;
-
-use mote_tests::{NAME, Pair, agent};
+use mote_tests::prelude::*;
 
 #[test]
 fn serves_devlxd_and_reports_missing_capabilities() {
@@ -43,8 +41,7 @@ fn lacks_subcommands_and_check_lists_missing_capabilities() {
     for words in
         [&["report", "state"][..], &["report", "metrics"], &["sftp-server"], &["freeze"], &["thaw"]]
     {
-        let output =
-            Command::new(agent()).args(words).envs([mote_tests::AS_AGENT]).output().unwrap();
+        let output = Command::new(agent()).args(words).envs([AS_AGENT]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("this build does not have that command"), "{words:?}: {said}");

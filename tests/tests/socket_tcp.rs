@@ -1,14 +1,10 @@
 //! A third transport: an agent built with the feature `tcp` uses TCP instead of vsock. Relays
 //! connect it to the usual host. The layers above the transport must not notice.
 
-use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use mote_tests::clients::bridge::carry;
-use mote_tests::{Host, Process, Scratch, tool, wait};
+use mote_tests::prelude::*;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -22,25 +18,25 @@ fn the_host_works_by_tcp_as_by_vsock() {
     let agent_port = free.local_addr().expect("its number").port();
     drop(free);
     let calls = UnixListener::bind(scratch.0.join("vs.listen_8443")).expect("the agent's stand-in");
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for call in calls.incoming().flatten() {
             // Refused until the agent listens, as with vsock.
             if let Ok(agent) = TcpStream::connect((Ipv4Addr::LOCALHOST, agent_port)) {
-                std::thread::spawn(move || carry(call, agent));
+                thread::spawn(move || carry(call, agent));
             }
         }
     });
     host.start();
-    let conf = std::fs::read(host.share.join("agent.conf")).expect("agent.conf");
-    let conf: serde_json::Value = serde_json::from_slice(&conf).expect("JSON");
+    let conf = fs::read(host.share.join("agent.conf")).expect("agent.conf");
+    let conf: Value = serde_json::from_slice(&conf).expect("JSON");
     let port = conf["port"].as_u64().expect("the host's port");
     let answers =
         TcpListener::bind((Ipv4Addr::LOCALHOST, u16::try_from(port).expect("a TCP port")));
     let answers = answers.expect("the host's stand-in");
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for call in answers.incoming().flatten() {
             if let Ok(host) = UnixStream::connect(format!("{}_{port}", sockets.display())) {
-                std::thread::spawn(move || carry(host, call));
+                thread::spawn(move || carry(host, call));
             }
         }
     });
@@ -57,9 +53,8 @@ fn the_host_works_by_tcp_as_by_vsock() {
             .stderr(File::create(&log).expect("a log")),
     );
     // There is no status port, so the log shows the state.
-    wait("CONNECTED", LIMIT, || {
-        std::fs::read_to_string(&log).ok()?.contains(" CONNECTED").then_some(())
+    until("CONNECTED", LIMIT, || {
+        fs::read_to_string(&log).unwrap_or_default().contains(" CONNECTED")
     });
-    let said = host.run(&["exec", "vm1", "--", "sh", "-c", "echo by TCP"]);
-    assert_eq!(said, "by TCP\n");
+    assert_eq!(host.run(&["exec", "vm1", "--", "sh", "-c", "echo by TCP"]), "by TCP\n");
 }

@@ -3,16 +3,11 @@
 //! code than a plain build (`scripts/build`), so the test runs the shipped binary.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use mote_tests::agent::launch;
-use mote_tests::{Process, Scratch, wait};
+use mote_tests::prelude::*;
 
 const SOON: Duration = Duration::from_secs(20);
 const P384: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:P-384"];
@@ -26,7 +21,7 @@ impl Meeting {
     /// Creates keys as `openssl req -newkey` names them.
     fn between(agent: &[&str], host: &[&str]) -> Self {
         let meeting = Self { scratch: Scratch::new(), agent: None };
-        std::fs::create_dir(meeting.path("share")).unwrap();
+        fs::create_dir(meeting.path("share")).unwrap();
         meeting.make(agent, "share/agent");
         meeting.make(host, "server");
         meeting.tell();
@@ -35,10 +30,10 @@ impl Meeting {
 
     /// Writes `server.crt` into the share, for both directions.
     fn tell(&self) {
-        let certificate = std::fs::read_to_string(self.path("server.crt")).unwrap();
-        std::fs::write(self.path("share/server.crt"), &certificate).unwrap();
-        let told = serde_json::json!({"cid": 2, "port": 9, "certificate": certificate});
-        std::fs::write(self.path("share/agent.conf"), told.to_string()).unwrap();
+        let certificate = fs::read_to_string(self.path("server.crt")).unwrap();
+        fs::write(self.path("share/server.crt"), &certificate).unwrap();
+        let told = json!({"cid": 2, "port": 9, "certificate": certificate});
+        fs::write(self.path("share/agent.conf"), told.to_string()).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -66,17 +61,20 @@ impl Meeting {
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.path("agent.log")).unwrap_or_default()
+        fs::read_to_string(self.path("agent.log")).unwrap_or_default()
     }
 
-    /// Calls the agent. Returns what OpenSSL and the agent logged.
+    /// Calls the agent. Returns OpenSSL's log and the answer.
     fn call(&self, args: &[&str]) -> String {
+        self.request(b"GET /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", args)
+    }
+
+    fn request(&self, request: &[u8], args: &[&str]) -> String {
         let mut client = self.openssl();
         client.args(["s_client", "-tls1_3", "-unix", "vs.listen_8443", "-ign_eof"]);
         client.args(["-cert", "server.crt", "-key", "server.key"]).args(args);
         client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut client = mote_tests::bounded(&mut client).unwrap();
-        let request = b"GET /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let mut client = bounded(&mut client).unwrap();
         // The agent may close a refused connection before this is written.
         let _refused = client.stdin.take().unwrap().write_all(request);
         let mut said = String::new();
@@ -90,25 +88,25 @@ impl Meeting {
         let body = "{\"metadata\":{}}";
         let length = body.len();
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
-        std::fs::write(self.path("1.0"), answer).unwrap();
+        fs::write(self.path("1.0"), answer).unwrap();
         let mut server = self.openssl();
         server.args(["s_server", "-tls1_3", "-unix", "vs_9", "-HTTP", "-Verify", "1", "-trace"]);
         server.args(["-cert", "server.crt", "-key", "server.key"]).args(args);
-        let log = std::fs::File::create(self.path("server.log")).unwrap();
+        let log = File::create(self.path("server.log")).unwrap();
         server.stdin(Stdio::null()).stdout(log).stderr(Stdio::null());
         let _server = Process::start(&mut server);
-        wait("s_server", SOON, || self.path("vs_9").exists().then_some(()));
+        until("s_server", SOON, || self.path("vs_9").exists());
         self.start();
-        wait("CONNECTED", SOON, || self.log().contains("CONNECTED 2:9").then_some(()));
-        std::fs::read_to_string(self.path("server.log")).unwrap()
+        until("CONNECTED", SOON, || self.log().contains("CONNECTED 2:9"));
+        fs::read_to_string(self.path("server.log")).unwrap()
     }
 
     /// Replaces `server.crt` by one with the same key and other dates.
     fn redate(&self, begin: &str, end: &str) {
         let config = "[ca]\ndefault_ca=c\n[c]\ndatabase=index\nrand_serial=yes\n\
                       default_md=sha256\npolicy=p\nnew_certs_dir=.\n[p]\ncommonName=supplied\n";
-        std::fs::write(self.path("ca.cnf"), config).unwrap();
-        std::fs::write(self.path("index"), "").unwrap();
+        fs::write(self.path("ca.cnf"), config).unwrap();
+        fs::write(self.path("index"), "").unwrap();
         let run = |args: &[&str]| {
             let output = self.openssl().args(args).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -118,6 +116,25 @@ impl Meeting {
         let what = ["-in", "server.csr", "-notext", "-out", "server.crt"];
         run(&[&by[..], &what, &["-startdate", begin, "-enddate", end]].concat());
         self.tell();
+    }
+
+    /// Replaces `server.crt` by one with an RSA key of 16,384 bits, which nobody owns.
+    fn lengthen(&self) {
+        let number = "f".repeat(16_384 / 4);
+        let key = format!(
+            "asn1=SEQUENCE:a\n[a]\nkind=SEQUENCE:b\nkey=BITWRAP,SEQUENCE:c\n[b]\nkind=OID:rsaEncryption\n\
+             none=NULL\n[c]\nmodulus=INTEGER:0x{number}\nexponent=INTEGER:3\n"
+        );
+        fs::write(self.path("key.cnf"), key).unwrap();
+        for args in [
+            "asn1parse -genconf key.cnf -noout -out long.der",
+            "req -new -key share/agent.key -subj /CN=x -out long.csr",
+            "x509 -req -in long.csr -force_pubkey long.der -CA share/agent.crt -CAkey share/agent.key \
+             -CAcreateserial -out server.crt",
+        ] {
+            let output = self.openssl().args(args.split_whitespace()).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
     }
 
     /// Counts the log lines that contain this text, without debug lines.
@@ -134,7 +151,7 @@ impl Meeting {
 }
 
 fn pass(mut from: UnixStream, mut to: UnixStream, piece: usize) -> JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         let (mut all, mut bytes) = (Vec::new(), vec![0; piece]);
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             all.extend(&bytes[..count]);
@@ -149,13 +166,13 @@ impl Meeting {
     /// Sends a key update and a request through a relay that forwards single bytes, then `last` in
     /// plain text. Returns what the agent sends after its answer.
     fn end_with(&self, last: &[u8]) -> Vec<u8> {
-        let _absent = std::fs::remove_file(self.path("relay"));
+        let _absent = fs::remove_file(self.path("relay"));
         let relay = UnixListener::bind(self.path("relay")).unwrap();
         let mut client = self.openssl();
         client.args(["s_client", "-tls1_3", "-unix", "relay"]);
         client.args(["-cert", "server.crt", "-key", "server.key"]);
         client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut client = mote_tests::bounded(&mut client).unwrap();
+        let mut client = bounded(&mut client).unwrap();
         let (caller, _) = relay.accept().unwrap();
         let mut agent = UnixStream::connect(self.path("vs.listen_8443")).unwrap();
         let clone = |stream: &UnixStream| stream.try_clone().unwrap();
@@ -218,6 +235,42 @@ fn supports_hosts_with_any_usual_key() {
 }
 
 #[test]
+fn names_a_host_key_that_it_cannot_verify() {
+    const WHY: &str = "its key is not P-256, P-384 or (server) RSA of 2048 to 8192 bits";
+    let mut meeting = Meeting::between(P384, P384);
+    meeting.start();
+    let curve = |name| ["ec", "-pkeyopt", name];
+    let [p521, koblitz] = ["P-521", "secp256k1"].map(|name| format!("ec_paramgen_curve:{name}"));
+    let kinds: [&[&str]; 5] =
+        [&curve(&p521), &curve(&koblitz), &["ed25519"], &["rsa:1024"], &["rsa:16384"]];
+    for kind in kinds {
+        let other = Meeting::between(P384, P384);
+        match kind {
+            ["rsa:16384"] => other.lengthen(),
+            _ => other.make(kind, "server"),
+        }
+        other.tell();
+        let mut check = Command::new(agent());
+        check.args(["--check", "--config-dir"]).arg(other.path("share"));
+        let said = output(check.arg("--root").arg(other.path("root"))).unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let row = format!("missing  certificates: server.crt: {WHY}\n");
+        assert!(said.contains(&row), "{kind:?}: {said}");
+        // The host's new certificate.
+        let told = fs::read_to_string(other.path("share/agent.conf")).unwrap();
+        let length = told.len();
+        let head = "PUT /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length:";
+        let said = meeting.request(format!("{head} {length}\r\n\r\n{told}").as_bytes(), &[]);
+        assert!(said.contains(&format!("certificate: {WHY}")), "{kind:?}: {said}");
+        if kind == kinds[0] {
+            let _agent = launch(&other.scratch.0, "lxd", &other.path("share"));
+            let line = format!("share: server.crt: {WHY}: ");
+            until("the reason", SOON, || other.log().contains(&line));
+        }
+    }
+}
+
+#[test]
 fn every_group_and_cipher_works_in_both_directions() {
     for (group, cipher, named) in [
         ("X25519", "TLS_AES_128_GCM_SHA256", "NamedGroup: ecdh_x25519"),
@@ -254,10 +307,9 @@ fn accepts_its_own_key_as_sec1_or_pkcs8_of_either_curve() {
             let file = meeting.path("share/agent.key");
             if sec1 {
                 meeting.sec1("share/agent.key", "PEM", "sec1.key");
-                std::fs::rename(meeting.path("sec1.key"), &file).unwrap();
+                fs::rename(meeting.path("sec1.key"), &file).unwrap();
             }
-            let is_sec1 = std::fs::read_to_string(&file).unwrap().contains("EC PRIVATE KEY");
-            assert_eq!(is_sec1, sec1);
+            assert_eq!(fs::read_to_string(&file).unwrap().contains("EC PRIVATE KEY"), sec1);
             calls_both_ways(&mut meeting, &[]);
         }
     }
@@ -274,10 +326,10 @@ fn refuses_server_crt_without_its_key() {
         assert!(meeting.call(&with).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
         meeting.make(kind, "other");
         meeting.sec1("other.key", "DER", "other.der");
-        let mut forged = std::fs::read(meeting.path("server.der")).unwrap();
-        let other = std::fs::read(meeting.path("other.der")).unwrap();
+        let mut forged = fs::read(meeting.path("server.der")).unwrap();
+        let other = fs::read(meeting.path("other.der")).unwrap();
         forged[number.clone()].copy_from_slice(&other[number]);
-        std::fs::write(meeting.path("server.der"), forged).unwrap();
+        fs::write(meeting.path("server.der"), forged).unwrap();
         let said = meeting.call(&with);
         assert!(said.contains("CONNECTED") && !said.contains("HTTP/1.1"), "{said}");
         let with = ["-cert", "other.crt", "-key", "other.key"];
@@ -304,7 +356,7 @@ fn logs_a_caller_with_another_certificate_once() {
     assert_eq!(meeting.lines("refused a caller"), 0, "{}", meeting.log());
     let other = ["-cert", "other.crt", "-key", "other.key"];
     assert!(!meeting.call(&other).contains("HTTP/1.1"), "{}", meeting.log());
-    wait("the line", SOON, || (meeting.lines(LINE) == 1).then_some(()));
+    until("the line", SOON, || meeting.lines(LINE) == 1);
     assert!(meeting.log().contains("is this another host's share?\n"), "{}", meeting.log());
 }
 

@@ -42,7 +42,6 @@ impl Verdict {
         }
     }
 
-    /// Returns what was seen, or why nothing was.
     pub fn text(&self) -> &str {
         match self {
             Self::Holds(text)
@@ -58,7 +57,6 @@ impl Verdict {
     }
 }
 
-/// Notes, each listed once.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Vec<String>);
 
@@ -81,7 +79,6 @@ impl Notes {
     }
 }
 
-/// Returns one line that a Markdown table can contain.
 pub fn line(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }

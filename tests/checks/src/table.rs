@@ -70,7 +70,6 @@ impl<'r> Table<'r> {
         markdown::table(&markdown::texts(titles), [])
     }
 
-    /// Returns a row: its first cells, then those of the columns.
     pub fn row(&mut self, first: &[&str], check: (&str, &str), seen: &[Option<Verdict>]) -> String {
         let columns = seen.iter().enumerate();
         let cells = columns.map(|(column, seen)| self.cell(column, check, seen.as_ref()));

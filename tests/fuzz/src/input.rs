@@ -60,7 +60,6 @@ impl<'i> Input<'i> {
     }
 }
 
-/// Returns the valid UTF-8 at the start.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
@@ -71,16 +70,13 @@ pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut out = pieces.next()?.to_vec();
     for piece in pieces {
         let digits = core::str::from_utf8(piece.get(..2)?).ok()?;
-        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
+        let true = digits.bytes().all(|digit| digit.is_ascii_hexdigit()) else { return None };
         out.push(u8::from_str_radix(digits, 16).ok()?);
         out.extend_from_slice(&piece[2..]);
     }
     Some(out)
 }
 
-/// Decodes a path's segments; `None` if one is invalid.
 pub(crate) fn segments(path: &str) -> Option<Vec<Vec<u8>>> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let parts = if inner.is_empty() { Vec::new() } else { inner.split('/').collect() };

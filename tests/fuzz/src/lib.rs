@@ -5,16 +5,60 @@
 // Every panic is a finding.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
-pub mod codec;
 pub mod corpus;
-pub mod from_guest;
-pub mod from_host;
-pub mod http;
 mod input;
-pub mod subjects;
-pub mod system;
 pub mod tally;
-pub mod whole;
+
+/// Codecs: JSON, SFTP, websockets, YAML.
+pub mod codec {
+    pub mod json;
+    pub mod sftp;
+    pub mod ws;
+    pub mod yaml;
+}
+
+/// Input from programs in the guest, and eviction of their connections.
+pub mod from_guest {
+    pub mod admission;
+    pub mod answer;
+    pub mod devlxd;
+}
+
+/// Input from the host, and the state machines that it drives.
+pub mod from_host {
+    pub mod event;
+    pub mod exec;
+    pub mod mount;
+    pub mod operation;
+    pub mod peer;
+    pub mod policy;
+    pub mod serial;
+    pub mod status_ops;
+}
+
+/// HTTP/1.1 in both directions.
+pub mod http {
+    pub mod body;
+    pub mod connection_ops;
+    pub mod head;
+    pub mod path;
+    pub mod reply;
+}
+
+/// Input from the kernel and the guest's files, names, and counters.
+pub mod system {
+    pub mod certificate;
+    pub mod counters;
+    pub mod disk;
+    pub mod names;
+    pub mod netlink;
+    pub mod proc;
+}
+
+/// The whole agent.
+pub mod whole {
+    pub mod scenario;
+}
 
 macro_rules! targets {
     ($($room:ident :: $name:ident,)*) => {

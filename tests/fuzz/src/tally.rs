@@ -2,92 +2,57 @@
 //! updates, and the page's table.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use crate::{TARGETS, corpus};
 
-/// Figures of a target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Executions of all recorded runs.
-    pub executions: u64,
-    /// Their time, seconds.
-    pub seconds: u64,
-    /// Edges that the last recorded run covered.
-    pub edges: u64,
-    /// Edges of the program, including the checks'.
-    pub of: u64,
-    /// Covered and total lines of the target's files; 0 if not measured.
-    pub lines: (u64, u64),
-}
+/// Executions and seconds of all recorded runs of each target, the edges that the last one covered,
+/// and those of the program, including the checks'.
+pub type Tally = BTreeMap<String, [u64; 4]>;
 
 pub fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tally")
 }
 
-const HEAD: &str = "# target executions seconds edges of lines of: kept by scripts/fuzz\n";
+const HEAD: &str = "# target executions seconds edges of: kept by scripts/fuzz\n";
 
-pub fn read(text: &str) -> BTreeMap<String, Count> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
+pub fn read(text: &str) -> Tally {
     let one = |line: &str| {
-        let mut words = line.split(' ');
-        let target = words.next()?.to_owned();
-        let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
-        let [executions, seconds, edges, of, covered, lines] = numbers[..] else { return None };
-        Some((target, Count { executions, seconds, edges, of, lines: (covered, lines) }))
+        let (target, numbers) = line.split_once(' ')?;
+        let numbers = numbers.split(' ').map(|word| word.parse().ok());
+        Some((target.to_owned(), numbers.collect::<Option<Vec<u64>>>()?.try_into().ok()?))
     };
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| one(line).unwrap_or_else(|| panic!("no line of a tally: {line}"))).collect()
 }
 
-pub fn write(all: &BTreeMap<String, Count>) -> String {
-    let mut out = String::from(HEAD);
-    for (target, count) in all {
-        let Count { executions, seconds, edges, of, lines: (covered, lines) } = count;
-        writeln!(out, "{target} {executions} {seconds} {edges} {of} {covered} {lines}")
-            .expect("a string");
-    }
-    out
+pub fn write(all: &Tally) -> String {
+    let line = |(target, count): (&String, &[u64; 4])| {
+        format!("{target} {}\n", count.map(|number| number.to_string()).join(" "))
+    };
+    HEAD.to_owned() + &all.iter().map(line).collect::<String>()
 }
 
+/// With a comma every three digits.
 fn shown(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
+    match number / 1_000 {
+        0 => number.to_string(),
+        more => format!("{},{:03}", shown(more), number % 1_000),
     }
-    out
 }
 
-/// Returns the page's table.
-pub fn table(all: &BTreeMap<String, Count>) -> String {
-    let mut out = String::from(
-        "| target | executions | per s | edges | lines of its files | inputs kept |\n\
-         | --- | --: | --: | --: | --: | --: |\n",
-    );
-    let mut sum = 0;
-    for target in TARGETS {
-        let count = all.get(*target).copied().unwrap_or_default();
-        let Count { executions, seconds, edges, of, lines: (covered, lines) } = count;
-        sum += executions;
-        let part = (covered * 100).checked_div(lines);
-        writeln!(
-            out,
-            "| `{target}` | {} | {} | {} of {} | {} | {} |",
-            shown(executions),
-            shown(executions.checked_div(seconds).unwrap_or(0)),
-            shown(edges),
-            shown(of),
-            part.map_or("-".into(), |part| format!("{part} % of {}", shown(lines))),
-            corpus::kept(target).len(),
-        )
-        .expect("a string");
-    }
-    writeln!(out, "| all | {} | | | | |", shown(sum)).expect("a string");
-    out
+pub fn table(all: &Tally) -> String {
+    let head = "| target | executions | per s | edges | inputs kept |\n\
+                | --- | --: | --: | --: | --: |\n";
+    let row = |target: &&str| {
+        let [executions, seconds, edges, of] = all.get(*target).copied().unwrap_or_default();
+        let speed = shown(executions.checked_div(seconds).unwrap_or(0));
+        let [executions, edges, of] = [executions, edges, of].map(shown);
+        let kept = corpus::kept(target).len();
+        format!("| `{target}` | {executions} | {speed} | {edges} of {of} | {kept} |\n")
+    };
+    let sum = shown(all.values().map(|count| count[0]).sum());
+    format!("{head}{}| all | {sum} | | | |\n", TARGETS.iter().map(row).collect::<String>())
 }
 
 pub const MARKS: [&str; 2] = ["<!-- fuzz:begin -->\n", "<!-- fuzz:end -->\n"];
@@ -105,11 +70,10 @@ mod tests {
 
     #[test]
     fn a_tally_reads_back() {
-        let count = Count { executions: 1_234_567, seconds: 10, edges: 5, of: 9, lines: (1, 4) };
-        let all = BTreeMap::from([(TARGETS[0].to_owned(), count)]);
+        let all = BTreeMap::from([(TARGETS[0].to_owned(), [1_234_567, 10, 5, 9])]);
         assert_eq!(read(&write(&all)), all);
         let table = table(&all);
-        assert!(table.contains("| 1,234,567 | 123,456 | 5 of 9 | 25 % of 4 |"), "{table}");
+        assert!(table.contains("| 1,234,567 | 123,456 | 5 of 9 |"), "{table}");
         assert!(table.contains("| all | 1,234,567 |"));
         let whole = format!("a\n{}old\n{}b\n", MARKS[0], MARKS[1]);
         assert_eq!(page(&whole, "new\n").unwrap(), whole.replace("old", "new"));

@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long};
 
-use crate::around::Around;
+use crate::can::Around;
 use crate::ptrace::{Injected, word};
 use crate::{Outcome, Report};
 
@@ -45,7 +45,6 @@ pub(crate) fn make(
     injected.call(call, words)
 }
 
-/// Opens a file without blocking.
 pub(crate) fn open(injected: &Injected, at: &Path, flags: c_int) -> Result<u64, Errno> {
     let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
     let arguments = [number(libc::AT_FDCWD), path(at), number(flags), number(0o600)];
@@ -124,7 +123,6 @@ fn files(injected: &Injected, around: &Around, report: &mut Report) {
     }
 }
 
-/// Renames and removes files, and executes programs.
 fn names(around: &Around) -> Vec<Attempt> {
     let here = || number(libc::AT_FDCWD);
     let status = around.root.join("run/mote/status");
@@ -156,7 +154,6 @@ fn names(around: &Around) -> Vec<Attempt> {
     renames.into_iter().chain(removed).chain(programs).collect()
 }
 
-/// Signals and limits another process, creates namespaces, acquires capabilities.
 fn processes(around: &Around) -> Vec<Attempt> {
     let other = || Number(around.other.id().into());
     let kill = || number(libc::SIGKILL);
@@ -195,7 +192,6 @@ fn processes(around: &Around) -> Vec<Attempt> {
         .collect()
 }
 
-/// Uses a terminal that the agent was started on, and devices.
 fn descriptors() -> Vec<Attempt> {
     let requests = [
         ("type into a terminal", libc::TIOCSTI),
@@ -242,18 +238,16 @@ fn sockets(around: &Around) -> Vec<Attempt> {
             refused(name, libc::SYS_socket, [family, kind, protocol].map(number).into());
         }
     }
-    let address = crate::around::ipv4(514);
+    let address = crate::can::ipv4(514);
     let length = Number(address.len() as u64);
     let data = vec![number(0), Bytes(vec![b'x']), Number(1), number(0), Bytes(address), length];
     refused("send a datagram elsewhere".to_owned(), libc::SYS_sendto, data);
     all
 }
 
-/// Reopens a descriptor that only names a file, to read it.
 fn reopen(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
     let named = open(injected, &around.open, libc::O_PATH)?;
-    let again = format!("/proc/self/fd/{named}");
-    let said = open(injected, Path::new(&again), libc::O_RDONLY);
+    let said = open(injected, Path::new(&format!("/proc/self/fd/{named}")), libc::O_RDONLY);
     report.compare("read a directory by a descriptor that names it", said, Outcome::Denied);
     close(injected, named);
     Ok(())
@@ -275,8 +269,7 @@ fn signal_by_file(injected: &Injected, around: &Around, report: &mut Report) -> 
         (SET_SIGNAL, word(libc::SIGKILL)),
         (libc::F_SETFL, word(libc::O_ASYNC)),
     ] {
-        let arguments = [Number(near), number(command), Number(value)];
-        let said = make(injected, libc::SYS_fcntl, &arguments);
+        let said = make(injected, libc::SYS_fcntl, &[Number(near), number(command), Number(value)]);
         report.compare("signals by a file", said, Outcome::Done);
     }
     let said = make(injected, libc::SYS_write, &[Number(far), Bytes(vec![b'x']), Number(1)]);

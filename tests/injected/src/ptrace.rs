@@ -26,7 +26,6 @@ pub struct Injected {
     stopped: libc::user_regs_struct,
     /// Address of a [`SYSCALL`] in its code.
     instruction: u64,
-    /// Address of [`SPACE`] bytes.
     space: u64,
 }
 
@@ -47,12 +46,11 @@ impl Injected {
         let mut this = Self { process, memory, stopped, instruction, space: 0 };
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        let arguments = [0, SPACE, word(access), word(kind), u64::MAX, 0];
-        this.space = this.call(libc::SYS_mmap, arguments)?;
+        this.space =
+            this.call(libc::SYS_mmap, [0, SPACE, word(access), word(kind), u64::MAX, 0])?;
         Ok(Some(this))
     }
 
-    /// Makes the process call this.
     pub fn call(&self, number: c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers = libc::user_regs_struct {
@@ -88,14 +86,12 @@ impl Injected {
         Ok(address)
     }
 
-    /// Reads a call's result from this offset of its space.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         self.memory.read_exact_at(bytes, self.space + offset).map_err(errno)
     }
 }
 
 impl Drop for Injected {
-    /// Lets the process continue where it stopped.
     fn drop(&mut self) {
         let _freed = self.call(libc::SYS_munmap, [self.space, SPACE, 0, 0, 0, 0]);
         let _as_it_was = ptrace::setregs(self.process, self.stopped);
@@ -112,7 +108,6 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Finds a [`SYSCALL`] in the process's code.
 fn find(process: Pid, memory: &File) -> Result<u64, Errno> {
     let maps = File::open(format!("/proc/{process}/maps")).map_err(errno)?;
     for line in BufReader::new(maps).lines() {

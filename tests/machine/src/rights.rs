@@ -9,7 +9,6 @@ use std::process::Command;
 /// The environment variable that names the list of skipped tests.
 const SKIPPED: &str = "MOTE_SKIPPED";
 
-/// Records that the calling test is skipped, and what it needs.
 #[track_caller]
 pub fn skipped(needs: &str) {
     let line = format!("{}: needs {needs}\n", Location::caller());
@@ -22,7 +21,6 @@ pub fn skipped(needs: &str) {
     }
 }
 
-/// A private resource of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Private {
     Mounts,
@@ -32,7 +30,6 @@ pub enum Private {
 }
 
 impl Private {
-    /// Returns unshare(1)'s options.
     fn options(self) -> &'static str {
         match self {
             Self::Mounts => "--mount",
@@ -41,7 +38,6 @@ impl Private {
         }
     }
 
-    /// A command that succeeds only with it.
     fn try_out(self) -> &'static str {
         match self {
             Self::Mounts => "mount -t tmpfs none /tmp",
@@ -125,9 +121,7 @@ mod tests {
             assert!(!in_private(Private::Mounts, TEST));
             return;
         }
-        if !in_private(Private::Mounts, TEST) {
-            return;
-        }
+        let true = in_private(Private::Mounts, TEST) else { return };
         // Binds the whole machine below a directory of a file system.
         let script = r#"set -e; mount -t tmpfs none /mnt; mkdir /mnt/top; cd /mnt/top
             for at in /*; do

@@ -23,7 +23,6 @@ const PROCESSES: Duration = Duration::from_millis(40);
 /// Many times the 5 ms of an idle one, because disks differ and tests write little.
 const DISK: Duration = Duration::from_millis(100);
 
-/// The largest slowdown so far, in hundredths.
 static SEEN: AtomicU32 = AtomicU32::new(100);
 
 /// Returns this machine's slowdown compared with an idle one, at least 1. The first call measures
@@ -65,7 +64,16 @@ pub fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> 
     }
 }
 
-/// The same without a panic; `None` if that takes too long.
+/// Polls until `holds` is true. Returns the time that took.
+///
+/// # Panics
+/// As [`wait`].
+#[track_caller]
+pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Duration {
+    wait(what, limit, || holds().then_some(())).1
+}
+
+/// The same as [`wait`] without a panic; `None` if that takes too long.
 pub fn found<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
@@ -82,7 +90,6 @@ fn see(slowdown: f64) {
     SEEN.fetch_max((slowdown.clamp(1.0, MOST) * 100.0) as u32, Ordering::Relaxed);
 }
 
-/// Returns the slowest of CPUs, processes and disk.
 fn measured() -> f64 {
     let ratio = |idle: Duration, work: &dyn Fn()| {
         let begun = Instant::now();
@@ -92,7 +99,6 @@ fn measured() -> f64 {
     ratio(CPU, &calculate).max(ratio(PROCESSES, &start)).max(ratio(DISK, &write))
 }
 
-/// Uses all CPUs, like a VM and its peers.
 fn calculate() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -130,8 +136,9 @@ mod tests {
         see(1e9);
         assert!(slowdown() <= MOST);
         let begun = Instant::now();
-        let late = || (begun.elapsed() > Duration::from_millis(200)).then_some(());
-        let (_, took) = wait("what comes late", Duration::from_millis(100), late);
+        let took = until("what comes late", Duration::from_millis(100), || {
+            begun.elapsed() > Duration::from_millis(200)
+        });
         assert!(took > Duration::from_millis(200));
     }
 }

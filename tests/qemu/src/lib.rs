@@ -12,7 +12,6 @@ pub const LOOK: u64 = 10;
 /// Minimum interval of a port's events, microseconds.
 pub const THROTTLE: u64 = 1_000_000;
 
-/// The server that created the ring and reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reader {
     /// LXD and older Incus: 16 bytes, of which the last whole line counts.
@@ -30,7 +29,6 @@ impl Reader {
         }
     }
 
-    /// Returns the line of the data that counts.
     pub fn line(self, bytes: &[u8]) -> Option<&[u8]> {
         let mut lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
         let _unfinished = lines.pop();
@@ -64,7 +62,6 @@ impl Ring {
         take(&mut self.bytes).into()
     }
 
-    /// Reads as the server does. Returns the line that counts.
     pub fn read(&mut self) -> Option<Vec<u8>> {
         let bytes = self.take();
         self.reader.line(&bytes).map(<[u8]>::to_vec)
@@ -112,7 +109,6 @@ impl Throttle {
         }
     }
 
-    /// Sends the delayed event.
     pub fn over(&mut self, now: u64) {
         *self = Self { last: Some(now), is_held: false };
     }

@@ -1,12 +1,9 @@
 //! `mote-calls SOCKET TARGET CALLS`: makes that many `GET TARGET` calls one after another, each on a
 //! new connection, all of which must be answered. Prints the median of their times, microseconds.
 //! The benchmark's client in the test image.
-//!
-//! `mote-calls --answer SOCKET` answers each connection immediately with a constant: the upper
-//! bound for any agent.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -15,15 +12,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<_> = args.iter().map(String::as_str).collect();
-    let done = match args[..] {
-        ["--answer", socket] => answer(socket),
-        [socket, target, calls] => match calls.parse() {
-            Ok(calls) => run(socket, target, calls),
-            Err(_) => return ExitCode::from(2),
-        },
-        _ => return ExitCode::from(2),
-    };
+    let [socket, target, calls] = &args[..] else { return ExitCode::from(2) };
+    let Ok(calls) = calls.parse() else { return ExitCode::from(2) };
+    let done = run(socket, target, calls);
     done.map_or_else(
         |error| {
             eprintln!("mote-calls: {error}");
@@ -31,20 +22,6 @@ fn main() -> ExitCode {
         },
         |()| ExitCode::SUCCESS,
     )
-}
-
-/// devlxd's answer to `GET /`.
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\
-    Connection: close\r\n\r\n[\"/1.0\"]\n";
-
-fn answer(path: &str) -> Result<()> {
-    let listener = UnixListener::bind(path)?;
-    let mut buffer = [0; 1024];
-    loop {
-        let (mut socket, _) = listener.accept()?;
-        let _request = socket.read(&mut buffer)?;
-        socket.write_all(ANSWER)?;
-    }
 }
 
 fn run(socket: &str, target: &str, calls: usize) -> Result<()> {

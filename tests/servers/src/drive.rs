@@ -2,25 +2,17 @@
 //! unstable: an outer VM may be reset at any time, which says nothing about an agent. Results up to
 //! then are kept, and another boot runs the rest.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Instant;
-
-use mote_checks::Verdict;
-
-use crate::options::{self, Options};
-use crate::outer::{End, Outer};
+use crate::outer::{self, End, Outer};
 use crate::page;
-use crate::report::Line;
+use crate::prelude::*;
 use crate::seen::{self, Column, Run};
-use crate::server::{Agent, Server};
-use crate::warm;
+use crate::server::{self};
 
 /// Exit code if no check fails, but some have no result.
 const NOT_KNOWN: u8 = 75;
 
 pub fn drive(options: &Options) -> Result<ExitCode, String> {
-    let wanted = options::wanted(options)?;
+    let wanted = server::wanted(options)?;
     if options.list {
         wanted.iter().for_each(|check| println!("{check}"));
         return Ok(ExitCode::SUCCESS);
@@ -31,7 +23,6 @@ pub fn drive(options: &Options) -> Result<ExitCode, String> {
     Ok(ExitCode::from(verdict(options.server, &columns)))
 }
 
-/// Adds the results to the record and the page, if requested.
 fn record(options: &Options, column: &Column) -> Result<(), String> {
     if std::env::var_os("MOTE_WRITE_DOCS").is_none() {
         return Ok(());
@@ -75,8 +66,8 @@ fn verdict(server: Server, columns: &[Column]) -> u8 {
 }
 
 fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, String> {
-    let mut column = Column::new(agent);
-    column.runs.push(Run { at: options.at.clone(), build: options.build.clone() });
+    let run = Run { run: options.at.clone(), build: options.build.clone() };
+    let mut column = Column::new(agent, run);
     let server = options.server;
     println!("{} with {}: {} checks", server.title(), agent.title(server), wanted.len());
     for number in 0..options.boots {
@@ -89,7 +80,7 @@ fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, 
     for id in wanted {
         if column.row(id).is_none() {
             let why = format!("not reached in {} outer VMs", options.boots);
-            column.note(&options.at, id, Verdict::Unknown(why), 0.0);
+            column.note(id, Verdict::Unknown(why), 0.0);
         }
     }
     column.rows.sort_by_key(|row| wanted.iter().position(|id| *id == row.check));
@@ -121,7 +112,7 @@ fn boot(
     let (start, files) = payload(options, agent, left)?;
     let files: Vec<_> = files.iter().map(PathBuf::as_path).collect();
     let work = options.work.join(format!("{}-{agent}-{number}", options.server.name()));
-    let from = match warm::begin(options, &work) {
+    let from = match outer::begin(options, &work) {
         Ok(from) => from,
         // It may be a lost VM like any other. A permanent reason is repeated at each attempt.
         Err(why) => {
@@ -140,8 +131,7 @@ fn boot(
             let word = if seen.is_ok() { "PASS" } else { "FAIL" };
             let (Ok(text) | Err(text)) = &seen;
             println!("{word} {took:6.1} s  {agent} {check}  {}", text.replace('\n', " "));
-            let verdict = seen.map_or_else(Verdict::Fails, Verdict::Holds);
-            column.note(&options.at, &check, verdict, took);
+            column.note(&check, seen.map_or_else(Verdict::Fails, Verdict::Holds), took);
             // Not only at the end, because a long run may be interrupted.
             if let Err(why) = record(options, column) {
                 println!("  {why}");
@@ -169,8 +159,8 @@ mod tests {
     use super::*;
 
     fn exit_code(agent: Agent, noted: &[(&str, Verdict)]) -> u8 {
-        let mut column = Column::new(agent);
-        noted.iter().for_each(|(check, verdict)| column.note("r", check, verdict.clone(), 1.0));
+        let mut column = Column::new(agent, Run::default());
+        noted.iter().for_each(|(check, verdict)| column.note(check, verdict.clone(), 1.0));
         verdict(Server::Incus60, &[column])
     }
 

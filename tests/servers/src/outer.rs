@@ -1,17 +1,13 @@
 //! The outer VM: a machine with `/dev/kvm` and vhost-vsock that contains the real server.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::process::Command;
 
-use clap::Args;
 use mote_checks::qmp;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::report::Line;
+use crate::prelude::*;
 use crate::run;
 
 /// Limit for silence. The longest check has several waits of up to fifteen minutes, but none took a
@@ -26,7 +22,7 @@ const PAYLOAD: u64 = 160 << 20;
 /// The parts of an outer VM.
 #[derive(Clone, Debug, Args)]
 pub struct Spec {
-    /// Directory with `vmlinuz`, `initrd`, `disk.raw`, and the files that `warm` keeps.
+    /// Directory with `vmlinuz`, `initrd`, `disk.raw`, and the stored states.
     #[arg(long, hide = true, default_value = ".")]
     pub outer: PathBuf,
     /// Directory tree that contains QEMU.
@@ -125,11 +121,10 @@ impl Outer {
             if news.elapsed() > SILENCE {
                 return End::Lost(format!("nothing was heard for {} s", SILENCE.as_secs()));
             }
-            std::thread::sleep(LOOK);
+            thread::sleep(LOOK);
         }
     }
 
-    /// Writes its whole state next to the kept disk, and ends it.
     pub fn keep(mut self, kept: &Path) -> Result<(), String> {
         let ask = |command, arguments: &Value| {
             let monitor = UnixStream::connect(self.directory.join("qmp"));
@@ -146,7 +141,7 @@ impl Outer {
                     return Err(format!("the outer VM's state: {state}"));
                 }
                 Some(_) | None if begun.elapsed() > SILENCE => return Err("no state".into()),
-                Some(_) | None => std::thread::sleep(LOOK),
+                Some(_) | None => thread::sleep(LOOK),
             }
         }
         ask("quit", &json!({}))?;
@@ -236,4 +231,64 @@ fn qemu(spec: &Spec) -> Command {
         .args(["-kernel", &outer("vmlinuz"), "-initrd", &outer("initrd"), "-append", words])
         .args(["-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]);
     command
+}
+
+// A stored state of an outer VM with a running server. Runs restore it instead of booting, which
+// saves a minute or more in emulation.
+
+/// Its content also decides whether a stored state is valid.
+const SOURCE: &str = include_str!("setup.rs");
+
+/// Limit for the first boot, which took five minutes on a busy machine.
+const FIRST_BOOT: Duration = Duration::from_secs(1800);
+
+/// Returns where an outer VM starts, and creates the stored state if there is none.
+pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
+    let spec = &options.spec;
+    if spec.kvm {
+        return Ok(From::Power); // it boots in seconds
+    }
+    let mut hash = DefaultHasher::new();
+    (SOURCE, command_line(spec)).hash(&mut hash);
+    let kept = spec.outer.join(format!("warm-{:016x}.qcow2", hash.finish()));
+    let done = kept.with_extension("done");
+    if !done.exists() {
+        forget(&spec.outer);
+        make(options, work, &kept)?;
+        fs::write(&done, "").map_err(|error| format!("{}: {error}", done.display()))?;
+    }
+    Ok(From::Kept(kept))
+}
+
+fn forget(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("warm-")) {
+            let _gone = fs::remove_file(path);
+        }
+    }
+}
+
+fn make(options: &Options, work: &Path, kept: &PathBuf) -> Result<(), String> {
+    let spec = &options.spec;
+    println!("a first boot, until the server is up; it is kept for the next runs");
+    let mut create = Command::new("qemu-img");
+    create.args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b"]);
+    let created = create.arg(spec.outer.join("disk.raw")).arg(kept).status();
+    if !created.is_ok_and(|status| status.success()) {
+        return Err("qemu-img failed".into());
+    }
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let (server, slow) = (options.server.name(), options.slow);
+    let start = format!("#!/bin/sh\n./mote-servers check {server} mote {slow}\n");
+    let mut outer = Outer::start(spec, work, &start, &[&this], &From::PowerKept(kept.clone()))?;
+    let end = outer.hear(options.until.min(Instant::now() + FIRST_BOOT), |line| {
+        if let Line::Step(text, at) = line {
+            println!("  {at:6.1} s  {text}");
+        }
+    });
+    match end {
+        End::Over(why) if why.is_empty() => outer.keep(kept),
+        End::Over(why) | End::Lost(why) => Err(format!("the first boot: {why}")),
+    }
 }

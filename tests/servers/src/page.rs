@@ -1,38 +1,24 @@
 //! Results for people: on the terminal and as `docs/results/servers.md`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use mote_checks::{Reason, Table, Verdict, line, markdown, reasons};
+use mote_checks::{Reason, Table, line, markdown, reasons};
 
-use crate::checks;
+use crate::prelude::*;
 use crate::seen::Column;
-use crate::server::{Agent, Server};
 
 fn sum(column: &Column) -> String {
     let count = |word| column.rows.iter().filter(|row| row.verdict.word() == word).count();
     ["yes", "no", "not known"].map(|word| format!("{} {word}", count(word))).join(", ")
 }
 
-const HEAD: &str = "\
-# Real servers
+const HEAD: &str = include_str!("head.md");
 
-mote and each server's own agent, driven by Debian's unmodified Incus and LXD through `incus` and `lxc`.
-`MOTE_WRITE_DOCS=1 scripts/real-server incus` (or `incus-6.0`, `lxd`) writes this page; the checks are in `tests/servers/src/checks/`.
-
-The server runs in a VM that QEMU emulates, and its instances run in VMs within that VM. Times are seconds of the outer VM's
-clock, which runs at an eighth of real speed: they show what takes long, and do not measure an agent. The emulation sometimes
-resets the outer VM, so the results of several runs add up; each agent has a list of its runs (date, commit).
-
-**yes**: the check passes. **2nd try**: it failed once, then passed. **no**: it fails; the note has the reason. **not known**: the
-outer VM was lost each time. **-**: not run.
-";
-
-/// Writes a server's part of the page and keeps the other's.
 pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
     let path = path();
-    let old = std::fs::read_to_string(&path).unwrap_or_default();
+    let old = fs::read_to_string(&path).unwrap_or_default();
     let mut page = HEAD.to_owned();
     for each in Server::ALL {
         if each == server {
@@ -41,7 +27,7 @@ pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
             page += part(&old, each).unwrap_or_default();
         }
     }
-    std::fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))
+    fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn path() -> PathBuf {
@@ -60,7 +46,7 @@ fn part(page: &str, server: Server) -> Option<&str> {
 
 fn section(server: Server, columns: &[Column]) -> String {
     let [begin, end] = marks(server);
-    let limits: String = limits(server).iter().map(|text| format!("{text}\n\n")).collect();
+    let limits: String = limits(server).iter().map(|text| format!("{text}\n")).collect();
     let rows = rows(server, columns, true) + &figures(server, columns);
     format!("{begin}## {}\n\n{limits}{rows}{end}", server.title())
 }
@@ -69,8 +55,8 @@ fn section(server: Server, columns: &[Column]) -> String {
 pub fn rows(server: Server, columns: &[Column], all: bool) -> String {
     let mut text = String::new();
     for column in columns {
-        let runs: Vec<_> =
-            column.runs.iter().map(|run| format!("{} ({})", run.at, run.build)).collect();
+        let runs: BTreeSet<_> = column.rows.iter().map(|row| &row.run).collect();
+        let runs: Vec<_> = runs.iter().map(|run| format!("{} ({})", run.run, run.build)).collect();
         let runs = if runs.is_empty() { "none".to_owned() } else { runs.join(", ") };
         let _fits =
             writeln!(text, "- {}: {}. Runs: {runs}.", column.agent.title(server), sum(column));
@@ -92,8 +78,7 @@ pub fn rows(server: Server, columns: &[Column], all: bool) -> String {
             let cell = table.cell(at, (server.name(), check.as_str()), row.map(|row| &row.verdict));
             let later = cell == "yes" && row.is_some_and(|row| row.tries > 1);
             let cell = if later { "yes, 2nd try".into() } else { cell };
-            let took = row.map_or(String::new(), |row| format!("{:.1}", row.took));
-            cells.extend([cell, took]);
+            cells.extend([cell, row.map_or(String::new(), |row| format!("{:.1}", row.took))]);
         }
         rows.push(cells);
     }
@@ -122,24 +107,13 @@ static REASONS: LazyLock<Vec<Reason>> = LazyLock::new(|| reasons(include_str!("r
 
 /// Returns the paragraphs before a server's table: what is not covered, and why.
 fn limits(server: Server) -> &'static [&'static str] {
+    const OF_ALL: &str = include_str!("not_run.md");
     match server {
-        Server::Incus => &[NOT_RUN],
-        Server::Incus60 => &[NOT_RUN, NOT_RUN_INCUS_6],
-        Server::Lxd => &[NOT_RUN, NOT_RUN_LXD],
+        Server::Incus => &[OF_ALL],
+        Server::Incus60 => &[OF_ALL, include_str!("not_run_incus_6.md")],
+        Server::Lxd => &[OF_ALL, include_str!("not_run_lxd.md")],
     }
 }
-
-const NOT_RUN: &str = "\
-Not covered: OVMF, secure boot and systemd in the guest (QEMU loads a kernel and an initramfs itself), clusters, live migration,
-several instances at once, and removing a directory that the instance was started with. A large transfer has 4 MiB, a series 40
-commands.";
-
-const NOT_RUN_INCUS_6: &str = "\
-With incus-agent, devices.directory_long_name did not end within 20 minutes; it and devices.two_directories were not run again.";
-
-const NOT_RUN_LXD: &str = "\
-The NIC is a macvlan, because LXD 5.0.2 opens a tap device without the rights that Debian 13's kernel requires. LXD 5.0.2 cannot
-add a directory to a running instance, and has no device events for VMs, no status Ready, no `top` and no `file create`.";
 
 pub fn find(server: Server, agent: Agent, check: &str) -> Option<&'static Reason> {
     mote_checks::find(&REASONS, server.name(), check, agent.title(server))
@@ -170,7 +144,7 @@ mod tests {
             if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
                 write(server, &columns).unwrap();
             }
-            let page = std::fs::read_to_string(path()).unwrap();
+            let page = fs::read_to_string(path()).unwrap();
             assert_eq!(part(&page, server), Some(section(server, &columns).as_str()));
             assert!(page.starts_with(HEAD));
         }

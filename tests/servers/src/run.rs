@@ -1,14 +1,12 @@
-//! Programs with a time limit: their output and exit codes.
+//! Programs with a time limit: their output and exit codes. Also programs on a pseudo-terminal.
 
-use std::io::{Read, Write};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::process::Command;
+
+use mote_machine::{Pty, within};
+
+use crate::prelude::*;
 
 const LOOK: Duration = Duration::from_millis(10);
-/// Limit for output that is still in flight when the program has ended.
-const DRAIN: Duration = Duration::from_secs(5);
-/// Characters from the end of a program's output that an error shows.
 const SHOWN: usize = 400;
 
 #[derive(Clone, Debug)]
@@ -62,27 +60,22 @@ impl Run {
     }
 
     pub fn run(mut self) -> Result<Output, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", self.words);
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.command.spawn().map_err(|error| format!("{}: {error}", self.words))?;
-        let out = collect(child.stdout.take());
-        let err = collect(child.stderr.take());
+        let begun = Instant::now();
+        let mut child = within(&mut self.command, self.limit).map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
-            let bytes = std::mem::take(&mut self.input);
             // A program that ends before it has read everything is not our error.
-            std::thread::spawn(move || stdin.write_all(&bytes));
+            thread::spawn(move || stdin.write_all(&self.input));
         }
-        let Some(status) = wait(&mut child, self.limit) else {
-            let _gone = child.kill();
-            let _reaped = child.wait();
+        let output = child.wait_with_output().map_err(failed)?;
+        if begun.elapsed() > self.limit {
             return Err(format!("`{}` did not end in {:?}", self.words, self.limit));
-        };
-        let out = out.recv_timeout(DRAIN).unwrap_or_default();
-        let err =
-            String::from_utf8_lossy(&err.recv_timeout(DRAIN).unwrap_or_default()).into_owned();
-        Ok(Output { code: code(status), out, err })
+        }
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok(Output { code: code(output.status), out: output.stdout, err })
     }
 
-    /// Runs it and requires an exit code.
     pub fn code(self, wanted: i32) -> Result<Output, String> {
         let words = self.words.clone();
         let output = self.run()?;
@@ -98,7 +91,6 @@ impl Run {
         Ok(self.code(0)?.text())
     }
 
-    /// Starts it with its output in a pipe.
     pub fn start(self) -> Result<Background, String> {
         self.begin(Stdio::null())
     }
@@ -115,16 +107,21 @@ impl Run {
     }
 }
 
-/// A program in the background, killed when dropped.
 #[derive(Debug)]
 pub struct Background(pub Child);
 
 impl Background {
     /// Returns the output once another program has ended it.
     pub fn end(mut self, limit: Duration) -> Result<Output, String> {
-        let out = collect(self.0.stdout.take());
+        let mut stdout = self.0.stdout.take().ok_or("no output")?;
+        let out = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // Data before an error is kept.
+            let _count = stdout.read_to_end(&mut bytes);
+            bytes
+        });
         let status = wait(&mut self.0, limit).ok_or("a program in the background did not end")?;
-        let out = out.recv_timeout(DRAIN).unwrap_or_default();
+        let out = out.join().unwrap_or_default();
         Ok(Output { code: code(status), out, err: String::new() })
     }
 
@@ -144,7 +141,6 @@ impl Background {
         self.line()
     }
 
-    /// Sends a signal, such as `-INT`.
     pub fn signal(&self, signal: &str) -> Result<(), String> {
         Run::new(&["kill", signal, &self.0.id().to_string()]).code(0).map(drop)
     }
@@ -166,7 +162,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
         if begun.elapsed() > limit {
             return None;
         }
-        std::thread::sleep(LOOK);
+        thread::sleep(LOOK);
     }
 }
 
@@ -176,16 +172,57 @@ pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// Reads a pipe to its end in a thread.
-fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
-    let (send, receive) = channel();
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            // Data before an error is kept.
-            let _count = pipe.read_to_end(&mut bytes);
-        }
-        send.send(bytes)
-    });
-    receive
+#[derive(Debug)]
+pub struct Terminal {
+    ours: Pty,
+    child: Child,
+    limit: Duration,
+}
+
+impl Terminal {
+    /// Starts a program on a terminal of this size. The limit applies to each wait.
+    pub fn start(words: &[&str], columns: u16, rows: u16, limit: Duration) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("a terminal: {error}");
+        let (ours, theirs) = Pty::open(columns, rows).map_err(failed)?;
+        let side = || theirs.try_clone().map(Stdio::from).map_err(failed);
+        // In its own session with this terminal, so that signals from keys and size changes reach
+        // it.
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").args(words).stdin(side()?).stdout(side()?).stderr(side()?);
+        let child = command.spawn().map_err(failed)?;
+        Ok(Self { ours, child, limit })
+    }
+
+    pub fn resize(&self, columns: u16, rows: u16) -> Result<(), String> {
+        self.ours.resize(columns, rows).map_err(|error| format!("size of a terminal: {error}"))
+    }
+
+    pub fn say(&self, text: &str) -> Result<(), String> {
+        self.ours.say(text).map_err(|error| format!("typing: {error}"))
+    }
+
+    pub fn until(&mut self, wanted: &str) -> Result<String, String> {
+        self.ours.until(wanted, self.limit).map_err(|error| error.to_string())
+    }
+
+    /// Reads until the program ends, and returns its exit code and the number of bytes that it
+    /// wrote.
+    pub fn end(mut self) -> Result<(i32, usize), String> {
+        let begun = Instant::now();
+        while begun.elapsed() < self.limit && self.ours.read(Duration::from_millis(200)).is_ok() {}
+        let status = wait(&mut self.child, self.limit)
+            .ok_or_else(|| format!("the client did not end: {:?}", self.ours.end_of_text()))?;
+        Ok((code(status), self.ours.bytes))
+    }
+
+    pub fn kill(mut self) {
+        let _gone = self.child.kill();
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
 }

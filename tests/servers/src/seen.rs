@@ -1,14 +1,7 @@
 //! The recorded results: `tests/servers/seen/SERVER.jsonl`, one JSON object per line. A full run in
-//! emulation is long, so results of partial runs are combined: each row names its run, and each run
-//! has its date and mote's build.
+//! emulation is long, so results of partial runs are combined: each row has its run.
 
-use std::path::PathBuf;
-
-use mote_checks::Verdict;
-use serde::{Deserialize, Serialize};
-
-use crate::checks;
-use crate::server::{Agent, Server};
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -17,15 +10,15 @@ pub struct Row {
     pub verdict: Verdict,
     pub took: f64,
     pub tries: usize,
-    pub run: String,
+    #[serde(flatten)]
+    pub run: Run,
 }
 
-/// A run of some checks, in one or more outer VMs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A run of some checks, in one or more outer VMs: the date and time of its start, and the commit
+/// that mote was built from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Run {
-    /// Date and time of its start, which is also its name.
-    pub at: String,
-    /// The commit that mote was built from.
+    pub run: String,
     pub build: String,
 }
 
@@ -33,14 +26,7 @@ pub struct Run {
 struct Entry {
     agent: Agent,
     #[serde(flatten)]
-    what: What,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum What {
-    Run(Run),
-    Row(Row),
+    row: Row,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +34,8 @@ pub struct Column {
     pub agent: Agent,
     /// In the checks' order.
     pub rows: Vec<Row>,
-    pub runs: Vec<Run>,
+    /// What notes a result now.
+    run: Run,
 }
 
 /// Runs of a failing check. A check fails only at the second failure, because emulation may lose an
@@ -56,24 +43,23 @@ pub struct Column {
 pub const TRIES: usize = 2;
 
 impl Column {
-    pub fn new(agent: Agent) -> Self {
-        Self { agent, rows: Vec::new(), runs: Vec::new() }
+    pub fn new(agent: Agent, run: Run) -> Self {
+        Self { agent, rows: Vec::new(), run }
     }
 
     pub fn row(&self, check: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.check == check)
     }
 
-    /// Returns whether no other run is needed.
     pub fn is_settled(&self, check: &str) -> bool {
         let settled = |row: &Row| matches!(row.verdict, Verdict::Holds(_)) || row.tries >= TRIES;
         self.row(check).is_some_and(settled)
     }
 
-    pub fn note(&mut self, run: &str, check: &str, verdict: Verdict, took: f64) {
+    pub fn note(&mut self, check: &str, verdict: Verdict, took: f64) {
         let tries = self.row(check).map_or(0, |row| row.tries) + 1;
         self.rows.retain(|row| row.check != check);
-        let (check, run) = (check.to_owned(), run.to_owned());
+        let (check, run) = (check.to_owned(), self.run.clone());
         self.rows.push(Row { check, verdict, took, tries, run });
     }
 
@@ -87,48 +73,37 @@ impl Column {
             self.rows.retain(|known| known.check != row.check);
             self.rows.push(row.clone());
         }
-        self.runs.retain(|run| later.runs.iter().all(|same| same.at != run.at));
-        self.runs.extend(later.runs.iter().cloned());
     }
 }
 
 pub fn load(server: Server) -> Result<Vec<Column>, String> {
-    let text = std::fs::read_to_string(path(server)).unwrap_or_default();
-    let mut columns: Vec<_> = Agent::ALL.into_iter().map(Column::new).collect();
+    let text = fs::read_to_string(path(server)).unwrap_or_default();
+    let column = |agent| Column::new(agent, Run::default());
+    let mut columns: Vec<_> = Agent::ALL.into_iter().map(column).collect();
     for line in text.lines() {
         let invalid = |error| format!("in the record: {line}: {error}");
-        let Entry { agent, what } = serde_json::from_str(line).map_err(invalid)?;
-        for column in columns.iter_mut().filter(|column| column.agent == agent) {
-            match &what {
-                What::Run(run) => column.runs.push(run.clone()),
-                What::Row(row) => column.rows.push(row.clone()),
-            }
-        }
+        let Entry { agent, row } = serde_json::from_str(line).map_err(invalid)?;
+        let its = columns.iter_mut().filter(|column| column.agent == agent);
+        its.for_each(|column| column.rows.push(row.clone()));
     }
     Ok(columns)
 }
 
+/// Stores the rows in the checks' order.
 pub fn store(server: Server, columns: &mut [Column]) -> Result<(), String> {
+    let order: Vec<_> = checks::of(server).map(|check| check.id()).collect();
     let mut text = String::new();
-    for Column { agent, rows, runs } in columns {
-        tidy(server, rows, runs);
-        let runs = runs.iter().cloned().map(What::Run);
-        for what in runs.chain(rows.iter().cloned().map(What::Row)) {
+    for Column { agent, rows, .. } in columns {
+        rows.retain(|row| order.contains(&row.check));
+        rows.sort_by_key(|row| order.iter().position(|id| *id == row.check));
+        for row in rows.iter().cloned() {
             // A value sorts its members, so that diffs are small.
-            let line = serde_json::to_value(Entry { agent: *agent, what });
+            let line = serde_json::to_value(Entry { agent: *agent, row });
             text += &format!("{}\n", line.map_err(|error| error.to_string())?);
         }
     }
     let path = path(server);
-    std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// Sorts rows in the checks' order and removes runs without rows.
-fn tidy(server: Server, rows: &mut Vec<Row>, runs: &mut Vec<Run>) {
-    let order: Vec<_> = checks::of(server).map(|check| check.id()).collect();
-    rows.retain(|row| order.contains(&row.check));
-    rows.sort_by_key(|row| order.iter().position(|id| *id == row.check));
-    runs.retain(|run| rows.iter().any(|row| row.run == run.at));
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn path(server: Server) -> PathBuf {
@@ -140,32 +115,31 @@ fn path(server: Server) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn run(at: &str) -> Run {
-        Run { at: at.into(), build: "abc".into() }
+    fn column(run: &str) -> Column {
+        Column::new(Agent::Mote, Run { run: run.into(), build: "abc".into() })
     }
 
     #[test]
     fn repeats_only_failures() {
-        let mut column = Column::new(Agent::Mote);
+        let mut column = column("r");
         let holds = || Verdict::Holds(String::new());
         let fails = || Verdict::Fails("no".into());
         assert!(!column.is_settled("a.b"));
-        column.note("r", "a.b", fails(), 1.0);
+        column.note("a.b", fails(), 1.0);
         assert!(!column.is_settled("a.b"));
-        column.note("r", "a.b", holds(), 1.0);
+        column.note("a.b", holds(), 1.0);
         assert!(column.is_settled("a.b"));
         assert_eq!(column.row("a.b").map(|row| row.tries), Some(2));
-        column.note("r", "a.c", fails(), 1.0);
-        column.note("r", "a.c", fails(), 1.0);
+        column.note("a.c", fails(), 1.0);
+        column.note("a.c", fails(), 1.0);
         assert!(column.is_settled("a.c"));
     }
 
     #[test]
     fn a_record_reads_back() {
         for line in [
-            r#"{"agent":"own","at":"2026-01-01 10:00","build":"abc"}"#,
-            r#"{"agent":"own","check":"a.b","holds":"x\ny","run":"r","took":0.5,"tries":1}"#,
-            r#"{"agent":"mote","check":"a.b","fails":"no","run":"r","took":1.0,"tries":2}"#,
+            r#"{"agent":"own","build":"x","check":"a.b","holds":"x\ny","run":"r","took":0.5,"tries":1}"#,
+            r#"{"agent":"mote","build":"x","check":"a.b","fails":"no","run":"r","took":1.0,"tries":2}"#,
         ] {
             let entry: Entry = serde_json::from_str(line).unwrap();
             assert_eq!(serde_json::to_value(entry).unwrap().to_string(), line);
@@ -175,21 +149,17 @@ mod tests {
 
     #[test]
     fn later_runs_replace_only_their_own_results() {
-        let mut column = Column::new(Agent::Mote);
-        column.runs.push(run("1"));
-        column.note("1", "exec.uname", Verdict::Fails("no".into()), 1.0);
-        column.note("1", "exec.signals", Verdict::Holds("seen".into()), 1.0);
-        let mut later = Column::new(Agent::Mote);
-        later.runs.push(run("2"));
-        later.note("2", "exec.uname", Verdict::Holds("now".into()), 1.0);
-        later.note("2", "exec.signals", Verdict::Unknown("lost".into()), 0.0);
-        column.take_over(&later);
-        let verdict = |check: &str| column.row(check).map(|row| row.verdict.clone());
+        let (mut first, mut later) = (column("1"), column("2"));
+        first.note("exec.uname", Verdict::Fails("no".into()), 1.0);
+        first.note("exec.signals", Verdict::Holds("seen".into()), 1.0);
+        later.note("exec.uname", Verdict::Holds("now".into()), 1.0);
+        later.note("exec.signals", Verdict::Unknown("lost".into()), 0.0);
+        first.take_over(&later);
+        let verdict = |check: &str| first.row(check).map(|row| row.verdict.clone());
         assert_eq!(verdict("exec.uname"), Some(Verdict::Holds("now".into())));
         assert_eq!(verdict("exec.signals"), Some(Verdict::Holds("seen".into())));
-        later.note("2", "exec.signals", Verdict::Holds("again".into()), 1.0);
-        column.take_over(&later);
-        tidy(Server::Incus, &mut column.rows, &mut column.runs);
-        assert!(column.runs.iter().all(|run| run.at == "2"), "nothing is left of the first run");
+        later.note("exec.signals", Verdict::Holds("again".into()), 1.0);
+        first.take_over(&later);
+        assert!(first.rows.iter().all(|row| row.run.run == "2"), "nothing is left of the first");
     }
 }

@@ -1,9 +1,7 @@
 //! Gives a packaged server a pool and a bridge.
 
-use crate::server::Server;
-use crate::world::{BRIDGE, World};
+use crate::prelude::*;
 
-/// An interface attached to the bridge.
 const UPLINK: &str = "uplink0";
 /// A directory that takes LXD's first boot index.
 const FIRST: &str = "/srv/first-of-all";
@@ -53,8 +51,7 @@ pub fn server(world: &World) -> Result<(), String> {
     world.ok(&["storage", "create", "default", "dir"])?;
     world.ok(&[&["network", "create", BRIDGE], &bridge[..]].concat())?;
     let add = ["profile", "device", "add", "default"];
-    let root = ["root", "disk", "path=/", "pool=default", "size=128MiB"];
-    world.ok(&[&add, &root[..]].concat())?;
+    world.ok(&[&add, &["root", "disk", "path=/", "pool=default", "size=128MiB"][..]].concat())?;
     world.ok(&[&add[..], &["eth0", "nic", "name=eth0"], nic(world.server)].concat())?;
     if world.server == Server::Lxd { lxd_only(world) } else { Ok(()) }
 }

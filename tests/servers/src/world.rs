@@ -1,21 +1,13 @@
 //! The instance under test and its server, as checks use them.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-
-use clap::Args;
 pub use mote_checks::{has, line_with, noise, same};
-use serde_json::Value;
 
-use crate::run::{Output, Run};
-use crate::server::{Agent, Server};
-use crate::terminal::Terminal;
+use crate::prelude::*;
+use crate::run::Run;
 
 /// What a check saw, or why it fails.
 pub type Seen = Result<String, String>;
 
-/// The instance of most checks.
 pub const VM: &str = "vm1";
 pub const BRIDGE: &str = "br-checks";
 /// Limit for a program, before `slow`: a start takes 15 s. With `--slow 2` and the outer VM's
@@ -25,10 +17,8 @@ const PROGRAM: Duration = Duration::from_secs(100);
 const TERMINAL: Duration = Duration::from_secs(40);
 /// Polling interval for the agent of a booting instance, before `slow`.
 pub const BOOTING: Duration = Duration::from_secs(1);
-/// Polling interval, before `slow`.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Size of a large transfer, MiB.
 pub const BIG: usize = 4;
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -40,7 +30,6 @@ pub struct World {
 }
 
 impl World {
-    /// Returns a time limit, from the seconds on a fast machine.
     pub fn limit(&self, seconds: u64) -> Duration {
         Duration::from_secs(seconds) * self.slow
     }
@@ -65,7 +54,7 @@ impl World {
         self.exec(&["sh", "-c", script]).text()
     }
 
-    /// Sets a key of the instance, calls `look`, and restores the key in any case.
+    /// Sets a key of the instance, calls `look`, and always restores the key.
     pub fn with_key<T>(
         &self,
         key: &str,
@@ -127,12 +116,10 @@ impl World {
         Ok(state["processes"].as_i64().is_some_and(|count| count > 0))
     }
 
-    /// Waits for the agent after a start. Returns the seconds.
     pub fn agent_of(&self, instance: &str) -> Result<f64, String> {
         self.until_each(BOOTING * self.slow, "an agent", 240, || self.sees_agent(instance))
     }
 
-    /// Polls until `look` succeeds. Returns the seconds.
     pub fn until(
         &self,
         what: &str,
@@ -160,7 +147,7 @@ impl World {
                 let last = seen.err().map_or_else(String::new, |error| format!("; last: {error}"));
                 return Err(format!("{what}: not within {:?}{last}", self.limit(seconds)));
             }
-            std::thread::sleep(pause);
+            thread::sleep(pause);
         }
     }
 }
@@ -180,9 +167,9 @@ pub fn first_word(output: &Output) -> Result<String, String> {
 }
 
 pub fn put(path: &str, content: &[u8]) -> Result<(), String> {
-    std::fs::write(path, content).map_err(|error| format!("{path}: {error}"))
+    fs::write(path, content).map_err(|error| format!("{path}: {error}"))
 }
 
 pub fn read(path: &str) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("{path}: {error}"))
+    fs::read(path).map_err(|error| format!("{path}: {error}"))
 }

@@ -1,18 +1,22 @@
-//! The samples of a run, and why some are missing.
+//! The samples of a run, and why some are missing. `docs/results/bench.json` keeps one book per CPU
+//! of the VM; a test fails if the agent they were measured on is too old.
 
-use std::collections::BTreeMap;
+use crate::prelude::*;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
+use super::page;
 use super::rows::{Goal, Row, all, find};
-use crate::Column;
-use crate::pages::text::times;
+use crate::pages::times;
+use crate::source;
 
 /// In a book's description: the commit that was measured.
 pub const COMMIT: &str = "commit of mote";
 /// The older commit that was measured too.
 pub const BEFORE: &str = "older commit of mote";
 pub const CPU: &str = "CPU of the VM";
+/// The CPU of the pages: QEMU's default.
+const DEFAULT_CPU: &str = "1 x qemu64";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
@@ -22,31 +26,29 @@ pub struct Summary {
     pub max: f64,
 }
 
-impl Summary {
-    /// The summary of these samples; `None` if there are none.
-    pub fn of(samples: &[f64]) -> Option<Self> {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let (min, max) = (*sorted.first()?, *sorted.last()?);
-        let half = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[half]
-        } else {
-            sorted[half - 1].midpoint(sorted[half])
-        };
-        Some(Self { min, median, max })
-    }
-}
-
 /// Measurements of one agent: for each row a value, or the reason why there is none.
 pub type Found = Vec<(&'static str, Result<f64, String>)>;
 
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Sample {
+    agent: String,
+    row: String,
+    values: Vec<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Miss {
+    pub agent: String,
+    pub row: String,
+    pub why: String,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Book {
     /// Description of the machine and the run: name, value.
     pub machine: Vec<(String, String)>,
-    samples: BTreeMap<(&'static str, Column), Vec<f64>>,
-    misses: BTreeMap<(&'static str, Column), String>,
+    samples: Vec<Sample>,
+    pub misses: Vec<Miss>,
 }
 
 impl Book {
@@ -54,7 +56,6 @@ impl Book {
         Self { machine, ..Self::default() }
     }
 
-    /// Returns a value of the description; empty if it is missing.
     pub fn said(&self, name: &str) -> &str {
         let found = self.machine.iter().find(|(key, _)| key == name);
         found.map_or("", |(_, value)| value)
@@ -62,18 +63,25 @@ impl Book {
 
     pub fn add(&mut self, column: Column, found: Found) {
         for (row, value) in found {
-            match value {
-                Ok(value) => self.samples.entry((row, column)).or_default().push(value),
-                Err(why) => {
-                    self.misses.insert((row, column), why);
-                }
+            let (agent, row) = (column.title().to_owned(), row.to_owned());
+            let mut known = self.samples.iter_mut();
+            let known = known.find(|sample| sample.agent == agent && sample.row == row);
+            // A double with all its digits may read back differently.
+            match (value.map(|value| (value * 1e6).round() / 1e6), known) {
+                (Ok(value), Some(sample)) => sample.values.push(value),
+                (Ok(value), None) => self.samples.push(Sample { agent, row, values: vec![value] }),
+                (Err(why), _) => self.misses.push(Miss { agent, row, why }),
             }
         }
     }
 
     pub fn summary(&self, row: &str, column: Column) -> Option<Summary> {
-        let found = self.samples.iter().find(|((id, of), _)| *id == row && *of == column);
-        found.and_then(|(_, samples)| Summary::of(samples))
+        let of = |sample: &&Sample| sample.row == row && sample.agent == column.title();
+        let mut sorted = self.samples.iter().find(of)?.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Some(Summary { min, median: low.midpoint(high), max })
     }
 
     pub fn has(&self, row: &Row) -> bool {
@@ -84,47 +92,35 @@ impl Book {
         self.summary(row, column).map(|summary| summary.median)
     }
 
-    /// Reasons for missing samples, without a full stop.
-    pub fn misses(&self) -> impl Iterator<Item = (&'static str, Column, &str)> {
-        self.misses.iter().map(|((row, column), why)| (*row, *column, why.as_str()))
-    }
-
     /// Ratio by which mote is better than a Go agent of the same server, or than its older build.
     pub fn ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
-        let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
-        let ratio = row.ratio(self.median(row.id, ours)?, self.median(row.id, theirs)?);
+        let ratio = row.ratio(self.median(row.id, theirs.ours())?, self.median(row.id, theirs)?);
         ratio.is_finite().then_some(ratio)
     }
 
     /// True if mote reaches the row's goal under each server; `None` without goal or samples.
     pub fn reached(&self, row: &Row) -> Option<bool> {
-        let ours = |id: &str| -> Vec<Option<f64>> {
-            [Column::MoteLxd, Column::MoteIncus].map(|column| self.median(id, column)).into()
-        };
-        match row.goal {
-            Goal::None => None,
+        let known: Vec<bool> = match row.goal {
+            Goal::None => return None,
             Goal::Times(wanted) => {
-                let known: Vec<f64> =
-                    Column::GO.iter().filter_map(|theirs| self.ratio(row, *theirs)).collect();
-                (!known.is_empty()).then(|| known.iter().all(|ratio| *ratio >= wanted))
+                let known = Column::GO.iter().filter_map(|theirs| self.ratio(row, *theirs));
+                known.map(|ratio| ratio >= wanted).collect()
             }
             Goal::As(other) => {
-                let pairs = ours(row.id).into_iter().zip(ours(other));
-                let known: Vec<(f64, f64)> =
-                    pairs.filter_map(|(value, other)| value.zip(other)).collect();
-                (!known.is_empty())
-                    .then(|| known.iter().all(|(value, other)| *value <= other * 1.05))
+                let columns = [Column::MoteLxd, Column::MoteIncus].into_iter();
+                let pair = |column| self.median(row.id, column).zip(self.median(other, column));
+                columns.filter_map(pair).map(|(value, other)| value <= other * 1.05).collect()
             }
-        }
+        };
+        (!known.is_empty()).then(|| known.iter().all(|reached| *reached))
     }
 
     /// Returns the ratio to the other agent's best round, because a busy hour may slow down most
     /// rounds.
     fn least_ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
-        let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
-        let other = self.summary(row.id, theirs)?;
-        let ratio = |other| Some(row.ratio(self.median(row.id, ours)?, other));
-        Some(ratio(other.min)?.min(ratio(other.max)?)).filter(|ratio| ratio.is_finite())
+        let (ours, other) = (self.median(row.id, theirs.ours())?, self.summary(row.id, theirs)?);
+        let ratio = row.ratio(ours, other.min).min(row.ratio(ours, other.max));
+        ratio.is_finite().then_some(ratio)
     }
 
     /// Returns a line for each ratio that is below this share of the smallest recorded one.
@@ -144,48 +140,74 @@ impl Book {
         lines
     }
 
-    pub fn to_json(&self) -> Value {
-        let sample = |((row, column), values): (&(&str, Column), &Vec<f64>)| {
-            // A double with all its digits may read back differently.
-            let values: Vec<f64> = values.iter().map(|value| (value * 1e6).round() / 1e6).collect();
-            json!({"row": row, "agent": column.title(), "values": values})
-        };
-        let miss = |((row, column), why): (&(&str, Column), &String)| json!({"row": row, "agent": column.title(), "why": why});
-        json!({
-            "machine": self.machine,
-            "samples": self.samples.iter().map(sample).collect::<Vec<_>>(),
-            "misses": self.misses.iter().map(miss).collect::<Vec<_>>(),
-        })
+    /// Writes a line for each row and agent, so that diffs are small.
+    fn to_text(&self) -> String {
+        fn lines<T: Serialize>(entries: &[T]) -> String {
+            let line = |entry| serde_json::to_string(entry).expect("plain data");
+            let lines = entries.iter().map(|entry| format!("\n    {}", line(entry)));
+            lines.collect::<Vec<_>>().join(",")
+        }
+        let [machine, samples, misses] =
+            [lines(&self.machine), lines(&self.samples), lines(&self.misses)];
+        format!(
+            "{{\n  \"machine\": [{machine}],\n  \"samples\": [{samples}],\n  \"misses\": [{misses}]\n}}"
+        )
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Deserialize)]
+pub struct Results(BTreeMap<String, Book>);
+
+impl Results {
+    /// Reads `docs/results/bench.json`; empty if it does not exist. Ignores rows that no longer
+    /// exist.
+    pub fn load() -> Self {
+        let text = fs::read_to_string(path("docs/results/bench.json")).unwrap_or_default();
+        let mut results: Self = serde_json::from_str(&text).unwrap_or_default();
+        for book in results.0.values_mut() {
+            book.samples.retain(|sample| find(&sample.row).is_some());
+            book.misses.retain(|miss| find(&miss.row).is_some());
+        }
+        results
     }
 
-    /// Reads a book from JSON; ignores rows and agents that no longer exist.
-    pub fn from_json(json: &Value) -> Self {
-        let mut book = Self::default();
-        let each = |name: &str| json[name].as_array().cloned().unwrap_or_default();
-        let key = |entry: &Value| {
-            let row = find(entry["row"].as_str()?)?;
-            let column =
-                Column::BENCHED.into_iter().find(|column| entry["agent"] == column.title())?;
-            Some((row.id, column))
-        };
-        for entry in each("samples") {
-            if let Some(key) = key(&entry) {
-                let values = entry["values"].as_array().into_iter().flatten();
-                book.samples.insert(key, values.filter_map(Value::as_f64).collect());
-            }
-        }
-        for entry in each("misses") {
-            if let (Some(key), Some(why)) = (key(&entry), entry["why"].as_str()) {
-                book.misses.insert(key, why.into());
-            }
-        }
-        book.machine = serde_json::from_value(json["machine"].clone()).unwrap_or_default();
-        book
+    pub fn keep(&mut self, book: Book) {
+        self.0.insert(book.said(CPU).to_owned(), book);
     }
+
+    pub fn of(&self, cpu: &str) -> Option<&Book> {
+        self.0.get(cpu)
+    }
+
+    fn pages(&self) -> [(&'static str, String); 3] {
+        let nothing = Book::default();
+        let book = self.of(DEFAULT_CPU).unwrap_or(&nothing);
+        let readme = fs::read_to_string(path("README.md")).expect("README");
+        let books = self.0.iter().map(|(cpu, book)| format!("{cpu:?}: {}", book.to_text()));
+        let books = books.collect::<Vec<_>>().join(",\n");
+        [
+            ("docs/results/bench.json", format!("{{{books}}}\n")),
+            ("docs/results/bench.md", page::whole(book)),
+            ("README.md", page::into_readme(&readme, book)),
+        ]
+    }
+
+    pub fn write(&self) -> Result<(), String> {
+        for (name, text) in self.pages() {
+            fs::write(path(name), text).map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    source::root().join(name)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::process::Command;
+
     use super::super::rows::MEASURED;
     use super::*;
 
@@ -208,11 +230,62 @@ pub(super) mod tests {
         assert_eq!(book().below(0.6, &recorded), Vec::<String>::new());
         let mut now = book();
         now.add(Column::MoteLxd, vec![("root", Ok(4.0)); 9]);
-        now.samples.remove(&("put", Column::IncusAgent));
+        let put = |sample: &Sample| sample.row == "put" && sample.agent == "incus-agent 6.0.4";
+        now.samples.retain(|sample| !put(sample));
         let lines = [
             "`GET /`, p50, beside lxd-agent 5.0.2: 7.50×, recorded 15.0×",
             "SFTP, 16 MiB put, beside incus-agent 6.0.4: none, recorded 0.08×",
         ];
         assert_eq!(now.below(0.6, &recorded), lines);
+    }
+
+    const MAX_AGE: u32 = 20;
+
+    /// Returns the number of commits to `agent/` since then; `None` without a git history.
+    fn age(commit: &str) -> Option<u32> {
+        let range = format!("{commit}..HEAD");
+        let mut git = Command::new("git");
+        git.current_dir(path("")).args(["rev-list", "--count", &range, "--", "agent"]);
+        let output = git.output().ok().filter(|output| output.status.success())?;
+        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+    }
+
+    fn kept() -> Option<Results> {
+        let results = Some(Results::load()).filter(|results| *results != Results::default());
+        if results.is_none() {
+            skipped("docs/results/bench.json, which scripts/bench makes on a quiet machine");
+        }
+        results
+    }
+
+    #[test]
+    fn the_pages_match_the_results() {
+        let Some(results) = kept() else { return };
+        for (name, text) in results.pages() {
+            let kept = fs::read_to_string(path(name)).unwrap();
+            assert!(
+                kept == text,
+                "{name} differs from docs/results/bench.json; run scripts/bench --again"
+            );
+        }
+    }
+
+    #[test]
+    fn the_results_are_recent_and_complete() {
+        let Some(results) = kept() else { return };
+        let book = results.of(DEFAULT_CPU).expect("a book");
+        for row in all() {
+            assert!(book.summary(row.id, Column::MoteLxd).is_some(), "no sample of {}", row.title);
+        }
+        let commit = book.said(COMMIT);
+        match age(commit) {
+            Some(age) => assert!(
+                age <= MAX_AGE,
+                "docs/results/bench.json was measured {age} commits to agent/ ago ({commit}); run scripts/bench"
+            ),
+            None => {
+                skipped(&format!("the age of docs/results/bench.json: no history back to {commit}"))
+            }
+        }
     }
 }

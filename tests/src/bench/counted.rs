@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::book::Found;
-use super::start::{MEMORY, Visit};
-use super::{calls, start};
+use super::rows::{self, COUNTED};
+use super::steps::{self, MEMORY, Visit};
 use crate::{Column, NAME, Spec, attempt, noise, plain, world};
 
 /// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like the CPUs of today's
@@ -20,67 +20,52 @@ const SETTLED: Duration = Duration::from_secs(3);
 const TRAILING: Duration = Duration::from_millis(300);
 /// Repetitions; the smallest result is used, because the kernel's own work only adds.
 const TIMES: usize = 3;
-/// Length of the measurement of idleness.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// What is counted, and its instructions.
 pub type Row = (&'static str, u64);
 
-/// The bench's rows, by the names of [`all`].
-const ROWS: [(&str, &str); 10] = [
-    ("start to CONNECTED", "i-start"),
-    ("`GET /`", "i-root"),
-    ("`GET /1.0/config`", "i-config"),
-    ("`exec true`", "i-exec"),
-    ("1 MiB out of a command", "i-out"),
-    ("1 MiB put", "i-put"),
-    ("1 MiB got", "i-get"),
-    ("metrics", "i-metrics"),
-    ("an idle minute", "i-idle"),
-    ("wake-ups in it", "wakeups"),
-];
-
 /// Measures the bench's rows: millions of instructions, and a number of wake-ups.
 pub(super) fn found(column: Column) -> Found {
     let rows = match attempt(|| all(column)) {
         Ok((_, rows)) => rows,
-        Err(why) => return ROWS.map(|(_, id)| (id, Err(why.clone()))).into(),
+        Err(why) => return COUNTED.map(|row| (row.id, Err(why.clone()))).into(),
     };
-    let found = |(name, count): (&str, u64)| {
-        let (_, id) = ROWS.into_iter().find(|(known, _)| *known == name)?;
-        let unit = if id.starts_with("i-") { 1e6 } else { 1.0 };
-        Some((id, Ok(count as f64 / unit)))
+    let found = |row: rows::Row| {
+        let count = rows.iter().find(|(title, _)| *title == row.title);
+        let unit = if row.id.starts_with("i-") { 1e6 } else { 1.0 };
+        let count = count.map(|(_, count)| *count as f64 / unit);
+        (row.id, count.ok_or_else(|| "not counted".to_owned()))
     };
-    rows.into_iter().filter_map(found).collect()
+    COUNTED.map(found).into()
 }
 
 /// Measures all rows. Returns the guest's kernel too, such as `6.1`, which causes most of the cost.
 pub fn all(column: Column) -> (String, Vec<Row>) {
     let mut visit = Visit::boot(column, &counting(column));
-    let release = visit.guest.ok("uname -r");
-    let kernel = release.split('.').take(2).collect::<Vec<_>>().join(".");
+    let kernel = visit.guest.ok("uname -r").split('.').take(2).collect::<Vec<_>>().join(".");
     let mut rows = Vec::new();
     let begun = busy(&mut visit);
-    let _times = start::start(&mut visit);
+    let _times = steps::start(&mut visit);
     std::thread::sleep(SETTLED);
     rows.push(("start to CONNECTED", busy(&mut visit) - begun));
-    for (row, target) in [("`GET /1.0/config`", calls::CONFIG), ("`GET /`", "/")] {
+    for (row, target) in [("`GET /1.0/config`", steps::CONFIG), ("`GET /`", "/")] {
         rows.push((row, of_calls(&mut visit, target)));
     }
     rows.push(("`exec true`", least(&mut visit, &|visit| run(visit, &["true"], 0))));
     let transfers: [(&str, &Transfer); 4] = [
-        ("1 MiB into a command", &|visit, bytes| {
+        ("`exec`, 1 MiB of input", &|visit, bytes| {
             run(visit, &["dd", "of=/dev/null", "bs=64k"], bytes)
         }),
-        ("1 MiB out of a command", &|visit, bytes| {
+        ("`exec`, 1 MiB of output", &|visit, bytes| {
             let count = format!("count={}", bytes >> 16);
             run(visit, &["dd", "if=/dev/zero", "bs=64k", &count], 0);
         }),
-        ("1 MiB put", &|visit, bytes| {
+        ("SFTP, 1 MiB put", &|visit, bytes| {
             let file = visit.world.scratch.0.join(format!("{bytes}"));
             visit.world.host.ok(&["file", "push", NAME, plain(&file), &format!("/tmp/{bytes}")]);
         }),
-        ("1 MiB got", &|visit, bytes| {
+        ("SFTP, 1 MiB got", &|visit, bytes| {
             let back = visit.world.scratch.0.join("back");
             visit.world.host.ok(&["file", "pull", NAME, &format!("/tmp/{bytes}"), plain(&back)]);
         }),
@@ -96,7 +81,7 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
     rows.push(("metrics", least(&mut visit, &|visit| visit.world.host.ok(&["metrics", NAME]))));
     let idle = idle(&mut visit);
     rows.push(("an idle minute", idle.instructions));
-    rows.push(("wake-ups in it", idle.switches));
+    rows.push(("wake-ups in an idle minute", idle.switches));
     (kernel, rows)
 }
 
@@ -110,7 +95,6 @@ fn counting(column: Column) -> Spec {
     Spec { memory: MEMORY, extra, ..world::spec(column) }
 }
 
-/// Sums of the counters of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spent {
     /// Instructions in user space and kernel: CPU time in ns of the guest's clock.
@@ -144,7 +128,6 @@ impl Spent {
 
 type Transfer = dyn Fn(&mut Visit, u32);
 
-/// Runs a command with this many bytes on its standard input.
 fn run(visit: &Visit, command: &[&str], bytes: u32) {
     let file = std::fs::File::open(visit.world.scratch.0.join(format!("{bytes}")));
     let args = [&["exec", "-T", NAME, "--"], command].concat();
@@ -175,10 +158,10 @@ fn least(visit: &mut Visit, action: &dyn Fn(&mut Visit)) -> u64 {
 fn of_calls(visit: &mut Visit, target: &str) -> u64 {
     const WARM: u32 = 150;
     const CALLS: u32 = 20;
-    calls::make(visit, target, WARM);
+    visit.calls(target, WARM);
     let mut batch = || {
         let before = Spent::read(visit);
-        calls::make(visit, target, CALLS);
+        visit.calls(target, CALLS);
         Spent::read(visit).since(before).instructions / u64::from(CALLS)
     };
     (0..TIMES).map(|_| batch()).min().unwrap_or(0)
@@ -190,7 +173,6 @@ fn idle(visit: &mut Visit) -> Spent {
     Spent::read(visit).since(before)
 }
 
-/// Instructions of all processes of the guest so far.
 fn busy(visit: &mut Visit) -> u64 {
     total(&visit.guest.ok("cat /proc/schedstat"))
 }

@@ -2,23 +2,17 @@
 //! VM, host and clients. `rows` lists them; `steps`, `counted` and `native` measure; `page`
 //! shows the results.
 
-pub mod book;
-mod calls;
-pub mod counted;
-mod from_host;
-mod native;
-pub mod page;
-pub mod results;
-pub mod rows;
-mod start;
-mod steps;
-
-use std::process::Command;
-use std::time::Instant;
-
 use book::Book;
 
-use crate::{Column, Spec, attempt, vm, world};
+use crate::prelude::*;
+use crate::{vm, world};
+
+pub mod book;
+pub mod counted;
+mod native;
+pub mod page;
+pub mod rows;
+mod steps;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -35,7 +29,6 @@ impl Options {
     }
 }
 
-/// Measures all rows that are wanted; failures are in the book too.
 pub fn run(options: &Options) -> Book {
     // A failing row prints one line, and the run continues.
     std::panic::set_hook(Box::new(|failure| eprintln!("{failure}")));
@@ -43,7 +36,6 @@ pub fn run(options: &Options) -> Book {
     let begun = Instant::now();
     let say = |what: &str| eprintln!("[{:4.0} s] {what}", begun.elapsed().as_secs_f64());
     let wants = |row: &str| options.wants(row);
-    let wants_any = |rows: &[rows::Row]| rows.iter().any(|row| wants(row.id));
     for round in 1..=options.rounds {
         // The order alternates: the position changed the start of the same build by 8 %.
         let mut columns = options.columns.to_vec();
@@ -59,14 +51,14 @@ pub fn run(options: &Options) -> Book {
     }
     for column in options.columns.iter().copied() {
         if wants("bytes") {
-            book.add(column, native::bytes(column));
+            book.add(column, vec![("bytes", bytes(column))]);
         }
-        if wants_any(&rows::COUNTED) {
+        if rows::COUNTED.iter().any(|row| wants(row.id)) {
             say(&format!("instructions: {}", column.title()));
             book.add(column, counted::found(column));
         }
     }
-    if wants_any(&rows::NATIVE) {
+    if rows::NATIVE.iter().any(|row| wants(row.id)) {
         say("without a VM");
         book.add(Column::MoteLxd, native::found());
     }
@@ -74,7 +66,18 @@ pub fn run(options: &Options) -> Book {
     book
 }
 
-/// Describes the machine and the run.
+fn bytes(column: Column) -> Result<f64, String> {
+    let binary = match column {
+        Column::LxdAgent => tool("MOTE_LXD_AGENT", "target/lxd-agent"),
+        Column::IncusAgent => tool("MOTE_INCUS_AGENT", "target/incus-agent"),
+        Column::IncusAgent7 => tool("MOTE_INCUS_AGENT_7", "target/incus-agent-7"),
+        Column::Before => tool("MOTE_AGENT_BEFORE", "target/mote-agent-before"),
+        Column::MoteLxd | Column::MoteIncus | Column::MoteOldLxd => agent(),
+    };
+    let file = fs::metadata(binary).map_err(|error| error.to_string())?;
+    Ok(file.len() as f64)
+}
+
 fn machine(options: &Options) -> Vec<(String, String)> {
     let say = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output().ok();
@@ -83,14 +86,14 @@ fn machine(options: &Options) -> Vec<(String, String)> {
     };
     let variable =
         |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let kernel = attempt(|| {
-        let spec = Spec { memory: start::MEMORY, ..world::spec(Column::MoteLxd) };
-        start::Visit::boot(Column::MoteLxd, &spec).guest.ok("uname -r")
+        let spec = Spec { memory: steps::MEMORY, ..world::spec(Column::MoteLxd) };
+        steps::Visit::boot(Column::MoteLxd, &spec).guest.ok("uname -r")
     });
     let qemu = say("qemu-system-x86_64", &["--version"]);
     let qemu = qemu.split(" version ").last().unwrap_or_default().split(' ').next();
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let cpus = thread::available_parallelism().map_or(0, usize::from);
     let pairs = [
         (book::COMMIT, variable("MOTE_COMMIT", "")),
         (book::BEFORE, variable("MOTE_COMMIT_BEFORE", "")),
@@ -101,7 +104,7 @@ fn machine(options: &Options) -> Vec<(String, String)> {
         ("accelerator", variable("MOTE_ACCEL", "tcg")),
         (book::CPU, format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
         ("CPU where instructions are counted", counted::CPU.to_owned()),
-        ("memory of the VM", format!("{} MiB", start::MEMORY)),
+        ("memory of the VM", format!("{} MiB", steps::MEMORY)),
         // For judging the figures: those of a busy machine are less reliable.
         ("load average before", load.split(' ').next().unwrap_or_default().to_owned()),
         ("kernel of the VM", kernel.unwrap_or_default().trim().to_owned()),

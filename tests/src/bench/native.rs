@@ -1,11 +1,8 @@
 //! CPU time of mote without a VM, over unix sockets: what its own code costs on this machine's CPU.
-//! Workers and commands that it waited for are included. Also the row that is the same in each
-//! round: the size of the program.
-
-use std::path::PathBuf;
+//! Workers and commands that it waited for are included.
 
 use super::book::Found;
-use crate::{Column, NAME, Pair, agent, attempt, noise, proc, tool};
+use crate::prelude::*;
 
 /// Size of a file or an output, MiB: long enough for a clock of 10 ms.
 const MIB: u32 = 128;
@@ -14,8 +11,7 @@ const MIB: u32 = 128;
 pub(super) fn found() -> Found {
     let pair = Pair::start("lxd", &["user.foo=bar"]);
     let sent = pair.scratch.0.join("sent");
-    let bytes = usize::try_from(MIB).expect("small") << 20;
-    std::fs::write(&sent, noise(bytes)).expect("a file");
+    fs::write(&sent, noise(usize::try_from(MIB).expect("small") << 20)).expect("a file");
     let path = |name: &str| pair.scratch.0.join(name).to_str().expect("a plain path").to_owned();
     let (sent, there, back) = (path("sent"), path("there"), path("back"));
     let count = format!("count={}", MIB << 4);
@@ -41,23 +37,4 @@ pub(super) fn found() -> Found {
         cost("n-get", 1, MIB, &|| host(&["file", "pull", NAME, &there, &back])),
         cost("n-metrics", 60, 60, &|| host(&["metrics", NAME])),
     ]
-}
-
-/// Path of the agent's program.
-fn binary(column: Column) -> PathBuf {
-    match column.program() {
-        None if column == Column::Before => tool("MOTE_AGENT_BEFORE", "target/mote-agent-before"),
-        None => agent(),
-        Some("lxd-agent") => tool("MOTE_LXD_AGENT", "target/lxd-agent"),
-        Some(_) if column == Column::IncusAgent7 => {
-            tool("MOTE_INCUS_AGENT_7", "target/incus-agent-7")
-        }
-        Some(_) => tool("MOTE_INCUS_AGENT", "target/incus-agent"),
-    }
-}
-
-pub(super) fn bytes(column: Column) -> Found {
-    let file = std::fs::metadata(binary(column)).map_err(|error| error.to_string());
-    let bytes = |length| u32::try_from(length).map(f64::from).map_err(|_| "too large".to_owned());
-    vec![("bytes", file.and_then(|file| bytes(file.len())))]
 }

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use mote_tests::Column;
-use mote_tests::bench::book::CPU;
-use mote_tests::bench::results::Results;
+use mote_tests::bench::book::{CPU, Results};
 use mote_tests::bench::{Options, page, rows, run};
 
 const HELP: &str = "\
@@ -66,8 +65,8 @@ fn bench() -> Result<(), String> {
     let book = run(&options);
     println!("{}\n{}", page::table(&book, &rows::COUNTED), page::table(&book, &rows::MEASURED));
     print!("{}", page::older(&book));
-    for (row, column, why) in book.misses() {
-        println!("{row}, {}: {why}", column.title());
+    for miss in &book.misses {
+        println!("{}, {}: {}", miss.row, miss.agent, miss.why);
     }
     if hold {
         let recorded =

@@ -18,7 +18,6 @@ enum Outcome {
     NotBuilt(String),
 }
 
-/// A copy of the sources.
 struct Tree {
     root: PathBuf,
     target: PathBuf,
@@ -122,8 +121,7 @@ impl Tree {
         command.args(&args[1..]).env("MOTE_SEEDS", "1000").env("MOTE_DAYS", "1");
         if is_outside {
             if !builds {
-                let slow = ["floods::", "sandbox::"];
-                command.args(slow.iter().flat_map(|name| ["--skip", name]));
+                command.args(["floods::", "sandbox::"].iter().flat_map(|name| ["--skip", name]));
                 command.args(["--test-threads", "6"]);
             }
             command.env("MOTE_AGENT", self.target.join("debug/mote-agent"));

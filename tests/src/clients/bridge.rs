@@ -3,13 +3,12 @@
 
 use std::net::{Shutdown, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::thread;
 
 use mote_client::agent::client::dial;
 use mote_client::instance::Instance;
 use mote_client::net::stream::Limit;
+
+use crate::prelude::*;
 
 /// Listens on a unix socket at `path` and forwards its connections to a port of the guest, until
 /// the process ends.

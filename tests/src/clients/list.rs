@@ -1,10 +1,9 @@
 //! The list of clients.
 
+use crate::prelude::*;
 use std::sync::LazyLock;
 
 use Place::{Guest, Host, Inside, Machine};
-
-use crate::Column;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
@@ -26,7 +25,6 @@ pub struct Client {
 pub enum Place {
     /// As in the guest: with devlxd in its usual path.
     Guest,
-    /// As on the host: it calls the agent.
     Host,
     /// As on the host, with its other half on this machine: only without a VM.
     Machine,
@@ -70,7 +68,6 @@ impl Client {
     }
 }
 
-/// All clients in the page's order.
 pub static CLIENTS: LazyLock<Vec<Client>> = LazyLock::new(|| {
     let lines = include_str!("list.txt").lines().filter(|line| !line.starts_with('#'));
     lines.map(Client::parse).collect()

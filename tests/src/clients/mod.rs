@@ -5,10 +5,7 @@
 pub mod bridge;
 pub mod list;
 pub mod page;
-pub mod record;
-mod run;
 pub mod world;
 
 pub use list::{CLIENTS, Client, Place, Subject};
-pub use page::{NOT_HERE, Seen};
-pub use run::{run, run_all};
+pub use page::{NOT_HERE, Seen, run, run_all};

@@ -1,18 +1,14 @@
 //! An agent with the sockets and environment by which clients reach it.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use mote_client::agent::client::AGENT_PORT;
 
 use super::{Client, Place, Subject, bridge};
-use crate::{BOOT, Guest, Host, NAME, Pair, Spec, agent, patient, program, tool, world};
+use crate::prelude::*;
+use crate::world;
 
 pub const CONFIG: &[&str] = &[
     "user.foo=bar",
@@ -42,7 +38,6 @@ static SANDBOX: LazyLock<bool> = LazyLock::new(|| {
     command.status().is_ok_and(|status| status.success())
 });
 
-/// Returns why this machine cannot run a client.
 pub fn missing(client: &Client) -> Option<String> {
     let built = tool("MOTE_CLIENTS", "target/clients");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -244,7 +239,6 @@ impl World {
             .env("PYTHONDONTWRITEBYTECODE", "1");
     }
 
-    /// A message about the end of the agent, if it has ended.
     pub fn ended(&mut self) -> Option<String> {
         match &mut self.live {
             Live::Sockets(pair) => {
@@ -261,7 +255,6 @@ impl World {
     }
 }
 
-/// Returns a program with a time limit, by coreutils' `timeout`.
 fn bounded(limit: Duration) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", &limit.as_secs().to_string()]);

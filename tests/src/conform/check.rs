@@ -1,10 +1,12 @@
 //! Claims, their checks, and the run of all on an agent.
 
 use std::fmt::{Debug, Display};
-use std::sync::mpsc;
+use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
-use super::agent::Agent;
+use mote_checks::{Reason, Table, Verdict, reasons};
+
+use super::client::Agent;
 use crate::{BOOT, Column, Spec, World, attempt, world};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +30,6 @@ impl Miss {
         "on an idle machine",
     ];
 
-    /// Returns whether a busy machine may be the reason.
     pub fn is_late(&self) -> bool {
         let (Self::No(why) | Self::Differs(why)) = self;
         Self::LATE.iter().any(|late| why.contains(late))
@@ -67,7 +68,6 @@ pub fn hold(what: impl Into<String>, holds: bool) -> Claim {
     if holds { Ok(()) } else { Err(Miss::Differs(what.into())) }
 }
 
-/// Limit for effects that may take a moment.
 pub const SOON: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,12 +98,10 @@ pub struct Group {
 }
 
 impl Group {
-    /// Quick checks for all servers.
     pub const fn new(heading: &'static str, source: &'static str) -> Self {
         Self { heading, source, pace: Pace::Quick, incus: None }
     }
 
-    /// The same heading for what another section says.
     pub const fn of(self, source: &'static str) -> Self {
         Self { source, ..self }
     }
@@ -150,8 +148,7 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
         "security.devlxd.images=true",
         "security.devlxd.management.volumes=true",
     ];
-    let spec = Spec { memory: 384, ..world::spec(column) };
-    let mut world = World::boot(column, &spec, &config);
+    let mut world = World::boot(column, &Spec { memory: 384, ..world::spec(column) }, &config);
     world.connected(BOOT);
     println!("{}: connected after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
     // Drops the scratch directory last.
@@ -199,4 +196,87 @@ fn run(agent: &Agent, checks: &[Check]) -> Seen {
         seen[index] = Some(look(check));
     }
     seen
+}
+
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub text: String,
+    /// Cells without a listed reason, and reasons without a cell.
+    pub unexplained: Vec<String>,
+    /// Cells of a Go agent that was too slow for the check, without a listed reason. A busy machine
+    /// causes that, so it does not count against mote, and the result is unknown.
+    pub unknown: Vec<String>,
+}
+
+/// Reasons for the differences between agents. Every cell that is not "yes" needs a reason, and
+/// every reason such a cell.
+static REASONS: LazyLock<Vec<Reason>> = LazyLock::new(|| reasons(include_str!("reasons.txt")));
+
+const HEAD: &str = include_str!("head.md");
+
+/// Renders the page. If it is `whole`, each reason must have a cell.
+pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Page {
+    let titles: Vec<_> = columns.iter().map(|(column, _)| column.title()).collect();
+    let mut table = Table::new(&REASONS, &titles);
+    let (mut body, mut group, mut unknown) = (String::new(), "", Vec::new());
+    for (row, check) in checks.iter().enumerate() {
+        if check.group.heading != group {
+            group = check.group.heading;
+            body += &format!("\n## {group}\n\n{}", table.head("behaviour | source"));
+        }
+        let name = (check.group.heading, check.claim);
+        let mut verdicts = Vec::new();
+        for (column, (agent, seen)) in columns.iter().enumerate() {
+            let known = agent.is_mote() || table.explains(column, name);
+            verdicts.push(match &seen[row] {
+                Some(Err(miss)) if !known && miss.is_late() => {
+                    unknown.push(format!("{}: {}: {miss:?}", agent.title(), check.claim));
+                    Some(Verdict::Unknown("it was too slow".into()))
+                }
+                claim => claim.as_ref().map(verdict),
+            });
+        }
+        body += &table.row(&[check.claim, check.group.source], name, &verdicts);
+    }
+    let sums = table.sums(&["yes", "differs", "no", "sometimes"]);
+    let text = format!("{HEAD}{sums}{body}\n## Notes\n{}", table.notes.list());
+    let whole = whole && unknown.is_empty();
+    Page { text, unexplained: table.unexplained(whole), unknown }
+}
+
+fn verdict(claim: &Claim) -> Verdict {
+    match claim {
+        Ok(()) => Verdict::Holds(String::new()),
+        Err(Miss::No(text)) => Verdict::Fails(text.clone()),
+        Err(Miss::Differs(text)) => Verdict::Differs(text.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Group;
+    use super::*;
+
+    #[test]
+    fn a_late_go_agent_is_unknown_and_a_late_mote_fails() {
+        let row = |claim| Group::new("Group", "P§1").is(claim, |_| Ok(()));
+        let checks =
+            [row("nothing is late"), row("`boot_time_seconds` and `time_seconds` are there")];
+        let miss = |why: &str| Some(Err(Miss::from(why)));
+        let columns = |why: &str| Column::ALL.map(|column| (column, vec![miss(why), miss(why)]));
+        let late = render(&checks, &columns("nothing came in time"), false);
+        let of = |lines: &[String], agent: &str| {
+            lines.iter().filter(|line| line.starts_with(&format!("{agent}: "))).count()
+        };
+        let counts = |lines: &[String]| Column::ALL.map(|column| of(lines, column.title()));
+        assert_eq!(
+            (counts(&late.unexplained), counts(&late.unknown)),
+            ([2, 0, 2, 0], [0, 2, 0, 1])
+        );
+        let refused = render(&checks, &columns("404"), false);
+        assert_eq!(
+            (counts(&refused.unexplained), counts(&refused.unknown)),
+            ([2, 2, 2, 1], [0; 4])
+        );
+    }
 }

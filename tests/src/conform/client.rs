@@ -1,8 +1,7 @@
 //! Calls to an agent as its host makes them: the host's files, and reuse of connections.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mote_client::agent::client::{AGENT_PORT, dial};
 use mote_client::instance::{Instance, store};
@@ -10,17 +9,15 @@ use mote_client::net::stream::{Limit, Timed};
 use mote_client::net::tls::{self, Exactly, Pair, certificate, provider};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection};
-use serde_json::Value;
 
 use super::wire::{Answer, TIMEOUT, Wire};
-use crate::{Host, NAME, patient};
+use super::{Column, Miss};
+use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     Host,
-    /// A client with a certificate that is not the host's.
     Untrusted,
-    /// A client without a certificate.
     Nobody,
 }
 
@@ -47,7 +44,6 @@ impl Client {
         }
     }
 
-    /// Connects to the agent's port, without TLS.
     pub fn dial(&self) -> Result<Timed, String> {
         let limit = Limit::Until(Instant::now() + patient(TIMEOUT));
         dial(&self.instance, AGENT_PORT, limit).map_err(|error| format!("{error:#}"))
@@ -120,8 +116,114 @@ impl Client {
 
     /// The host's connection information in the share: `agent.conf`.
     pub fn host_info(&self) -> Result<Value, String> {
-        let text =
-            std::fs::read(self.share.join("agent.conf")).map_err(|error| error.to_string())?;
+        let text = fs::read(self.share.join("agent.conf")).map_err(|error| error.to_string())?;
         serde_json::from_slice(&text).map_err(|error| error.to_string())
     }
+}
+
+#[derive(Debug)]
+pub struct Agent {
+    pub column: Column,
+    pub host: Mutex<Host>,
+    client: Client,
+    guest: Mutex<Guest>,
+    vm: Mutex<Vm>,
+}
+
+impl Deref for Agent {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Agent {
+    pub fn new(column: Column, host: Host, mut vm: Vm) -> Self {
+        let client = Client::new(&host);
+        let guest = Mutex::new(vm.guest());
+        Self { column, client, host: Mutex::new(host), guest, vm: Mutex::new(vm) }
+    }
+
+    /// Runs a command in the guest without the agent; returns exit code and output.
+    pub fn sh(&self, command: &str) -> (i32, String) {
+        locked(&self.guest).sh(command)
+    }
+
+    /// The output of a command in the guest that must succeed, without its last newline.
+    pub fn guest(&self, command: &str) -> Result<String, String> {
+        let (code, output) = self.sh(command);
+        if code == 0 {
+            Ok(output.trim_end().to_owned())
+        } else {
+            Err(format!("{command}: {output}"))
+        }
+    }
+
+    pub fn socket(&self) -> &'static str {
+        self.column.socket()
+    }
+
+    /// Sends bytes to devlxd in the guest and returns all that it sends until it closes. The bytes
+    /// must not include `%` or `'`.
+    pub fn devlxd_raw(&self, bytes: &str) -> Result<String, String> {
+        let bytes = bytes.replace('\\', "\\\\").replace('\r', "\\r").replace('\n', "\\n");
+        let (code, output) =
+            self.sh(&format!("printf '{bytes}' | timeout 12 /opt/relay {}", self.socket()));
+        match code {
+            0 => Ok(output),
+            124 | 143 => Err(format!("devlxd does not hang up after {output:?}")),
+            _ => Err(output.trim().to_owned()),
+        }
+    }
+
+    pub fn devlxd(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
+        let length = match (method, body) {
+            ("GET", "") => String::new(),
+            _ => format!("Content-Length: {}\r\n", body.len()),
+        };
+        let text = self.devlxd_raw(&format!(
+            "{method} {target} HTTP/1.1\r\nHost: any\r\nConnection: close\r\n{length}\r\n{body}"
+        ))?;
+        Answer::parse(&text)
+    }
+
+    pub fn host(&self, args: &[&str]) -> Result<String, String> {
+        locked(&self.host).try_run(args)
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        locked(&self.host).command(args)
+    }
+
+    pub fn directory(&self) -> PathBuf {
+        locked(&self.host).directory.clone()
+    }
+
+    pub fn cut(&self) {
+        locked(&self.vm).cut();
+    }
+
+    pub fn host_log(&self) -> PathBuf {
+        locked(&self.host).log_path()
+    }
+
+    pub fn seen_by_host(&self) -> Value {
+        locked(&self.host).state()
+    }
+
+    pub fn wait(
+        &self,
+        what: &str,
+        limit: Duration,
+        look: impl Fn(&Self) -> bool,
+    ) -> Result<(), Miss> {
+        let seen = found(limit, || look(self).then_some(()));
+        seen.ok_or_else(|| Miss::No(format!("{what}: not within {} s", limit.as_secs())))
+    }
+}
+
+/// A check that panics leaves these as they are.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

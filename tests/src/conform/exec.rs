@@ -1,17 +1,12 @@
 //! Commands through `POST /1.0/exec`, as the servers' clients run them (P§4.1).
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-
 use super::client::Client;
 use super::wire::TIMEOUT;
 use super::ws::Ws;
-use crate::found;
+use crate::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// `metadata.return`.
     pub code: i64,
     /// Standard output; with a terminal, all output.
     pub out: String,
@@ -20,16 +15,13 @@ pub struct Done {
 
 #[derive(Debug)]
 pub struct Exec {
-    /// `/1.0/operations/ID`.
     pub operation: String,
-    /// The operation in the answer to the request.
     pub made: Value,
 }
 
 #[derive(Debug)]
 pub struct Running {
     pub exec: Exec,
-    /// Socket for signals and window sizes.
     pub control: Ws,
     /// Standard input; with a terminal, both directions.
     pub stdin: Ws,
@@ -39,17 +31,14 @@ pub struct Running {
     pub err: Option<Ws>,
 }
 
-/// The request for a command without a terminal.
 pub fn plain(command: &[&str]) -> Value {
     json!({"command": command, "wait-for-websocket": true, "interactive": false, "environment": {}})
 }
 
-/// The request for a shell script without a terminal.
 pub fn script(text: &str) -> Value {
     plain(&["sh", "-c", text])
 }
 
-/// The request for a shell script with a terminal.
 pub fn terminal(text: &str) -> Value {
     with(script(text), json!({"interactive": true}))
 }
@@ -62,7 +51,6 @@ pub fn with(mut request: Value, members: Value) -> Value {
 }
 
 impl Exec {
-    /// Requests a command, without connecting its sockets.
     pub fn ask(agent: &Client, request: &Value) -> Result<Self, String> {
         let answer = agent.ask("POST", "/1.0/exec", &request.to_string())?;
         if answer.status != 202 {
@@ -73,7 +61,6 @@ impl Exec {
         Ok(Self { operation: format!("/1.0/operations/{id}"), made })
     }
 
-    /// Target of a socket's request, with its secret.
     pub fn target(&self, name: &str) -> String {
         let secret = self.made["metadata"]["fds"][name].as_str().unwrap_or_default();
         format!("{}/websocket?secret={secret}", self.operation)
@@ -92,7 +79,6 @@ impl Exec {
         Ok(Running { exec: self, control, stdin, out, err })
     }
 
-    /// Polls until the operation has ended; returns it.
     pub fn ended(&self, agent: &Client, limit: Duration) -> Result<Value, String> {
         let ended = |operation: &Value| operation["status_code"].as_u64() >= Some(200);
         let look = || match agent.get(&self.operation) {
@@ -142,7 +128,6 @@ impl Running {
         Ok((out.output()?, self.err.as_mut().map_or(Ok(Vec::new()), Ws::output)?))
     }
 
-    /// Reads its standard output to the barrier.
     pub fn output(&mut self) -> Result<Vec<u8>, String> {
         self.out.as_mut().map_or(Ok(Vec::new()), Ws::output)
     }

@@ -1,14 +1,14 @@
 //! A minimal client of SFTP version 3 (draft-ietf-secsh-filexfer-02), for the claims (P§4.4).
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-
 use anyhow::bail;
 use mote_client::files::sftp::client::{receive, send};
 use mote_client::files::sftp::wire::Reader;
 
 use super::client::Client;
 use super::wire::{Answer, Wire};
+use crate::prelude::*;
+
+pub use mote_client::files::sftp::wire::{Attrs, Writer as Body};
 
 /// What a session runs over: TLS to an agent, or a socket of a server without one.
 pub trait Line: Read + Write {
@@ -31,7 +31,6 @@ pub struct Sftp<L = Wire> {
     pub version: u32,
     /// The server's extensions: name, version.
     pub extensions: Vec<(String, String)>,
-    /// Message of the last status.
     pub why: String,
 }
 
@@ -44,7 +43,6 @@ impl Sftp {
         Ok((answer, wire))
     }
 
-    /// Opens a session and reads VERSION.
     pub fn open(agent: &Client) -> Result<Self, String> {
         let (answer, wire) = Self::upgrade(agent, "sftp")?;
         if answer.status != 101 {
@@ -85,7 +83,6 @@ impl<L: Line> Sftp<L> {
         send(&mut self.line, kind, &body.0).map_err(|error| format!("{error:#}"))
     }
 
-    /// Reads a packet: its type, and what follows.
     pub fn packet(&mut self) -> Result<Vec<u8>, String> {
         self.line.begin();
         let (kind, body) = receive(&mut self.line).map_err(|error| format!("{error:#}"))?;
@@ -200,8 +197,6 @@ impl<L: Line> Sftp<L> {
     }
 }
 
-pub use mote_client::files::sftp::wire::{Attrs, Writer as Body};
-
 pub mod kind {
     pub use mote_client::files::sftp::wire::kind::*;
 
@@ -221,12 +216,10 @@ pub const NO_FILE: u32 = 2;
 pub const FAILURE: u32 = 4;
 pub const UNSUPPORTED: u32 = 8;
 
-/// Returns a body that begins with a string.
 pub fn of(text: impl AsRef<[u8]>) -> Body {
     Body::default().bytes(text)
 }
 
-/// Names, long names, attributes.
 pub type Names = Vec<(Vec<u8>, Vec<u8>, Attrs)>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,16 +2,14 @@
 //! part of HTTP that they use. This reader of HTTP takes each byte once and none in advance, so
 //! that claims concern the bytes on the wire.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::time::{Duration, Instant};
+use std::io::{self, ErrorKind};
 
 use mote_client::agent::client::Stream;
 use mote_client::net::stream::{Limit, Timed};
 use rustls::{ClientConnection, StreamOwned};
-use serde_json::Value;
 
 use super::check::{Claim, Miss, same};
-use crate::patient;
+use crate::prelude::*;
 
 /// Time limit of all steps that no claim about time covers.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +28,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Parses a whole answer whose body extends to the end.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (head, body) = text.split_once("\r\n\r\n").ok_or("no HTTP")?;
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
@@ -43,7 +40,6 @@ impl Answer {
         same("status", self.status, status).map_err(|miss| if late.is_late() { late } else { miss })
     }
 
-    /// A field of the head; empty if it is missing.
     pub fn field(&self, name: &str) -> &str {
         let mut fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
         let field = fields.find(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -63,7 +59,6 @@ impl Answer {
         self.json()["metadata"].clone()
     }
 
-    /// Status and error text in one line.
     pub fn short(&self) -> String {
         let json = self.json();
         let text = json["error"].as_str().map_or_else(|| self.text(), str::to_owned);

@@ -55,7 +55,6 @@ impl Ws {
         self.0.send(message).map_err(said)
     }
 
-    /// Sends a part of a binary message.
     pub fn part(&mut self, kind: Data, bytes: &[u8], is_last: bool) -> Result<(), String> {
         let frame = Frame::message(bytes.to_vec(), OpCode::Data(kind), is_last);
         self.send(Message::Frame(frame))
@@ -95,7 +94,6 @@ impl Ws {
         }
     }
 
-    /// Reads all binary messages up to the barrier.
     pub fn output(&mut self) -> Result<Vec<u8>, String> {
         let mut all = Vec::new();
         loop {
@@ -133,12 +131,10 @@ impl Ws {
         }
     }
 
-    /// Closes the connection without a close frame.
     pub fn drop_line(self) {
         self.0.into_inner().close();
     }
 
-    /// Sends a close frame with code 1000.
     pub fn close(&mut self) -> Result<(), String> {
         self.0.get_mut().begin();
         let frame = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };

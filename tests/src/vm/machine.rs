@@ -1,9 +1,9 @@
 //! The emulated machine: `MOTE_ARCH`, by default x86_64, and for x86_64 also `MOTE_ACCEL` and
 //! `MOTE_CPU`.
 
-use std::io::Write;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use super::{Late, Vm};
+use crate::prelude::*;
+use crate::qmp;
 
 /// The servers' machine type. With `pc`, Linux asks ACPI for each device's interrupts, 0.8 of 2.9
 /// billion instructions of a boot.
@@ -26,7 +26,6 @@ struct Machine {
     /// Whether QEMU reports a power-off of the guest: its riscv64 of version 7.2 just ends.
     power_off: bool,
     smbios: bool,
-    /// Minimum memory for the tests' image, MiB.
     little: u32,
 }
 
@@ -144,7 +143,6 @@ pub(super) fn tell(directory: &Path) {
     }
 }
 
-/// Number of hot-pluggable PCI devices.
 const SLOTS: usize = 4;
 
 /// Returns the argument of `-device` for a hot-plugged device: each needs its own PCI Express port.
@@ -154,4 +152,135 @@ pub(super) fn plugged(device: &str, slot: usize) -> String {
     }
     assert!(slot < SLOTS, "there is no port for {device}");
     format!("{device},bus=slot{slot}")
+}
+
+impl Vm {
+    /// Hot-plugs a device, given as for `-device`, whose backend exists.
+    pub fn attach(&self, device: &str) {
+        self.add(&plugged(device, self.slot()));
+    }
+
+    fn add(&self, device: &str) {
+        let (driver, properties) = device.split_once(',').expect("a device has properties");
+        let mut arguments = json!({"driver": driver});
+        for property in properties.split(',') {
+            let (name, value) = property.split_once('=').expect("a name and a value");
+            arguments[name] = value.into();
+        }
+        self.order("device_add", &arguments);
+    }
+
+    fn slot(&self) -> usize {
+        self.plugged.replace(self.plugged.get() + 1)
+    }
+
+    pub fn plug_late(&mut self, what: Late) {
+        // A port needs its device's bus.
+        let slot = self.slot();
+        let late = self.late.iter().filter(|(late, _)| *late == what);
+        let devices: Vec<_> = late.flat_map(|(_, devices)| devices).collect();
+        assert!(!devices.is_empty(), "{what:?} already exists");
+        devices.into_iter().for_each(|device| self.add(&plugged(device, slot)));
+    }
+
+    /// Hot-plugs the CPU with this number, for which `-smp` leaves room, as `limits.cpu` does.
+    ///
+    /// # Panics
+    /// If QEMU refuses it.
+    pub fn add_cpu(&self, number: u32) {
+        let model = std::env::var("MOTE_CPU").unwrap_or_else(|_| "qemu64".into());
+        let place = json!({"driver": format!("{model}-x86_64-cpu"), "id": format!("cpu{number}"),
+            "socket-id": 0, "core-id": number, "thread-id": 0});
+        self.order("device_add", &place);
+    }
+
+    /// Hot-plugs memory, for which `-m` leaves room, as `limits.memory` does.
+    ///
+    /// # Panics
+    /// If QEMU refuses it.
+    pub fn add_memory(&self, mib: u64) {
+        let backend = json!({"qom-type": "memory-backend-memfd", "id": "more", "size": mib << 20,
+            "share": true});
+        self.order("object-add", &backend);
+        self.add("pc-dimm,id=dimm,memdev=more");
+    }
+
+    /// Calls `work` while QEMU is stopped. The disks' files then contain all writes that the guest
+    /// knows to be complete.
+    pub fn standing<T>(&self, work: impl FnOnce() -> T) -> T {
+        // Not by QMP: at some `cont`, vhost-device-vsock 0.3.0 silently ends the thread that serves
+        // the guest.
+        let qemu = self.qemu.0.id();
+        kill(Signal::STOP, qemu);
+        until("a standstill", patient(Duration::from_secs(5)), || {
+            let stat = fs::read_to_string(format!("/proc/{qemu}/stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"))
+        });
+        let done = work();
+        kill(Signal::CONT, qemu);
+        done
+    }
+
+    /// Resizes this drive's disk, as a new volume size does.
+    ///
+    /// # Panics
+    /// If QEMU refuses it.
+    pub fn resize(&self, drive: &str, bytes: u64) {
+        self.order("block_resize", &json!({"device": drive, "size": bytes}));
+    }
+
+    pub fn pause(&self) {
+        self.order("stop", &json!({}));
+    }
+
+    pub fn go_on(&self) {
+        self.order("cont", &json!({}));
+    }
+
+    /// Requests a hot-unplug, which the guest must confirm.
+    pub fn unplug(&self, device: &str) {
+        self.order("device_del", &json!({"id": device}));
+        let there = json!({"path": format!("/machine/peripheral/{device}")});
+        wait("its end", patient(Duration::from_secs(20)), || {
+            self.ask("qom-list", &there).get("error").map(|_| ())
+        });
+    }
+
+    /// Stops the VM and writes its state to a file for `-incoming`, as a stateful stop does. QEMU
+    /// cannot do this with a vhost-user-vsock device.
+    pub fn save(&self, file: &Path) {
+        self.order("migrate", &json!({"uri": format!("exec:cat >{}", file.display())}));
+        until("its state", patient(Duration::from_secs(60)), || {
+            let told = self.ask("query-migrate", &json!({}));
+            assert_ne!(told["return"]["status"], "failed", "{told}");
+            told["return"]["status"] == "completed"
+        });
+    }
+
+    pub fn power_button(&self) {
+        self.order("system_powerdown", &json!({}));
+    }
+
+    pub fn ctrl_alt_del(&self) {
+        let keys = ["ctrl", "alt", "delete"].map(|key| json!({"type": "qcode", "data": key}));
+        self.order("send-key", &json!({"keys": keys}));
+    }
+
+    pub(super) fn order(&self, command: &str, arguments: &Value) {
+        let answer = self.ask(command, arguments);
+        assert!(answer.get("return").is_some(), "{command} {arguments}: {answer}");
+        if command == "device_add" {
+            tell(&self.directory);
+        }
+    }
+
+    fn ask(&self, command: &str, arguments: &Value) -> Value {
+        let hot = self.directory.join("hot");
+        // QEMU may have just started.
+        let (hot, _) = wait("the second monitor", patient(Duration::from_secs(10)), || {
+            UnixStream::connect(&hot).ok()
+        });
+        hot.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
+        qmp(&hot, command, arguments).expect("the second monitor")
+    }
 }

@@ -1,14 +1,9 @@
 //! An agent that starts before its port or its files exist.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
-use mote_tests::{NAME, Process, proc, put, wait};
-
-use crate::world::{Boot, LIMIT, fifo, in_private_mounts, mount, terminate, whole};
+use crate::world::{Boot, LIMIT, connected, fifo, in_private_mounts, mount, terminate, whole};
+use mote_tests::prelude::*;
 
 /// Starts an agent whose files are elsewhere until [`arrive`].
 fn started_early(boot: &Boot, args: &[&str]) -> Process {
@@ -23,7 +18,7 @@ fn arrive(boot: &Boot) {
         let text = fs::read_to_string(boot.scratch.0.join("later").join(name)).expect("the guest");
         // Half a certificate is invalid.
         put(boot.host.share.join(name), &text[..text.len() / 2]);
-        std::thread::sleep(Duration::from_millis(150));
+        thread::sleep(Duration::from_millis(150));
         put(boot.host.share.join(name), text);
     }
 }
@@ -38,17 +33,15 @@ fn waits_for_the_hosts_files_and_reports_it_everywhere() {
     boot.logged(&format!(
         "{what}: {share} has none of agent.crt, agent.key, server.crt: copy them there"
     ));
-    wait("the view", LIMIT, || boot.text("run/mote/status").contains("waiting").then_some(()));
+    until("the view", LIMIT, || boot.text("run/mote/status").contains("waiting"));
     let (code, text) = boot.says(&["status"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(
         text.starts_with("running: yes\n") && text.contains(&format!("state: {what}\n")),
         "{text}"
     );
-    let (code, text) = boot.ask(&["get", "user.x"]);
-    assert!(code == Some(3) && text.contains(&format!("it is still {what}")), "{text}");
-    let (code, text) = boot.ask(&[]);
-    assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
+    exits(boot.ask(&["get", "user.x"]), Some(3), &[&format!("it is still {what}")]);
+    exits(boot.ask(&[]), Some(1), &["another mote-agent is running"]);
     // Waiting is cheap, also at first.
     let busy = proc::busy(agent.0.id(), Duration::from_secs(4));
     assert!(busy < 0.03, "{busy} of the time that it could have run");
@@ -121,8 +114,8 @@ fn notifies_the_service_manager_while_it_waits() {
     assert!(begun.elapsed() > Duration::from_secs(9), "{:?}", begun.elapsed());
     assert_eq!([hear(), hear()], ["WATCHDOG=1", "WATCHDOG=1"]);
     arrive(&boot);
-    wait("its state", LIMIT, || (hear() == "STATUS=running").then_some(()));
-    wait("ready", LIMIT, || (hear() == "READY=1").then_some(()));
+    until("its state", LIMIT, || hear() == "STATUS=running");
+    until("ready", LIMIT, || hear() == "READY=1");
     assert_eq!(terminate(&mut agent), Some(0));
 }
 
@@ -141,13 +134,11 @@ fn a_late_port_is_logged_used_and_clears_the_last_error() {
     assert!(line.starts_with("mote: info: waiting for the status port: "), "{line}");
     boot.serves();
     let status = || String::from_utf8(boot.command(&["status"]).output().unwrap().stdout).unwrap();
-    wait("the last error", LIMIT, || {
-        status().contains("error: waiting for the status").then_some(())
-    });
+    until("the last error", LIMIT, || status().contains("error: waiting for the status"));
     fifo(&boot.root("dev/vport0p1"));
     let path = boot.root("dev/vport0p1").display().to_string();
     boot.logged(&format!("port {path} (lxd)"));
-    wait("no last error", LIMIT, || status().contains("last_error: -\n").then_some(()));
+    until("no last error", LIMIT, || status().contains("last_error: -\n"));
     assert!(status().contains(&format!("port: {path}\n")), "{}", status());
     assert_eq!(boot.log().matches("waiting for the status port").count(), 1, "{}", boot.log());
 }
@@ -171,7 +162,7 @@ fn a_full_run_is_harmless_and_reported_once() {
     boot.logged("CONNECTED");
     fill();
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
-    wait("Ready", LIMIT, || status().1.contains("ready: Ready\n").then_some(()));
+    until("Ready", LIMIT, || status().1.contains("ready: Ready\n"));
     assert_eq!(boot.host.state()["status"], "Ready");
     boot.logged("run/mote/ready: No space left on device (os error 28); free some space on /run");
     assert_eq!(boot.ask(&["started"]).0, Some(0));
@@ -183,7 +174,7 @@ fn a_full_run_is_harmless_and_reported_once() {
     assert_eq!(boot.text("run/mote/ready"), "Ready");
     // Another /run hides it, as when an initramfs has started the agent.
     mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
-    wait("Ready there", LIMIT, || (boot.text("run/mote/ready") == "Ready").then_some(()));
+    until("Ready there", LIMIT, || boot.text("run/mote/ready") == "Ready");
     assert_eq!(terminate(&mut agent), Some(0));
     unmount_run(&boot);
     // Full before the start: the agent can write nothing, but all commands agree that it runs.
@@ -204,5 +195,195 @@ fn a_full_run_is_harmless_and_reported_once() {
 fn unmount_run(boot: &Boot) {
     let unmounted =
         || Command::new("umount").arg(boot.root("run")).status().expect("umount").success();
-    wait("nobody uses /run", LIMIT, || unmounted().then_some(()));
+    until("nobody uses /run", LIMIT, unmounted);
+}
+
+// An agent that hands over without a message to the host: to itself at SIGHUP, or to a second
+// agent if an initramfs started the first.
+
+/// Prints the limits that a command of the host has.
+const LIMITS: &[&str] =
+    &["exec", NAME, "--", "sh", "-c", "ulimit -Sn; cat /proc/self/oom_score_adj; umask"];
+
+fn shown_program(boot: &Boot) -> String {
+    let (_, text) = boot.says(&["status"]);
+    let line = text.lines().find(|line| line.starts_with("program: "));
+    line.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").count()
+}
+
+/// Returns the agent as a file of the test's, which can be replaced.
+fn installed(boot: &Boot, args: &[&str]) -> Command {
+    let place = boot.scratch.0.join("mote-agent");
+    copy_program(&agent(), &place);
+    let like = boot.command(args);
+    let mut command = Command::new(&place);
+    let log = File::options().append(true).open(boot.scratch.0.join("agent.log")).expect("its log");
+    command.args(like.get_args()).stdin(Stdio::null()).stderr(log);
+    command
+}
+
+#[test]
+fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
+    let boot = Boot::new("lxd");
+    let mut port = Terminal::open(80, 24);
+    let args = ["--port", &port.path(), "--interval-connected", "500"];
+    let mut agent = Process::start(&mut installed(&boot, &args));
+    connected(&boot, 1);
+    assert!(boot.log().starts_with("mote: info: mote-agent "), "{}", boot.log());
+    // After 15 s without a call of the host the agent sends STOPPED.
+    let host = boot.client();
+    host.announce();
+    host.forget();
+    assert_eq!(boot.ask(&["ready"]).0, Some(0));
+    let limits = boot.host.run(LIMITS);
+    // The agent keeps its operation for a while.
+    let files = || descriptors(agent.0.id());
+    thread::sleep(Duration::from_secs(6));
+    let before = files();
+
+    // dpkg replaces files this way.
+    let newer = boot.scratch.0.join("newer");
+    let text = format!(
+        "#!/bin/sh\n: >{0}/ran\nexec {1} \"$@\"\n",
+        boot.scratch.0.display(),
+        mote_tests::agent().display()
+    );
+    program(&newer, text);
+    fs::rename(&newer, boot.scratch.0.join("mote-agent")).unwrap();
+    until("its status", LIMIT, || {
+        shown_program(&boot).contains("replaced; SIGHUP starts the newer one")
+    });
+    let outage = Outage::watch(boot.client());
+    let begun = Instant::now();
+    kill(Signal::HUP, agent.0.id());
+    connected(&boot, 2);
+    let took = begun.elapsed();
+    let outage = outage.longest();
+    println!("CONNECTED again after {took:?}, no answer for {:?} at most", outage.unanswered);
+    assert!(outage.failed.is_empty(), "{:?}", outage.failed);
+    assert!(boot.scratch.0.join("ran").exists(), "the newer program");
+    boot.serves();
+    assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
+    assert_eq!(shown_program(&boot), "program: -");
+    assert_eq!(boot.host.run(LIMITS), limits);
+    until("its descriptors to be closed", LIMIT, || files() == before);
+    assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
+
+    // Once more, with a program that was removed.
+    fs::remove_file(boot.scratch.0.join("mote-agent")).unwrap();
+    kill(Signal::HUP, agent.0.id());
+    connected(&boot, 3);
+    assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
+    assert_eq!(terminate(&mut agent), Some(0));
+    port.until("STOPPED");
+}
+
+#[test]
+fn a_reexec_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
+    let boot = Boot::new("lxd");
+    let mut agent = boot.start(&[]);
+    connected(&boot, 1);
+    let said = boot.scratch.0.join("said");
+    let status = boot.command(&["status"]);
+    let status = status.get_args().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ");
+    let script = format!(
+        "kill -HUP {}; sleep 2; {} {status} >{}; echo whole",
+        agent.0.id(),
+        mote_tests::agent().display(),
+        said.display()
+    );
+    assert_eq!(boot.host.sh(&script).as_deref(), Ok("whole\n"));
+    let said = fs::read_to_string(said).unwrap();
+    assert!(said.contains("program: restarts when no host command is running\n"), "{said}");
+    assert!(!boot.log().contains("restarting in place"), "the host may still ask for the result");
+    assert_eq!(boot.host.exec(&["echo", "another"]).as_deref(), Ok("another\n"));
+    connected(&boot, 2);
+    assert_eq!(boot.host.exec(&["echo", "again"]).as_deref(), Ok("again\n"));
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+#[test]
+fn sighup_restarts_a_waiting_agent() {
+    let boot = Boot::new("lxd");
+    let away = boot.scratch.0.join("away");
+    fs::rename(&boot.host.share, &away).unwrap();
+    let mut agent = boot.start(&[]);
+    let waits = || boot.log().matches("waiting for the config files").count();
+    until("it to wait", LIMIT, || waits() == 1);
+    kill(Signal::HUP, agent.0.id());
+    until("it to wait again", LIMIT, || waits() == 2);
+    fs::rename(&away, &boot.host.share).unwrap();
+    boot.serves();
+    // The signal only affects an agent of an initramfs.
+    kill(Signal::USR1, agent.0.id());
+    thread::sleep(Duration::from_millis(300));
+    boot.serves();
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+#[test]
+fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
+    let true = by_root() else { return };
+    let boot = Boot::new("lxd");
+    let mut port = Terminal::open(80, 24);
+    let path = port.path();
+    let mut first = boot.start(&["--initramfs", "--port", &path]);
+    connected(&boot, 1);
+    assert_eq!(boot.ask(&["ready"]).0, Some(0));
+    let line = fs::read_to_string(format!("/proc/{}/cmdline", first.0.id())).unwrap();
+    assert!(line.starts_with('@'), "systemd would kill {line:?}");
+    // The root of the test has no /proc.
+    let process = boot.root(&format!("proc/{}", first.0.id()));
+    symlink(format!("/proc/{}", first.0.id()), process).unwrap();
+    // A command continues under the first agent.
+    let said = boot.scratch.0.join("said");
+    let script = format!("echo part >{0}; sleep 3; echo whole >{0}", said.display());
+    let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
+    until("the command", LIMIT, || said.exists());
+
+    let outage = Outage::watch(boot.client());
+    let second = boot.start(&["--port", &path]);
+    connected(&boot, 2);
+    let outage = outage.longest();
+    println!("no answer for {:?} at most", outage.unanswered);
+    assert!(outage.failed.is_empty(), "{:?}", outage.failed);
+    boot.serves();
+    assert!(first.0.try_wait().unwrap().is_none(), "it has a command");
+    assert_eq!(boot.host.exec(&["echo", "second"]).as_deref(), Ok("second\n"));
+    assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
+    assert_eq!(first.ends(LIMIT), Some(0));
+    assert_eq!(fs::read_to_string(&said).unwrap(), "whole\n");
+    drop(running);
+    assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
+
+    // The second agent behaves like any other.
+    let mut third = boot.start(&["--port", &path]);
+    assert_eq!(third.ends(LIMIT), Some(1));
+    boot.logged(&format!("another mote-agent is running: process {}", second.0.id()));
+    boot.serves();
+}
+
+#[test]
+fn an_agent_of_an_initramfs_hands_over_though_run_was_mounted_over() {
+    const TEST: &str = "early::an_agent_of_an_initramfs_hands_over_though_run_was_mounted_over";
+    // The flood of locks of another test would hide the first agent's.
+    let true = in_private(Private::Processes, TEST) else { return };
+    let boot = Boot::new("lxd");
+    let mut first = boot.start(&["--initramfs"]);
+    connected(&boot, 1);
+    for name in [&first.0.id().to_string(), "locks"] {
+        symlink(Path::new("/proc").join(name), boot.root("proc").join(name)).unwrap();
+    }
+    mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
+    let mut second = boot.start(&[]);
+    connected(&boot, 2);
+    assert_eq!(first.ends(LIMIT), Some(0));
+    assert!(boot.log().contains("taking over from the initramfs' agent"), "{}", boot.log());
+    assert_eq!(boot.host.exec(&["echo", "second"]).as_deref(), Ok("second\n"));
+    assert_eq!(terminate(&mut second), Some(0));
+    assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
 }

@@ -13,7 +13,6 @@ use crate::world::{Boot, terminate};
 /// Privilege that these tests need in addition to root.
 const TRACING: &str = "the right to trace root's processes (CAP_SYS_PTRACE)";
 
-/// Starts an agent that has called its host.
 fn started(boot: &Boot, denied: &str) -> Process {
     let manager = boot.scratch.0.join("manager");
     let messages = UnixDatagram::bind(&manager).unwrap();
@@ -27,13 +26,11 @@ fn started(boot: &Boot, denied: &str) -> Process {
 
 fn assert_serves(boot: &Boot, agent: &mut Process) {
     boot.serves();
-    let client = boot.client();
-    assert_eq!(client.ask("GET", "/1.0", "").unwrap().status, 200);
+    assert_eq!(boot.client().ask("GET", "/1.0", "").unwrap().status, 200);
     assert_eq!(boot.ask(&["ready"]).0, Some(0), "{}", boot.log());
     assert_eq!(terminate(agent), Some(0), "{}", boot.log());
 }
 
-/// Returns the host's socket that the agent calls.
 fn host(boot: &Boot) -> Way {
     let names = fs::read_dir(&boot.scratch.0).unwrap().map(|entry| entry.unwrap().path());
     let called = |path: &std::path::PathBuf| path.to_string_lossy().contains("/vs_");
@@ -49,7 +46,7 @@ fn code_injected_into_a_sandboxed_agent_can_do_only_what_the_page_says() {
         let boot = Boot::new(flavour);
         fs::create_dir_all(boot.root("sys")).unwrap();
         let also = if forwards { "" } else { ",port-forward" };
-        let mut agent = started(&boot, &format!("exec,files,mounts{also}"));
+        let mut agent = started(&boot, &format!("exec,files,mounts,power{also}"));
         if !boot.log().contains("in a sandbox\n") {
             return mote_tests::skipped("a kernel with Landlock and seccomp");
         }

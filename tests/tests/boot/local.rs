@@ -1,14 +1,9 @@
 //! Problems in the guest itself: signals, `/run`, descriptors, an endless port.
 
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use mote_tests::prelude::*;
+use mote_tests::proc::{self, children};
 
-use mote_tests::{NAME, Process, agent, proc, wait};
-
-use super::world::{Boot, LIMIT, in_private_mounts, mount, terminate, whole};
+use crate::world::{Boot, LIMIT, connected, fifo, in_private_mounts, mount, terminate, whole};
 
 #[test]
 fn creates_a_missing_run_readable_for_all() {
@@ -35,11 +30,11 @@ fn reports_and_survives_a_read_only_run() {
     boot.logged("CONNECTED");
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
     // A few checks of the lock.
-    std::thread::sleep(Duration::from_millis(2500));
+    thread::sleep(Duration::from_millis(2500));
     assert!(!boot.log().contains("no longer this agent's"), "{}", boot.log());
     assert_eq!(boot.log().matches("run/mote/status: ").count(), 1, "{}", boot.log());
     mount(&["-o", "remount,rw", "tmpfs"], &boot.root("run"));
-    wait("Ready", LIMIT, || (boot.text("run/mote/ready") == "Ready").then_some(()));
+    until("Ready", LIMIT, || boot.text("run/mote/ready") == "Ready");
     assert!(boot.ask(&[]).1.contains("another mote-agent is running"));
     assert_eq!(terminate(&mut agent), Some(0));
     assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
@@ -106,14 +101,14 @@ fn reports_a_missing_proc_everywhere() {
 fn reports_an_endless_port_at_little_cost() {
     let boot = Boot::new("lxd");
     let path = boot.scratch.0.join("port");
-    mote_tests::fifo(&path);
+    fifo(&path);
     let fifo = File::options().read(true).write(true).open(&path).unwrap();
     let _flood = Process::start(Command::new("cat").arg("/dev/zero").stdout(fifo));
     for port in [path.to_str().unwrap(), "/dev/zero", "/dev/urandom"] {
         let _stale = fs::remove_dir_all(boot.root("dev"));
         let mut agent = boot.start(&["--port", port]);
         boot.serves();
-        std::thread::sleep(Duration::from_millis(500));
+        thread::sleep(Duration::from_millis(500));
         let busy = proc::busy(agent.0.id(), Duration::from_secs(3));
         assert!(busy < 0.1, "{port}: {busy} of the time that it could have run");
         boot.serves();
@@ -134,4 +129,216 @@ fn systemd_never_gives_up() {
     assert!(has("Restart=on-failure") && has("StartLimitIntervalSec=0"), "{unit}");
     let (general, _) = unit.split_once("[Service]").unwrap();
     assert!(general.contains("StartLimitIntervalSec=0"));
+}
+
+#[test]
+fn a_failed_share_delays_the_start_only_briefly() {
+    let boot = Boot::new("lxd");
+    boot.share(
+        "agent-mounts.json",
+        r#"[{"source":"mote-none","target":"/mnt/a","fstype":"virtiofs","options":["ro"]},
+            {"source":"mote-none","target":"/mnt/../b","fstype":"virtiofs","options":null},
+            {"source":"mote-none","target":"mnt/c","fstype":"ext4"}]"#,
+    );
+    // It is repeated only if the kernel supports the file system.
+    boot.put("proc/filesystems", "nodev\tvirtiofs\n");
+    let begun = Instant::now();
+    let _agent = boot.start(&[]);
+    boot.logged("mote-none on /mnt/a: virtiofs: ");
+    boot.logged("Path must not contain '..'");
+    boot.logged("neither virtiofs nor 9p");
+    boot.logged("STARTED");
+    assert!(begun.elapsed() > Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert!(boot.root("mnt/a").is_dir() && !boot.root("mnt/c").exists());
+    assert_eq!(fs::metadata(boot.root("mnt/a")).unwrap().permissions().mode() & 0o7777, 0o755);
+}
+
+#[test]
+fn mounts_what_was_added_while_the_host_was_away() {
+    let mut boot = Boot::new("lxd");
+    let entry = |tag: &str| {
+        format!(r#"[{{"source":"{tag}","target":"/mnt/a","fstype":"virtiofs","options":null}}]"#)
+    };
+    let _agent = boot.start(&[]);
+    connected(&boot, 1);
+    for (times, tag) in [(2, "first"), (3, "second")] {
+        boot.share("agent-mounts.json", &entry(tag));
+        boot.host.kill();
+        boot.host.start();
+        boot.client().announce();
+        connected(&boot, times);
+        boot.logged(&format!("audit: mount \"{tag} on /mnt/a: "));
+    }
+}
+
+/// Posts a device event as the host does, with a longer time limit. Returns the answer.
+fn post_device(boot: &Boot, name: &str, path: &str) -> String {
+    let agent = boot.client();
+    let event = json!({"type": "device", "metadata": {"action": "added", "name": name,
+        "config": {"type": "disk", "source": "/tmp", "path": path}}});
+    agent.ask("POST", "/1.0/events", &event.to_string()).expect("an answer").short()
+}
+
+#[test]
+fn kills_a_mount_that_hangs() {
+    let boot = Boot::new("lxd");
+    let entry = r#"[{"source":"t","target":"/mnt/a","fstype":"virtiofs","options":null}]"#;
+    boot.share("agent-mounts.json", entry);
+    // The worker reads this before it mounts, and hangs on it in this test.
+    fs::create_dir_all(boot.root("proc/self")).unwrap();
+    fifo(&boot.root("proc/self/mountinfo"));
+    let begun = Instant::now();
+    let agent = boot.start(&[]);
+    boot.logged("mount: timed out");
+    boot.logged("CONNECTED");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(5), "{took:?}");
+    let begun = Instant::now();
+    let why = post_device(&boot, "disk1", "/mnt/d");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(2), "{took:?}");
+    assert!(why.starts_with("500 ") && why.contains("\"lxd_disk1\": not mounted yet; "), "{why}");
+    // The worker still hangs. Others are served meanwhile, and no process remains at the end.
+    let workers = || children(agent.0.id());
+    assert_eq!(workers().len(), 1);
+    assert_eq!(boot.ask(&["config"]).0, Some(0));
+    until("no worker", LIMIT, || workers().is_empty());
+    assert_eq!(boot.log().matches("mount: timed out").count(), 2);
+}
+
+#[test]
+fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
+    const EVENTS: usize = 120;
+    let boot = Boot::new("lxd");
+    fs::create_dir_all(boot.root("proc/self")).unwrap();
+    // Each worker hangs here.
+    fifo(&boot.root("proc/self/mountinfo"));
+    let mut agent = boot.start(&[]);
+    boot.logged("CONNECTED");
+    let long = "./".repeat(30_000);
+    let post =
+        |number: usize| post_device(&boot, &format!("d{number}"), &format!("/{long}{number}"));
+    let answers: Vec<String> = thread::scope(|scope| {
+        let all: Vec<_> = (0..EVENTS).map(|number| scope.spawn(move || post(number))).collect();
+        all.into_iter().map(|one| one.join().expect("a thread")).collect()
+    });
+    let with = |why: &str| answers.iter().filter(|answer| answer.contains(why)).count();
+    let (waiting, busy) = (with("not mounted yet"), with("too many device events at once"));
+    assert!(waiting > 0 && busy > 0 && waiting + busy <= EVENTS, "{waiting} {busy}");
+    assert!(answers.iter().all(|answer| answer.starts_with("50")), "{answers:?}");
+    // Others are served meanwhile.
+    assert_eq!(boot.ask(&["config"]).0, Some(0));
+    // A killed agent leaves no worker, which would mount after its successor.
+    let (worker, _) = wait("a worker", LIMIT, || children(agent.0.id()).pop());
+    agent.kill();
+    let line = || fs::read(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+    until("the worker's end", LIMIT, || line().is_empty());
+}
+
+// Templates and the guest's policy: denied ones are not written, and the policy's own files never
+// are.
+
+/// A policy file that allows no commands.
+const STRICT: &str = "features: {guestapi: true, templates: true}\n";
+const EVIL: &str = "features: {exec: true}\n";
+
+fn render(boot: &Boot, targets: &[&str]) {
+    let listed: Vec<_> =
+        targets.iter().map(|target| format!("  {target}: {{template: t}}\n")).collect();
+    boot.share("files/metadata.yaml", &format!("templates:\n{}", listed.concat()));
+    boot.share("files/t.out", EVIL);
+}
+
+#[test]
+fn writes_no_template_if_the_guest_denies_them() {
+    for (flavour, file, text, args) in [
+        ("lxd", "etc/mote-agent.yml", "features: {guestapi: true}\n", &[][..]),
+        ("lxd", "etc/none", "", &["--allow", "guestapi,exec"]),
+        ("lxd", "etc/none", "", &["--deny", "templates"]),
+        ("incus", "etc/incus-agent.yml", "features: {guestapi: true, templates: false}\n", &[]),
+        // A policy that cannot be parsed may have denied them.
+        ("lxd", "etc/mote-agent.yml", "features: {templates: *x}\n", &["--allow", "guestapi"]),
+    ] {
+        let boot = Boot::new(flavour);
+        boot.put(file, text);
+        render(&boot, &["/etc/cron.d/evil", "/etc/hostname"]);
+        boot.put("proc/sys/kernel/hostname", "old\n");
+        let _agent = boot.start(args);
+        boot.logged("STARTED");
+        assert!(!boot.root("etc/cron.d").exists(), "{file} {args:?}");
+        assert_eq!(boot.text("proc/sys/kernel/hostname"), "old\n");
+        assert_eq!(boot.text(file), text);
+        let log = boot.log();
+        assert_eq!(log.matches("the policy denies templates").count(), 1, "{log}");
+    }
+}
+
+#[test]
+fn no_template_changes_the_policys_files() {
+    let boot = Boot::new("incus");
+    boot.put("etc/mote-agent.yml", STRICT);
+    boot.put("etc/x/y", "");
+    // Directories, files and links that lead to the policy.
+    symlink("etc", boot.root("config")).unwrap();
+    symlink("../etc", boot.root("etc/up")).unwrap();
+    symlink("x/../../etc/mote-agent.yml", boot.root("etc/file")).unwrap();
+    symlink("file", boot.root("etc/again")).unwrap();
+    symlink("incus-agent.yml", boot.root("etc/dangling")).unwrap();
+    fs::hard_link(boot.root("etc/mote-agent.yml"), boot.root("hard")).unwrap();
+    let bad = [
+        "/etc/mote-agent.yml",
+        "//etc/./mote-agent.yml",
+        "/config/mote-agent.yml",
+        "/etc/up/mote-agent.yml",
+        "/etc/file",
+        "/etc/again",
+        "/hard",
+        "/etc/incus-agent.yml",
+        "/etc/incus-agent.yml/below",
+        "/config/incus-agent.yml",
+        "/etc/dangling",
+    ];
+    let good = ["/etc/good", "/etc/up/good2", "/etc/mote-agent.yml.d/good3"];
+    render(&boot, &[&bad[..], &good[..]].concat());
+    let _agent = boot.start(&[]);
+    boot.logged("STARTED");
+    let log = boot.log();
+    for target in bad {
+        let said = format!("template {target}: it would change the guest's policy");
+        assert!(log.contains(&said), "{target}: {log}");
+    }
+    assert_eq!(boot.text("etc/mote-agent.yml"), STRICT);
+    assert!(!boot.root("etc/incus-agent.yml").exists());
+    for target in good {
+        assert_eq!(boot.text(target.trim_start_matches('/')), EVIL, "{target}");
+    }
+}
+
+#[test]
+fn writes_no_seed_and_does_not_reboot_without_first_boot() {
+    let boot = Boot::new("lxd");
+    let seed = "var/lib/cloud/seed/nocloud-net/meta-data";
+    fs::create_dir_all(boot.root("etc/cloud")).unwrap();
+    render(&boot, &[&format!("/{seed}"), "/etc/other"]);
+    let _agent = boot.start(&["--deny", "first-boot"]);
+    boot.logged("STARTED");
+    boot.logged("the policy denies cloud-init's seed");
+    assert!(!boot.root(seed).exists() && !boot.log().contains("reboot"), "{}", boot.log());
+    assert_eq!(boot.text("etc/other"), EVIL);
+}
+
+#[test]
+fn changes_no_nic_without_network() {
+    let nic = r#"{"device_name":"x","nic_name":"mote0","mac_address":"00:16:3e:00:00:77","mtu":0}"#;
+    for (denied, said, unsaid) in [
+        ("state", "no NIC has 00:16:3e:00:00:77", "the policy denies renaming"),
+        ("network", "the policy denies renaming NICs", "no NIC has"),
+    ] {
+        let boot = Boot::new("lxd");
+        boot.share("nics/x.json", nic);
+        let _agent = boot.start(&["--deny", denied]);
+        boot.logged("STARTED");
+        let log = boot.log();
+        assert!(log.contains(said) && !log.contains(unsaid), "{log}");
+    }
 }

@@ -5,15 +5,11 @@ mod by_itself;
 mod check;
 mod early;
 mod host;
-mod impostors;
 #[cfg(target_arch = "x86_64")]
 mod injected;
-mod limits;
 mod local;
 mod policy;
-mod reexec;
+mod power;
 mod sandbox;
-mod share;
 mod stuck;
-mod templates;
 mod world;

@@ -2,18 +2,12 @@
 //! secrets longer than needed.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
-
-use mote_tests::agent::command_by;
-use mote_tests::{NAME, Process, by_root, kill, wait};
-use rustix::process::Signal;
-use serde_json::Value;
-
 use crate::world::{Boot, LIMIT, connected, fifo, terminate};
+use mote_tests::agent::command_by;
+use mote_tests::prelude::*;
 
 /// With these denied, the host can request nothing privileged.
-const DENIED: [&str; 2] = ["--deny", "exec,files,mounts"];
+const DENIED: [&str; 2] = ["--deny", "exec,files,mounts,power"];
 
 fn fields(process: u32, name: &str) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
@@ -48,14 +42,10 @@ fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
             let all = fields(process, name);
             assert!(!all.is_empty() && all.iter().all(|field| field == value), "{name}: {all:?}");
         }
-        let (code, said) = boot.ask(&["ready"]);
-        assert_eq!(code, Some(0), "{said}");
-        let state = boot.host.run(&["state", NAME]);
-        assert!(state.contains("processes"), "{state}");
-        let metrics = boot.host.run(&["metrics", NAME]);
-        assert!(metrics.contains("cpu"), "{metrics}");
-        let denied = boot.host.exec(&["true"]).unwrap_err();
-        assert!(denied.contains("policy"), "{denied}");
+        exits(boot.ask(&["ready"]), Some(0), &[]);
+        contains(boot.host.run(&["state", NAME]), &["processes"]);
+        contains(boot.host.run(&["metrics", NAME]), &["cpu"]);
+        contains(boot.host.exec(&["true"]).unwrap_err(), &["policy"]);
         // Files that the next agent trusts belong to root; devlxd's socket is for root only.
         for (path, mode) in [("run/mote/lock", 0o600), ("run/mote/status", 0o660)] {
             let about = boot.root(path).metadata().unwrap();
@@ -74,7 +64,7 @@ fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
         assert!(on.remove("devlxd").or(on.remove("dev_incus")).is_some());
         for _ in 0..2 {
             assert_eq!(put(&off), 200);
-            wait("devlxd off", LIMIT, || (!socket.exists()).then_some(()));
+            until("devlxd off", LIMIT, || !socket.exists());
             assert_eq!(put(&told), 200);
             boot.serves();
         }
@@ -124,7 +114,6 @@ fn an_agent_that_needs_root_keeps_its_privileges() {
     assert!(!boot.log().contains("sandbox"), "{}", boot.log());
 }
 
-/// Counts the bytes in the process's writable memory.
 fn copies(process: u32, bytes: &[u8]) -> usize {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
     let memory = File::open(format!("/proc/{process}/mem")).unwrap();
@@ -156,7 +145,7 @@ fn wipes_a_commands_environment_from_memory() {
     let shown = boot.host.run(&["exec", NAME, "--env", &environment, "--", "printenv", "PASSWORD"]);
     assert_eq!(shown.trim_end(), secret);
     // The operation is kept for 5 s. Without other requests, no memory is reused.
-    wait("no copy of it", LIMIT, || (copies(process, secret.as_bytes()) == 0).then_some(()));
+    until("no copy of it", LIMIT, || copies(process, secret.as_bytes()) == 0);
 }
 
 /// Checks that an action which the sandbox forbids ends the agent, as its service expects, and that

@@ -1,27 +1,16 @@
 //! Peers that read nothing, write endlessly or are stopped do not block others.
 
-mod freeze;
-pub(crate) mod fuse;
-
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-use mote_tests::{NAME, Process, is_root, kill, put, wait};
-use rustix::process::Signal;
-
-use crate::world::{Boot, LIMIT, in_private_mounts, terminate};
+use crate::world::{Boot, LIMIT, in_private_mounts, mount, terminate};
 use fuse::{ACCESS, Fuse};
+use mote_tests::prelude::*;
+
+pub(crate) mod fuse;
 
 #[test]
 fn serves_although_its_files_may_not_grow() {
     let boot = Boot::new("lxd");
     let by = ["prlimit", "--fsize=0"];
-    let mut agent = mote_tests::agent::command_by(&by, &boot.scratch.0, "lxd", &boot.host.share);
+    let mut agent = agent::command_by(&by, &boot.scratch.0, "lxd", &boot.host.share);
     // The log is a pipe, which the limit does not concern.
     let mut agent = Process::start(agent.stderr(Stdio::inherit()));
     boot.serves();
@@ -34,13 +23,12 @@ fn a_closed_output_changes_the_exit_code() {
     for args in [&["--help"][..], &["--version"], &["--check"], &["status"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut child = mote_tests::bounded(boot.command(args).stdout(writer)).unwrap();
+        let mut child = bounded(boot.command(args).stdout(writer)).unwrap();
         let (status, _) = wait("its end", LIMIT, || child.try_wait().ok().flatten());
         assert!(matches!(status.code(), Some(1 | 3)), "{args:?}: {status}");
     }
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let status = boot.command(&["--help"]).stdout(full).status().unwrap();
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(boot.command(&["--help"]).stdout(full).status().unwrap().code(), Some(1));
 }
 
 #[test]
@@ -80,8 +68,7 @@ fn a_stopped_terminal_blocks_nothing() {
     let _script = Process::start(&mut script);
     boot.serves();
     // The agent survives the end of its terminal.
-    let pid = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
-    kill(Signal::KILL, pid);
+    kill(Signal::KILL, fs::read_to_string(pid).unwrap().trim().parse().unwrap());
 }
 
 #[test]
@@ -99,14 +86,14 @@ fn an_invalid_port_blocks_nothing() {
     let _script = Process::start(&mut script);
     let tty = || fs::read_to_string(path("tty")).ok().filter(|name| name.ends_with('\n'));
     let (tty, _) = wait("a terminal", LIMIT, tty);
-    std::thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_millis(500));
     let others = ["fifo", "file", "directory", "none"].map(path);
     for port in others.into_iter().chain([PathBuf::from(tty.trim())]) {
         let _stale = fs::remove_dir_all(boot.root("dev"));
         let mut agent = boot.start(&["--port", &port.display().to_string()]);
         boot.serves();
         // A few steps of the status machine.
-        std::thread::sleep(Duration::from_millis(1500));
+        thread::sleep(Duration::from_millis(1500));
         boot.serves();
         assert_eq!(terminate(&mut agent), Some(0), "{}", port.display());
     }
@@ -117,12 +104,10 @@ fn an_invalid_port_blocks_nothing() {
 fn the_client_reports_whether_an_agent_runs() {
     let boot = Boot::new("lxd");
     let ask = |args: &[&str]| boot.ask(args);
-    let (code, text) = ask(&["get", "user.x"]);
-    assert!(code == Some(3) && text.contains("no agent is running"), "{text}");
+    exits(ask(&["get", "user.x"]), Some(3), &["no agent is running"]);
     let mut agent = boot.start(&["--deny", "guestapi"]);
     boot.logged("STARTED");
-    let (code, text) = ask(&["ready"]);
-    assert!(code == Some(3) && text.contains("an agent is running, but"), "{text}");
+    exits(ask(&["ready"]), Some(3), &["an agent is running, but"]);
     agent.kill();
     let agent = boot.start(&[]);
     boot.serves();
@@ -131,7 +116,7 @@ fn the_client_reports_whether_an_agent_runs() {
     kill(Signal::STOP, agent.0.id());
     let (sender, queue) = std::sync::mpsc::channel();
     let socket = boot.root("dev/lxd/sock");
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         while let Ok(stream) = UnixStream::connect(&socket) {
             let _kept = sender.send(stream);
         }
@@ -140,14 +125,13 @@ fn the_client_reports_whether_an_agent_runs() {
     while let Ok(stream) = queue.recv_timeout(Duration::from_secs(1)) {
         kept.push(stream);
     }
-    let (code, text) = ask(&["get", "user.x"]);
-    assert!(code == Some(3) && text.contains("does not answer"), "{text}");
+    exits(ask(&["get", "user.x"]), Some(3), &["does not answer"]);
 }
 
 /// Returns both ends of a full pipe. Its reader does not block.
 fn full_pipe(path: &Path) -> (File, File) {
     const NONBLOCK: i32 = 0o4000;
-    mote_tests::fifo(path);
+    fifo(path);
     let open = |options: &mut fs::OpenOptions| options.open(path).expect("a pipe");
     let reader = open(File::options().read(true).custom_flags(NONBLOCK));
     let mut fill = open(File::options().write(true).custom_flags(NONBLOCK));
@@ -159,14 +143,14 @@ fn read_some(reader: &mut File) -> String {
     let mut text = Vec::new();
     // Ends with WouldBlock, or with the last writer.
     let _cut = reader.read_to_end(&mut text);
-    std::thread::sleep(Duration::from_millis(20));
+    thread::sleep(Duration::from_millis(20));
     String::from_utf8_lossy(&text).into_owned()
 }
 
 #[test]
 fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
     if !is_root() || !Path::new("/dev/fuse").exists() {
-        mote_tests::skipped("root and /dev/fuse");
+        skipped("root and /dev/fuse");
         return;
     }
     let name = "stuck::a_hanging_command_keeps_nothing_of_a_killed_agent";
@@ -183,7 +167,7 @@ fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
     let _exec = boot.host.launch(&["exec", NAME, "--cwd", &cwd, "--", "true"]);
     // chdir(2) calls the server, which has read the request: no signal can end the child.
     wait("chdir(2)", LIMIT, || dead.read.try_iter().find(|one| *one == ACCESS));
-    let children = mote_tests::proc::children(agent.0.id());
+    let children = proc::children(agent.0.id());
     let [child] = children[..] else { panic!("{children:?}") };
     let open = fs::read_dir(format!("/proc/{child}/fd")).unwrap();
     let mut open: Vec<PathBuf> = open.flatten().map(|one| one.file_name().into()).collect();
@@ -194,6 +178,165 @@ fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
     let mut second = boot.start(&[]);
     boot.serves();
     assert!(second.0.try_wait().unwrap().is_none());
-    let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
-    assert!(state.contains(") D "), "it still hangs: {state}");
+    contains(fs::read_to_string(format!("/proc/{child}/stat")).unwrap(), &[") D "]);
+}
+
+// `freeze` and `thaw` end, and hooks run for the thaw, even if something hangs or fails. A file lists the mounts,
+// so nothing of the machine that runs the test is frozen.
+
+/// Returns a guest with these mounts, and a hook that records its calls.
+fn guest(mounts: &[(&str, &Path)]) -> Boot {
+    let boot = Boot::new("lxd");
+    let line = |(at, (kind, point)): (usize, &(&str, &Path))| {
+        format!("1 2 8:{at} / {} rw - {kind} /dev/x rw\n", point.display())
+    };
+    boot.put("proc/self/mountinfo", &mounts.iter().enumerate().map(line).collect::<String>());
+    hook(&boot, "exit 0");
+    boot
+}
+
+fn hook(boot: &Boot, then: &str) {
+    let text = format!("#!/bin/sh\necho $1 >>{}\n{then}\n", boot.root("noted").display());
+    program(boot.root("etc/mote/freeze.d/hook"), text);
+}
+
+fn says(boot: &Boot, args: &[&str]) -> (Option<i32>, String) {
+    told(boot, boot.command(args))
+}
+
+fn told(boot: &Boot, mut command: Command) -> (Option<i32>, String) {
+    let said = boot.scratch.0.join("said");
+    let file = File::create(&said).expect("it works");
+    command.stdout(file.try_clone().expect("it works")).stderr(file).stdin(Stdio::null());
+    let mut child = command.spawn().expect("it works");
+    let (status, _) = wait("its end", LIMIT, || child.try_wait().expect("it works"));
+    (status.code(), fs::read_to_string(said).expect("it works"))
+}
+
+fn can(test: &str, needs: &str) -> bool {
+    if !is_root() || !Path::new(needs).exists() {
+        skipped(&format!("root and {needs}"));
+        return false;
+    }
+    in_private_mounts(&format!("stuck::{test}"))
+}
+
+#[test]
+fn runs_hooks_for_the_thaw_if_freezing_fails() {
+    let true = can("runs_hooks_for_the_thaw_if_freezing_fails", "/proc") else { return };
+    // This mount cannot be frozen.
+    let boot = guest(&[("ext4", Path::new("/proc"))]);
+    let (code, said) = says(&boot, &["freeze"]);
+    assert_eq!((code, said.as_str()), (Some(1), "mote-agent: nothing here can be frozen\n"));
+    assert_eq!(boot.text("noted"), "freeze\nthaw\n");
+    hook(&boot, "exit 3");
+    let (code, said) = says(&boot, &["freeze"]);
+    let hook = boot.root("etc/mote/freeze.d/hook").display().to_string();
+    let why = format!("mote-agent: {hook} freeze: exit code 3; {hook} thaw: exit code 3\n");
+    assert_eq!((code, said), (Some(1), why));
+}
+
+#[test]
+fn a_hanging_open_delays_neither_hooks_nor_thaw() {
+    let true = can("a_hanging_open_delays_neither_hooks_nor_thaw", "/dev/fuse") else { return };
+    let place = Scratch::new();
+    let dead = Fuse::mount(&place.0);
+    dead.fall_silent();
+    let file = dead.file();
+    // The path leads through it.
+    let boot = guest(&[("ext4", Path::new("/proc")), ("ext4", &file)]);
+    let (code, said) = says(&boot, &["freeze", "--for", "1s"]);
+    let why = format!("mote-agent: {}: out of time, or it hangs\n", file.display());
+    assert_eq!((code, said), (Some(1), why));
+    assert_eq!(boot.text("noted"), "", "a hook was called");
+    for (command, answer) in
+        [(&["thaw"][..], "mote-agent: not frozen\n"), (&["freeze", "--status"], "not frozen\n")]
+    {
+        assert_eq!(says(&boot, command).1, answer);
+    }
+    // It covers the path, which must not be opened.
+    let _asked = dead.read.try_iter().count();
+    let boot = guest(&[("ext4", &file), ("fuse", &place.0), ("ext4", Path::new("/proc"))]);
+    let (code, said) = says(&boot, &["freeze"]);
+    assert_eq!((code, said.as_str()), (Some(1), "mote-agent: nothing here can be frozen\n"));
+    assert_eq!(dead.read.try_iter().count(), 0, "it was asked");
+}
+
+fn disk(boot_dir: &Path) -> PathBuf {
+    let (image, point) = (boot_dir.join("image"), boot_dir.join("point"));
+    File::create(&image).expect("it works").set_len(4 << 20).expect("it works");
+    let made = Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image).status();
+    assert!(made.expect("it works").success());
+    fs::create_dir(&point).expect("it works");
+    mount(&["-o", "loop", &image.display().to_string()], &point);
+    point
+}
+
+#[test]
+fn reports_a_hook_that_fails_at_the_thaw() {
+    let true = can("reports_a_hook_that_fails_at_the_thaw", "/dev/loop-control") else { return };
+    let place = Scratch::new();
+    let point = disk(&place.0);
+    let boot = guest(&[("ext4", &point)]);
+    let frozen = format!("frozen for 60 s: {}\n", point.display());
+    hook(&boot, "[ $1 = freeze ] || exit 3");
+    assert_eq!(says(&boot, &["freeze"]), (Some(0), frozen.clone()));
+    let hook_path = boot.root("etc/mote/freeze.d/hook").display().to_string();
+    let why = format!("mote-agent: thawed, but a hook failed; {hook_path} thaw: exit code 3\n");
+    assert_eq!(says(&boot, &["thaw"]), (Some(5), why));
+    fs::write(point.join("file"), "it is thawed").unwrap();
+    // The next freeze is not affected.
+    hook(&boot, "exit 0");
+    assert_eq!(says(&boot, &["freeze"]), (Some(0), frozen));
+    assert_eq!(says(&boot, &["thaw"]), (Some(0), "thawed\n".to_owned()));
+    fs::write(point.join("file"), "it is thawed").unwrap();
+}
+
+#[test]
+fn thaw_runs_hooks_if_the_guard_was_killed() {
+    let true = can("thaw_runs_hooks_if_the_guard_was_killed", "/dev/loop-control") else { return };
+    let place = Scratch::new();
+    let point = disk(&place.0);
+    let boot = guest(&[("ext4", &point)]);
+    let kill_guard = || {
+        let state = fs::read(boot.root("run/mote/freeze")).expect("it works");
+        kill(Signal::KILL, u32::from_le_bytes(state[8..12].try_into().expect("it works")));
+        let status = || says(&boot, &["freeze", "--status"]).1;
+        until("its end", LIMIT, || status() == "not frozen\n");
+    };
+    assert_eq!(says(&boot, &["freeze"]).0, Some(0));
+    kill_guard();
+    let unguarded = "mote-agent: thawed file systems that had no guard\n".to_owned();
+    // The caller may ignore SIGCHLD, which a program inherits.
+    let by = ["env", "--ignore-signal=CHLD"];
+    let mut thaw = agent::command_by(&by, &boot.scratch.0, "lxd", &boot.host.share);
+    thaw.arg("thaw");
+    assert_eq!(told(&boot, thaw), (Some(1), unguarded));
+    fs::write(point.join("file"), "it is thawed").unwrap();
+    assert_eq!(boot.text("noted"), "freeze\nthaw\n");
+    // Once, and only the hooks that ran for the freeze.
+    assert_eq!(says(&boot, &["thaw"]), (Some(1), "mote-agent: not frozen\n".to_owned()));
+    assert_eq!(boot.text("noted"), "freeze\nthaw\n");
+    // While the agent calls them.
+    hook(&boot, "[ $1 = thaw ] || sleep 9999");
+    let mut freeze = boot.command(&["freeze"]).stderr(Stdio::null()).spawn().expect("it works");
+    until("its call", LIMIT, || boot.text("noted").ends_with("thaw\nfreeze\n"));
+    kill_guard();
+    assert_eq!(wait("its end", LIMIT, || freeze.try_wait().expect("it works")).0.code(), Some(1));
+    assert_eq!(says(&boot, &["thaw"]).0, Some(1));
+    assert_eq!(boot.text("noted"), "freeze\nthaw\nfreeze\nthaw\n");
+}
+
+#[test]
+fn freezes_nothing_that_it_cannot_record() {
+    let true = can("freezes_nothing_that_it_cannot_record", "/dev/loop-control") else { return };
+    let place = Scratch::new();
+    let point = disk(&place.0);
+    let boot = guest(&[("ext4", &point)]);
+    boot.put("run/mote/x", "");
+    mount(&["-t", "tmpfs", "-o", "size=4k", "none"], &boot.root("run/mote"));
+    fs::write(boot.root("run/mote/full"), [1; 4096]).expect("it works");
+    exits(says(&boot, &["freeze"]), Some(1), &["No space left"]);
+    fs::write(point.join("file"), "it is not frozen").unwrap();
+    assert_eq!(boot.text("noted"), "");
 }

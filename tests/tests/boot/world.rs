@@ -1,20 +1,11 @@
 //! The real binary with a directory instead of `/`, and a host.
 
-use std::fs;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use mote_tests::{Client, Host, Private, Process, Scratch, agent, in_private, kill, put, wait};
-use rustix::process::Signal;
+use mote_tests::prelude::*;
 
 pub(crate) use mote_tests::fifo;
 
-/// Limit for each wait, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
-/// A host, and a root in which no agent has started yet.
 pub(crate) struct Boot {
     pub(crate) host: Host,
     flavour: &'static str,
@@ -77,7 +68,7 @@ impl Boot {
     }
 
     pub(crate) fn logged(&self, mark: &str) {
-        wait(mark, LIMIT, || self.log().contains(mark).then_some(()));
+        until(mark, LIMIT, || self.log().contains(mark));
     }
 
     pub(crate) fn serves(&self) {
@@ -86,10 +77,8 @@ impl Boot {
     }
 }
 
-/// Waits until agents have become CONNECTED that many times.
 pub(crate) fn connected(boot: &Boot, times: usize) {
-    let enough = || boot.log().matches(": CONNECTED ").count() >= times;
-    wait("CONNECTED", LIMIT, || enough().then_some(()));
+    until("CONNECTED", LIMIT, || boot.log().matches(": CONNECTED ").count() >= times);
 }
 
 pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
@@ -110,13 +99,11 @@ pub(crate) fn whole(boot: &Boot) {
     fifo(&boot.root("dev/vport0p1"));
 }
 
-/// Mounts over `place`, in a private mount namespace.
 pub(crate) fn mount(args: &[&str], place: &Path) {
     let mounted = Command::new("mount").args(args).arg(place).status().expect("mount");
     assert!(mounted.success(), "{args:?} on {}", place.display());
 }
 
-/// Runs the test of this name again in its own mount namespace; true inside.
 #[track_caller]
 pub(crate) fn in_private_mounts(test: &str) -> bool {
     in_private(Private::Mounts, test)

@@ -7,8 +7,7 @@ use mote_tests::NAME;
 use crate::world::{Plan, World, image};
 
 fn from_the_line_to_connected(release: &str) {
-    let log =
-        std::fs::read_to_string(image("systemd", release).join("install.log")).expect("a log");
+    let log = std::fs::read_to_string(image("systemd", release).join("log")).expect("a log");
     assert!(log.contains("deb [signed-by=/srv/apt/mote.gpg] file:/srv/apt ./"), "{log}");
     assert!(log.contains("Setting up mote-agent ("), "{log}");
     assert!(!log.contains("authenticated") && !log.contains("not signed"), "{log}");
@@ -29,12 +28,7 @@ fn from_the_line_to_connected(release: &str) {
     }
 }
 
-#[test]
-fn of_debian_12() {
-    from_the_line_to_connected("bookworm");
-}
-
-#[test]
-fn of_debian_13() {
-    from_the_line_to_connected("trixie");
+mote_tests::tests! {
+    of_debian_12: from_the_line_to_connected("bookworm"),
+    of_debian_13: from_the_line_to_connected("trixie"),
 }

@@ -3,8 +3,5 @@
 //! distros` provides both.
 
 mod apt;
-mod cloud_init;
-mod go_agent;
-mod systemd;
 mod systems;
 mod world;

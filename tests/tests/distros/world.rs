@@ -1,15 +1,13 @@
 //! A VM with a disk of `image/debian`, and its host.
 
-use std::fs::File;
 use std::ops::Deref;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
-use mote_tests::pages::file::{committed, write};
+use mote_tests::pages::measured;
+use mote_tests::prelude::*;
 use mote_tests::proc::{PID, kilobytes, started};
-use mote_tests::{NAME, Scratch, Spec, wait, world};
+use mote_tests::world;
+
+use crate::systems::seconds;
 
 /// Limit for a boot and an init system's actions, with software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(900);
@@ -19,7 +17,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) incus: bool,
     pub(crate) host: &'a [&'a str],
     pub(crate) qemu: &'a [&'a str],
-    /// MAC address of a NIC.
     pub(crate) nic: Option<&'static str>,
     /// A directory whose `add` is copied over the root before it boots.
     pub(crate) add: Option<&'a Path>,
@@ -31,49 +28,37 @@ pub(crate) struct Times {
     pub(crate) power_on: Duration,
     /// From the agent's start to its CONNECTED, by the guest's clock.
     pub(crate) agent_start: Duration,
-    pub(crate) pss: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct World {
-    world: world::World,
-    /// Growth of the image by the package, bytes.
-    pub(crate) added: u64,
-}
+pub(crate) struct World(world::World);
 
 impl Deref for World {
     type Target = world::World;
 
     fn deref(&self) -> &world::World {
-        &self.world
+        &self.0
     }
 }
 
 impl World {
-    /// Boots the image, and builds it first if it does not exist.
     pub(crate) fn boot(system: &str, release: &str, plan: &Plan<'_>) -> Self {
         let image = image(system, release);
-        let added = std::fs::read_to_string(image.join("added")).expect("the package's bytes");
-        let added = added.trim().parse().expect("a number");
         let scratch = Scratch::new();
         // The disk's changes are discarded.
         let disk =
             format!("file={},if=none,id=root,format=raw,snapshot=on", image.join("disk").display());
         let own = ["-drive", &disk, "-device", "virtio-blk-pci,drive=root"];
         let extra = own.iter().chain(plan.qemu).map(|word| (*word).to_owned()).collect();
-        let (port, flavour) = if plan.incus {
-            ("org.linuxcontainers.incus", "incus")
-        } else {
-            ("com.canonical.lxd", "lxd")
-        };
+        let flavour = if plan.incus { "incus" } else { "lxd" };
         let image = plan.add.map_or(image.clone(), |add| with_files(&image, add, &scratch.0));
-        let spec = Spec { port, nic: plan.nic, memory: 512, image, extra, ..Spec::default() };
+        let spec = Spec { nic: plan.nic, memory: 512, image, extra, ..Spec::default() };
         let args = [&["--config", "user.foo=bar"], plan.host].concat();
-        Self { world: world::World::with(scratch, &spec, flavour, &args, |_| {}), added }
+        Self(world::World::with(scratch, &spec, flavour, &args, |_| {}))
     }
 
     pub(crate) fn connected(&mut self) -> Times {
-        wait("STARTED", BOOT, || (self.host.state()["started"] == true).then_some(()));
+        until("STARTED", BOOT, || self.host.state()["started"] == true);
         self.until_connected();
         let power_on = self.begun.elapsed();
         let text = self.sh(&format!(
@@ -93,18 +78,17 @@ impl World {
         println!(
             "CONNECTED {power_on:?} after power-on, {agent_start:?} after the agent's start, {pss} KiB"
         );
-        Times { power_on, agent_start, pss }
+        Times { power_on, agent_start }
     }
 
     pub(crate) fn until_connected(&mut self) {
-        self.world.connected(BOOT);
+        self.0.connected(BOOT);
     }
 
     pub(crate) fn pid(&self) -> String {
         self.sh(PID).trim().to_owned()
     }
 
-    /// Starts a command that ends the agent.
     pub(crate) fn last_words(&self, script: &str) {
         let mut said = self.host.launch(&["exec", "-n", NAME, "--", "sh", "-c", script]);
         // The command ends with the agent.
@@ -118,24 +102,21 @@ impl World {
         wait("another agent", BOOT, look).1
     }
 
-    /// Kills the agent. Returns the time until commands run again.
     pub(crate) fn killed_and_back(&self) -> Duration {
         let pid = self.pid();
         self.last_words(&format!("kill -9 {pid}"));
         self.another_than(&pid)
     }
 
-    /// Waits until the guest has reported STOPPED and powered off.
     pub(crate) fn stopped(&mut self) {
         self.host.stopped(BOOT);
-        self.world.vm.ended(BOOT);
+        self.0.vm.ended(BOOT);
         let console = self.vm.console();
         let bad = |line: &&str| line.contains("mote") && line.to_lowercase().contains("fail");
         assert_eq!(console.lines().find(bad), None, "{console}");
     }
 }
 
-/// Returns the directory of a disk, which it builds if it does not exist.
 pub(crate) fn image(system: &str, release: &str) -> PathBuf {
     assert!(std::env::var_os("MOTE_DEB").is_some(), "MOTE_DEB: what 'scripts/package deb' printed");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -149,9 +130,9 @@ pub(crate) fn image(system: &str, release: &str) -> PathBuf {
 /// Returns a copy of the image whose initramfs copies these files into the root.
 fn with_files(image: &Path, files: &Path, directory: &Path) -> PathBuf {
     let new = directory.join("image");
-    std::fs::create_dir_all(&new).expect("a directory");
+    fs::create_dir_all(&new).expect("a directory");
     symlink(image.join("vmlinuz"), new.join("vmlinuz")).expect("a link");
-    std::fs::copy(image.join("initrd"), new.join("initrd")).expect("a copy");
+    fs::copy(image.join("initrd"), new.join("initrd")).expect("a copy");
     let archive = File::options().append(true).open(new.join("initrd")).expect("the copy");
     let mut pack = Command::new("bash");
     pack.args(["-c", "find add | sort | cpio --quiet -R 0:0 -H newc -o | gzip -1"]);
@@ -159,20 +140,53 @@ fn with_files(image: &Path, files: &Path, directory: &Path) -> PathBuf {
     new
 }
 
-const PAGE: &str = "results/boots.md";
+// cloud-init in the guest with its LXD data source, which identifies LXD by the SMBIOS board name.
 
-/// Prints a figure. With `MOTE_WRITE_DOCS` also writes it to its line of the page.
-pub(crate) fn measured(what: &str, figure: &str) {
-    println!("{what}: {figure}");
-    let page = committed(PAGE);
-    let begin = format!("| {what} | ");
-    let mut found = false;
-    let line = |line: &str| {
-        let own = line.starts_with(&begin);
-        found |= own;
-        if own { format!("{begin}{figure} |\n") } else { format!("{line}\n") }
-    };
-    let new: String = page.lines().map(line).collect();
-    assert!(found, "docs/{PAGE} has no line \"{begin}\"");
-    write(PAGE, &new);
+const ADDRESS: &str = "52:54:00:12:34:56";
+/// Disables modules whose programs the image lacks.
+const USER: &str = "#cloud-config\nlocale: false\nresize_rootfs: false\nssh_genkeytypes: []\nruncmd: [echo user-data >/srv/user-data]\n";
+const VENDOR: &str =
+    "#cloud-config\nwrite_files: [{path: /srv/vendor-data, content: vendor-data}]\n";
+const NETWORK: &str = "version: 2\nethernets:\n  nic0:\n    match: {macaddress: \"52:54:00:12:34:56\"}\n    set-name: \
+                       lan0\n    addresses: [192.0.2.7/24]\n";
+
+fn all_arrives(release: &str) {
+    let documents = [
+        format!("cloud-init.user-data={USER}"),
+        format!("cloud-init.vendor-data={VENDOR}"),
+        format!("cloud-init.network-config={NETWORK}"),
+    ];
+    let config: Vec<_> = documents.iter().flat_map(|pair| ["--config", pair]).collect();
+    let qemu = ["-smbios", "type=2,product=LXD"];
+    let plan = Plan { host: &config, qemu: &qemu, nic: Some(ADDRESS), ..Plan::default() };
+    let mut world = World::boot("cloud-init", release, &plan);
+    let times = world.connected();
+    let done = || world.host.sh("cat /run/cloud-init/result.json 2>/dev/null").ok();
+    let (result, _) =
+        wait("cloud-init", BOOT, || done().filter(|text| text.contains("datasource")));
+    let version = world.sh("cloud-init --version 2>&1");
+    println!("{}: {result}", version.trim());
+    let log = || world.sh("cat /var/log/cloud-init.log | grep -v DEBUG");
+    assert!(
+        result.contains("DataSourceLXD") && result.contains("\"errors\": []"),
+        "{result}{}",
+        log()
+    );
+    for (path, text) in [("/srv/user-data", "user-data\n"), ("/srv/vendor-data", "vendor-data")] {
+        assert_eq!(world.host.sh(&format!("cat {path}")).as_deref(), Ok(text), "{}", log());
+    }
+    assert_eq!(world.sh("hostname; cat /etc/hostname"), format!("{NAME}\n{NAME}\n"));
+    contains(world.sh("ip -o addr show dev lan0"), &["inet 192.0.2.7/24"]);
+    assert_eq!(world.sh("systemctl --failed --no-legend --plain"), "");
+    measured(
+        &format!("cloud-init of {release}, power-on to CONNECTED"),
+        &format!("{}, {}", version.trim().trim_start_matches("/usr/bin/"), seconds(times.power_on)),
+    );
+    world.last_words("poweroff");
+    world.stopped();
+}
+
+mote_tests::tests! {
+    debian_12: all_arrives("bookworm"),
+    debian_13: all_arrives("trixie"),
 }

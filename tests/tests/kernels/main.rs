@@ -1,8 +1,7 @@
 //! Features that depend on the kernel, with the kernel of `MOTE_KERNEL` and `MOTE_IMAGE`:
 //! `scripts/test kernels`. Writes a row of `docs/results/kernels.md`.
 
-use mote_tests::pages::kernels::{Row, record};
-use mote_tests::{NAME, Scratch, Share, Spec, World, put};
+use mote_tests::{NAME, Scratch, Share, Spec, World, pages, put};
 
 #[test]
 fn everything_works_with_this_kernel() {
@@ -10,9 +9,8 @@ fn everything_works_with_this_kernel() {
     let shared = Scratch::new();
     put(shared.0.join("file"), "shared\n");
     let mut power_on = None;
-    for (port, flavour) in [("com.canonical.lxd", "lxd"), ("org.linuxcontainers.incus", "incus")] {
+    for flavour in ["lxd", "incus"] {
         let spec = Spec {
-            port,
             share: Share::Virtiofs,
             nic: Some("00:16:3e:aa:bb:cc"),
             shares: vec![("lxd_a", shared.0.clone())],
@@ -44,7 +42,7 @@ fn everything_works_with_this_kernel() {
         world.restart(flavour);
         world.power_off(&mut guest);
     }
-    let words = "mote.args=--deny,exec,--deny,files,--deny,mounts".into();
+    let words = "mote.args=--deny,exec,--deny,files,--deny,mounts,--deny,power".into();
     let mut world = World::of("lxd", &Spec { words, ..Spec::default() }, &[]);
     let mut guest = world.shell();
     let log = guest.ok("cat /run/agent.log");
@@ -54,10 +52,6 @@ fn everything_works_with_this_kernel() {
         .and_then(|line| line.rsplit(": ").next());
     let kernel = guest.ok("uname -r").trim().to_owned();
     world.power_off(&mut guest);
-    record(&Row {
-        from,
-        kernel,
-        sandbox: sandbox.unwrap_or_else(|| panic!("{log}")).trim().into(),
-        power_on: power_on.expect("a boot"),
-    });
+    let sandbox = sandbox.unwrap_or_else(|| panic!("{log}")).trim();
+    pages::kernel(&from, &kernel, sandbox, power_on.expect("a boot"));
 }

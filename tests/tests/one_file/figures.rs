@@ -1,105 +1,148 @@
-//! Cost of a one-file image, compared with the same image with a Go agent and busybox. Each run
-//! writes a row of docs/results/boots.md. `MOTE_WRITE_DOCS` also writes the table of three images,
-//! which boots each with less and less memory.
+//! Boot time and memory of one-file images, next to the same images with a Go agent and busybox.
+//! `MOTE_WRITE_DOCS` writes the table of docs/results/boots.md.
 
+use mote_tests::prelude::*;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::fs::{metadata, read_to_string};
 
-use mote_tests::pages::file::{between, committed, write};
-use mote_tests::pages::ways::{Row, record};
-use mote_tests::proc::{kilobytes, started};
-use mote_tests::{BOOT, Column, Spec, wait, world};
+use mote_tests::pages::{between, committed, write};
+use mote_tests::proc::{processes, ticks};
 
-use crate::{World, image};
+use crate::image;
 
 const PAGE: &str = "results/boots.md";
 const BEGIN: &str = "<!-- one-file:begin -->\n";
 const END: &str = "<!-- one-file:end -->";
 /// Polling interval; each poll costs time of the emulated CPU.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(5);
 /// Search for the smallest memory of a VM, MiB: from, to, precision.
 const MEMORY: (u32, u32, u32) = (32, 160, 4);
 const ROOMY: u32 = 256;
-const FIRST: Duration = Duration::from_secs(180);
+/// Boots of each image, of which the table has the median.
+const ROUNDS: usize = 3;
 
 struct Subject {
     title: &'static str,
     image: &'static str,
-    column: Column,
+    machines: &'static [&'static str],
+    flavour: &'static str,
     words: &'static str,
     command: &'static [&'static str],
 }
 
-const SUBJECTS: [Subject; 3] = [
-    Subject {
-        title: "mote as `/init`",
-        image: "plain",
-        column: Column::MoteLxd,
-        words: "",
-        command: &["/init", "--version"],
-    },
-    Subject {
-        title: "mote as `/init`, and busybox",
-        image: "busybox",
-        column: Column::MoteLxd,
-        words: "",
-        command: &["/bin/busybox", "true"],
-    },
+const MOTE: Subject = Subject {
+    title: "mote as `/init`",
+    image: "plain",
+    machines: &["pci", "microvm"],
+    flavour: "lxd",
+    words: "",
+    command: &["/init", "--version"],
+};
+const WITH_BUSYBOX: Subject = Subject {
+    title: "mote as `/init`, and busybox",
+    image: "busybox",
+    command: &["/bin/busybox", "echo", "x"],
+    ..MOTE
+};
+/// The last one is an older commit's, if its image was built.
+const SUBJECTS: [Subject; 5] = [
+    MOTE,
+    WITH_BUSYBOX,
     Subject {
         title: "busybox as init, and incus-agent 6.0.4",
-        image: "go",
-        column: Column::IncusAgent,
-        words: "mote.start=incus-agent",
-        command: &["/bin/busybox", "true"],
+        image: "incus-agent",
+        flavour: "incus",
+        words: "mote.time=SECONDS mote.begin=console mote.shell=console mote.start=incus-agent",
+        ..WITH_BUSYBOX
+    },
+    Subject {
+        title: "busybox as init, and lxd-agent 5.0.2",
+        image: "lxd-agent",
+        flavour: "lxd-5.0",
+        words: "mote.time=SECONDS mote.begin=console mote.shell=console mote.start=lxd-agent",
+        ..WITH_BUSYBOX
+    },
+    // Without virtio-mmio.
+    Subject {
+        title: "mote of an older commit as `/init`",
+        image: "before",
+        machines: &["pci"],
+        ..MOTE
     },
 ];
 
-/// Starts a VM. Returns it with the time of its power-on.
-fn switch_on(column: Column, spec: &Spec) -> (World, Instant) {
-    let world = world::World::boot(column, spec, &[]);
-    let begun = world.begun;
-    (World(world), begun)
-}
+/// The beginning of the first line of process 1.
+const PROCESS_1: &str = "mote: ";
+
+/// Seconds from power-on to the first line of process 1, from there to the output of the host's
+/// first command, and QEMU's CPU time in the latter.
+type Times = [f64; 3];
 
 impl Subject {
-    /// Returns the time from power-on to the result of the host's first command, and QEMU's CPU
-    /// time; `None` if this memory is too small.
-    fn boot(&self, memory: u32) -> Option<[Duration; 2]> {
-        let (image, port) = (image(self.image), self.column.port());
-        let spec = Spec { image, port, words: self.words.into(), memory, ..Spec::default() };
-        let (mut world, begun) = switch_on(self.column, &spec);
-        loop {
-            if world.exec(self.command).is_ok() {
-                return Some([begun.elapsed(), world.0.vm.busy()]);
+    /// Boots this machine with this memory, MiB; `None` if it is too small.
+    fn boot(&self, machine: &str, memory: u32) -> Option<Times> {
+        let scratch = Scratch::new();
+        let [console, out] = ["console", "out"].map(|name| scratch.0.join(name));
+        let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+        run.args(["run", "--accel", "tcg", "--flavour", self.flavour, "--machine", machine]);
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+        let words = self.words.replace("SECONDS", &time.to_string());
+        run.args(["--memory", &memory.to_string(), "--append", &words, "--kernel"]);
+        run.arg(image(self.image).join("vmlinuz")).arg("--initrd");
+        run.arg(image(self.image).join("initrd")).args(["--console", plain(&console), "--"]);
+        run.args(self.command).env("TMPDIR", &scratch.0).stdin(Stdio::null());
+        run.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
+        run.stdout(File::create(&out).expect("a file"));
+        let mut run = Process::bounded(&mut run);
+        let is_qemu = |(_, line): &(u32, String)| {
+            let program = line.split('\0').next().unwrap_or_default();
+            program.contains("qemu-system-") && line.contains(plain(&console))
+        };
+        let ((qemu, _), _) = wait("QEMU", BOOT, || processes().find(is_qemu));
+        let (begun, mut first) = (Instant::now(), None);
+        while matches!(run.0.try_wait(), Ok(None)) {
+            let busy = attempt(|| ticks(qemu)).ok()?;
+            let now = (begun.elapsed().as_secs_f64(), Duration::from_millis(10 * busy));
+            let said = read_to_string(&console).unwrap_or_default();
+            if said.contains(PROCESS_1) {
+                first.get_or_insert(now);
+            }
+            if metadata(&out).is_ok_and(|about| about.len() > 0) {
+                let (kernel, before) = first?;
+                return Some([kernel, now.0 - kernel, (now.1 - before).as_secs_f64()]);
             }
             // With too little memory the kernel panics or kills processes.
-            let is_short = world.0.vm.console().contains("Out of memory");
-            if is_short || world.0.vm.has_ended() || begun.elapsed() > FIRST {
+            if said.contains("Out of memory") {
                 return None;
             }
-            std::thread::sleep(LOOK);
+            thread::sleep(LOOK);
         }
+        None
     }
 
     fn smallest(&self) -> u32 {
         let (mut low, mut high, step) = MEMORY;
         while high - low > step {
             let middle = (low + high) / 2 / step * step;
-            let took = self.boot(middle);
+            let took = self.boot(self.machines[0], middle);
             println!("{} with {middle} MiB: {took:?}", self.title);
             if took.is_some() { high = middle } else { low = middle }
         }
         high
     }
 
-    fn line(&self, times: &[[Duration; 2]]) -> String {
-        let bytes = std::fs::metadata(image(self.image).join("initrd")).expect("its initrd").len();
-        let least = |which: usize| {
-            times.iter().map(|both| both[which].as_secs_f64()).fold(f64::MAX, f64::min)
+    fn line(&self, times: &[Vec<Times>]) -> String {
+        let bytes = metadata(image(self.image).join("initrd")).expect("its initrd").len();
+        let median = |machine: usize, which: usize| {
+            let all = times.iter().filter_map(|machines| Some(machines.get(machine)?[which]));
+            let mut all: Vec<f64> = all.collect();
+            all.sort_by(f64::total_cmp);
+            all.get(all.len() / 2).map_or("-".to_owned(), |time| format!("{time:.2}"))
         };
-        let smallest = self.smallest();
-        let (title, took, busy, kib) = (self.title, least(0), least(1), bytes / 1024);
-        format!("| {title} | {took:.1} | {busy:.1} | {smallest} | {kib} |\n")
+        let cells = [0, 1].map(|machine| [0, 1, 2].map(|which| median(machine, which)).join(" | "));
+        let (title, cells, smallest, kib) =
+            (self.title, cells.join(" | "), self.smallest(), bytes / 1024);
+        format!("| {title} | {cells} | {smallest} | {kib} |\n")
     }
 }
 
@@ -109,55 +152,27 @@ fn writes_the_table_of_images_on_request() {
         let page = committed(PAGE);
         let table = page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
         let table = table.expect("the table's marks").0;
-        assert!(SUBJECTS.iter().all(|subject| table.contains(subject.title)), "{table}");
+        assert!(SUBJECTS[..4].iter().all(|subject| table.contains(subject.title)), "{table}");
         return;
     }
-    let mut table =
-        "| image | power-on to the first `exec`'s result, s | QEMU on the CPU until then, s | smallest memory, MiB | \
-         initramfs, KiB |\n| --- | --: | --: | --: | --: |\n"
-            .to_owned();
+    let mut table = "| image | q35: process 1, s | output, s | QEMU's CPU, s | microvm: process 1, s | output, s \
+         | QEMU's CPU, s | smallest memory, MiB | initramfs, KiB |\n\
+         | --- | --: | --: | --: | --: | --: | --: | --: | --: |\n"
+        .to_owned();
     // Alternates between the images, so that the machine's load affects all of them.
-    let round = || SUBJECTS.map(|subject| subject.boot(ROOMY).expect("it boots"));
-    let rounds = [round(), round(), round()];
+    let subjects = || SUBJECTS.iter().filter(|subject| image(subject.image).exists());
+    let boots = |subject: &Subject| -> Vec<Times> {
+        let boot = |machine: &&str| subject.boot(machine, ROOMY).expect("it boots");
+        subject.machines.iter().map(boot).collect()
+    };
+    let round = |_| subjects().map(boots).collect();
+    let rounds: Vec<Vec<Vec<Times>>> = (0..ROUNDS).map(round).collect();
     println!("{rounds:?}");
-    for (index, subject) in SUBJECTS.iter().enumerate() {
-        let line = subject.line(&rounds.map(|round| round[index]));
+    for (index, subject) in subjects().enumerate() {
+        let times: Vec<_> = rounds.iter().map(|round| round[index].clone()).collect();
+        let line = subject.line(&times);
         print!("{line}");
         let _fits = table.write_str(&line);
     }
-    let page = committed(PAGE);
-    write(PAGE, &between(&page, [BEGIN, END], &table));
-}
-
-#[test]
-fn writes_its_row_of_the_table_of_ways() {
-    let spec = Spec { image: image("busybox"), ..Spec::default() };
-    let (mut world, begun) = switch_on(Column::MoteLxd, &spec);
-    world.0.connected(BOOT);
-    let power_on = begun.elapsed();
-    let member = |name: &str| {
-        let text = world.sh("cat /run/mote/status");
-        let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        status[name].as_u64().unwrap_or_else(|| panic!("{name}: {text}"))
-    };
-    let pid = member("pid");
-    wait("its status", BOOT, || {
-        world.sh("cat /run/mote/status").contains("\"CONNECTED\"").then_some(())
-    });
-    let connected = Duration::from_millis(member("since_uptime_ms"));
-    let start = started(&world.sh(&format!("cat /proc/{pid}/stat")));
-    let agent_start = connected.saturating_sub(start);
-    let memory = |pid: u64| {
-        let text = world.sh(&format!("cat /proc/{pid}/smaps_rollup"));
-        kilobytes(&text, "Pss:").expect("its memory")
-    };
-    let (pss, first) = (memory(pid), memory(1));
-    println!("PSS of the agent {pss} kB, of process 1 {first} kB");
-    assert!(first < 700, "process 1 has {first} kB");
-    let kernel = world.sh("uname -r");
-    world.0.vm.power_button();
-    let _console = world.ends();
-    let bytes = std::fs::metadata(image("mote-agent")).expect("the one file").len();
-    let booted = format!("Linux {}, QEMU {}, 128 MiB", kernel.trim(), mote_tests::vm::PC);
-    record(&Row { way: "one-file", booted, agent_start, power_on, bytes, pss, clean_stop: true });
+    write(PAGE, &between(&committed(PAGE), [BEGIN, END], &table));
 }

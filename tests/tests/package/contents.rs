@@ -1,59 +1,26 @@
 //! Contents of the packages.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Command;
+use std::sync::LazyLock;
 
-use crate::built::{NEWER, OTHERS, Other, PACKAGES, deb, file, newer, run, tarball, unpacked};
+use mote_tests::prelude::*;
 
-const AGENT: &[(&str, &str)] = &[
-    ("/etc/init.d/mote-agent", "-rwxr-xr-x"),
-    ("/etc/logrotate.d/mote-agent", "-rw-r--r--"),
-    ("/etc/sv/mote-agent/run", "-rwxr-xr-x"),
-    ("/usr/lib/dracut/modules.d/90mote-agent/module-setup.sh", "-rwxr-xr-x"),
-    ("/usr/lib/dracut/modules.d/90mote-agent/mote-agent-initramfs.service", "-rw-r--r--"),
-    ("/usr/lib/initcpio/hooks/mote-agent", "-rw-r--r--"),
-    ("/usr/lib/initcpio/install/mote-agent", "-rw-r--r--"),
-    ("/usr/lib/mote-agent/in-initramfs", "-rwxr-xr-x"),
-    ("/usr/lib/mote-agent/options", "-rwxr-xr-x"),
-    ("/usr/lib/mote-agent/respawn", "-rwxr-xr-x"),
-    ("/usr/lib/mote-agent/when-idle", "-rwxr-xr-x"),
-    ("/usr/lib/systemd/system/incus-agent.service.d/not-beside-mote.conf", "-rw-r--r--"),
-    ("/usr/lib/systemd/system/lxd-agent.service.d/not-beside-mote.conf", "-rw-r--r--"),
-    ("/usr/lib/systemd/system/mote-agent.service", "-rw-r--r--"),
-    ("/usr/lib/udev/rules.d/99-mote-agent.rules", "-rw-r--r--"),
-    ("/usr/sbin/mote-agent", "-rwxr-xr-x"),
-    ("/usr/share/bash-completion/completions/mote-agent", "-rw-r--r--"),
-    ("/usr/share/doc/mote-agent/changelog.gz", "-rw-r--r--"),
-    ("/usr/share/doc/mote-agent/copyright", "-rw-r--r--"),
-    ("/usr/share/doc/mote-agent/examples/hardened.conf", "-rw-r--r--"),
-    ("/usr/share/doc/mote-agent/examples/mote-agent.yml", "-rw-r--r--"),
-    ("/usr/share/doc/mote-agent/examples/openrc", "-rw-r--r--"),
-    ("/usr/share/doc/mote-agent/third-party.gz", "-rw-r--r--"),
-    ("/usr/share/fish/vendor_completions.d/mote-agent.fish", "-rw-r--r--"),
-    ("/usr/share/initramfs-tools/hooks/mote-agent", "-rwxr-xr-x"),
-    ("/usr/share/initramfs-tools/scripts/init-top/mote-agent", "-rwxr-xr-x"),
-    ("/usr/share/lintian/overrides/mote-agent", "-rw-r--r--"),
-    ("/usr/share/man/man5/mote-agent.yml.5.gz", "-rw-r--r--"),
-    ("/usr/share/man/man8/mote-agent.8.gz", "-rw-r--r--"),
-    ("/usr/share/zsh/vendor-completions/_mote-agent", "-rw-r--r--"),
-];
+/// Returns path and mode of each file.
+fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
+    include_str!("contents.txt").lines().filter_map(|line| line.split_once(' '))
+}
 
 /// Returns the files of the .rpm: only systemd's, with licences and zsh's completion in the usual
 /// places of an .rpm.
 fn in_rpm() -> Vec<String> {
-    let others = ["/etc/", "/usr/lib/initcpio/", "/usr/lib/mote-agent/respawn"].into_iter();
-    let others =
-        others.chain(["/usr/share/doc/mote-agent/changelog", "/usr/share/initramfs-tools/"]);
-    let others: Vec<_> = others.chain(["/usr/share/lintian/"]).collect();
-    let files =
-        AGENT.iter().filter(|(path, _)| !others.iter().any(|begin| path.starts_with(begin)));
+    let others = "/etc/ /usr/lib/initcpio/ /usr/lib/mote-agent/respawn /usr/share/initramfs-tools/ \
+        /usr/share/lintian/ /usr/share/doc/mote-agent/changelog";
+    let is_own = |path: &&str| !others.split(' ').any(|begin| path.starts_with(begin));
     let own = |path: &str| {
         let path = path.replace("doc/mote-agent/copyright", "licenses/mote-agent/copyright");
         let path = path.replace("doc/mote-agent/third-party", "licenses/mote-agent/third-party");
         path.replace("vendor-completions/_", "site-functions/_")
     };
-    let mut files: Vec<_> = files.map(|(path, _)| own(path)).collect();
+    let mut files: Vec<_> = files().map(|(path, _)| path).filter(is_own).map(own).collect();
     files.sort_unstable();
     files
 }
@@ -71,9 +38,7 @@ fn listed(list: &str) -> BTreeMap<String, (String, String)> {
 
 fn has_these_files_and_no_others(deb: &Path) {
     let list = run(Command::new("dpkg-deb").arg("-c").arg(deb));
-    let wanted = AGENT
-        .iter()
-        .map(|(path, mode)| ((*path).to_owned(), ((*mode).to_owned(), "0/0".to_owned())));
+    let wanted = files().map(|(path, mode)| (path.to_owned(), (mode.to_owned(), "0/0".to_owned())));
     assert_eq!(listed(&list), wanted.collect());
     for folder in list.lines().filter(|line| line.starts_with('d')) {
         assert!(folder.starts_with("drwxr-xr-x 0/0 "), "{folder}");
@@ -81,7 +46,7 @@ fn has_these_files_and_no_others(deb: &Path) {
     let conffiles = run(Command::new("dpkg-deb").arg("-I").arg(deb).arg("conffiles"));
     let mut conffiles: Vec<_> = conffiles.lines().collect();
     conffiles.sort_unstable();
-    let etc = AGENT.iter().map(|(path, _)| *path).filter(|path| path.starts_with("/etc"));
+    let etc = files().map(|(path, _)| path).filter(|path| path.starts_with("/etc"));
     assert_eq!(conffiles, etc.collect::<Vec<_>>());
 }
 
@@ -119,7 +84,7 @@ fn are_those_of_x86_64_with_another_program(other: &Other, made: &Path) {
     };
     assert_eq!(ask(&["-l"]).lines().collect::<Vec<_>>(), in_rpm());
     assert_eq!(ask(&["--qf", "%{ARCH}"]), name);
-    let (scratch, second) = (mote_tests::Scratch::new(), mote_tests::Scratch::new());
+    let (scratch, second) = (Scratch::new(), Scratch::new());
     let folder = unpacked(made, &scratch);
     let different =
         Command::new("diff").arg("-rq").args([&folder, &tarball(&second)]).output().expect("diff");
@@ -129,10 +94,10 @@ fn are_those_of_x86_64_with_another_program(other: &Other, made: &Path) {
         let name = ["/mote-agent and ", "/copyright and ", "/third-party.gz and "];
         assert!(name.iter().any(|name| line.contains(name)), "{line}");
     }
-    let packed = mote_tests::Scratch::new();
+    let packed = Scratch::new();
     run(Command::new("dpkg-deb").arg("-x").arg(&its).arg(&packed.0));
     let programs = [folder.join("mote-agent"), packed.0.join("usr/sbin/mote-agent")];
-    let programs = programs.map(|path| std::fs::read(path).expect("the agent"));
+    let programs = programs.map(|path| fs::read(path).expect("the agent"));
     assert!(programs[0] == programs[1]);
     assert_eq!(programs[0].get(18..20), Some(&[machine, 0][..]));
 }
@@ -174,7 +139,7 @@ fn the_same_commit_gives_the_same_bytes() {
         .iter()
         .flat_map(|[made, again]| begins[..3].iter().map(move |names| (made, again, *names)));
     for (first, second, (begin, end)) in here.into_iter().chain(there) {
-        let read = |directory| std::fs::read(file(directory, begin, end)).expect("a package");
+        let read = |directory| fs::read(file(directory, begin, end)).expect("a package");
         let (first, second) = (read(first), read(second));
         assert!(first.len() > 300_000);
         assert!(first == second, "{begin}*{end} differs");
@@ -202,12 +167,11 @@ fn the_rpm_has_exactly_these_files() {
 
 #[test]
 fn program_and_package_have_the_same_version() {
-    let scratch = mote_tests::Scratch::new();
+    let scratch = Scratch::new();
     run(Command::new("dpkg-deb").arg("-x").arg(newer()).arg(&scratch.0));
     let said = run(Command::new(scratch.0.join("usr/sbin/mote-agent")).arg("--version"));
     assert!(said.starts_with(&format!("mote-agent {NEWER} (")), "{said}");
-    let field = run(Command::new("dpkg-deb").arg("-f").arg(newer()).arg("Version"));
-    assert_eq!(field.trim(), NEWER);
+    assert_eq!(run(Command::new("dpkg-deb").arg("-f").arg(newer()).arg("Version")).trim(), NEWER);
     for (file, line) in [
         ("man/man8/mote-agent.8.gz", format!("\"mote {NEWER}\"\n")),
         ("doc/mote-agent/changelog.gz", format!("mote-agent ({NEWER}) ")),
@@ -217,16 +181,122 @@ fn program_and_package_have_the_same_version() {
     }
 }
 
-#[test]
-fn the_example_policy_is_valid() {
-    let scratch = mote_tests::Scratch::new();
-    let example = include_str!("../../../image/packages/mote-agent.yml");
-    mote_tests::put(scratch.0.join("etc/mote-agent.yml"), example);
-    let mut check = Command::new(mote_tests::agent());
-    check.arg("--check").arg("--root").arg(&scratch.0);
-    let output = check.output().expect("the agent");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let policy: Vec<_> = text.lines().filter(|line| line.contains("policy: ")).collect();
-    let denied = "ok       policy: denied: exec files mounts port-forward templates first-boot";
-    assert_eq!(policy, [denied], "{text}");
+// Builds the packages once for all tests of this program.
+
+pub(crate) const NEWER: &str = "9.0.0";
+
+#[derive(Debug)]
+pub(crate) struct Other {
+    /// Name in Rust, in the tarball and .rpm, and in Debian.
+    target: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) debian: &'static str,
+    pub(crate) machine: u8,
+}
+
+pub(crate) const OTHERS: [Other; 2] = [
+    Other { target: "aarch64-unknown-linux-musl", name: "aarch64", debian: "arm64", machine: 183 },
+    Other {
+        target: "riscv64gc-unknown-linux-musl",
+        name: "riscv64",
+        debian: "riscv64",
+        machine: 243,
+    },
+];
+
+/// The packages; fields have the names that `scripts/package` uses.
+#[derive(Debug)]
+pub(crate) struct Packages {
+    pub(crate) first: PathBuf,
+    /// The same, built again in another directory at another time.
+    pub(crate) second: PathBuf,
+    pub(crate) newer: PathBuf,
+    /// The packages of [`OTHERS`], each built twice.
+    pub(crate) others: [[PathBuf; 2]; OTHERS.len()],
+}
+
+/// Changes settings that must not affect a reproducible build.
+pub(crate) const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8; ";
+
+pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
+    let newer = format!("scripts/package --version {NEWER} deb");
+    // `target/package` contains the last build, which must be the tree's own.
+    let others = OTHERS.map(|Other { target, name, .. }| {
+        let script = format!("scripts/package --target {target}");
+        let second = make(&format!("{name}-second"), &format!("{ELSEWHERE}{script}"));
+        [make(name, &script), second]
+    });
+    let second = make("second", &format!("{ELSEWHERE}scripts/package"));
+    Packages {
+        newer: make("newer", &newer),
+        first: make("first", "scripts/package"),
+        second,
+        others,
+    }
+});
+
+fn make(name: &str, script: &str) -> PathBuf {
+    let to = source().join("target/package/tested").join(name);
+    let _old = fs::remove_dir_all(&to);
+    fs::create_dir_all(&to).expect("a directory");
+    let made = run(shell().args(["-c", script]).current_dir(source()));
+    assert!(!made.is_empty(), "nothing was made");
+    for path in made.lines().map(Path::new) {
+        fs::copy(path, to.join(path.file_name().expect("a name"))).expect("a copy");
+    }
+    to
+}
+
+/// Returns a shell without cargo's variables, which would make build scripts rebuild everything.
+fn shell() -> Command {
+    let mut shell = Command::new("/bin/bash");
+    let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    let names = std::env::vars().map(|(name, _)| name).filter(|name| own(name));
+    names.for_each(|name| {
+        shell.env_remove(name);
+    });
+    shell.env_remove("CARGO").env_remove("LD_LIBRARY_PATH");
+    shell
+}
+
+pub(crate) fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("a path")
+}
+
+pub(crate) fn file(directory: &Path, begin: &str, end: &str) -> PathBuf {
+    let files = fs::read_dir(directory).expect("packages").map(|entry| entry.expect("one").path());
+    let fits = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(begin) && name.ends_with(end)
+    };
+    let mut files = files.filter(fits);
+    let file = files.next().unwrap_or_else(|| panic!("no {begin}*{end}"));
+    assert_eq!(files.next(), None);
+    file
+}
+
+pub(crate) fn deb() -> PathBuf {
+    file(&PACKAGES.first, "mote-agent_", ".deb")
+}
+
+pub(crate) fn newer() -> PathBuf {
+    file(&PACKAGES.newer, "mote-agent_", ".deb")
+}
+
+pub(crate) fn tarball(into: &Scratch) -> PathBuf {
+    unpacked(&PACKAGES.first, into)
+}
+
+pub(crate) fn unpacked(directory: &Path, into: &Scratch) -> PathBuf {
+    let tar = file(directory, "mote-agent-", ".tar.gz");
+    run(Command::new("tar").arg("-xzf").arg(tar).arg("-C").arg(&into.0));
+    file(&into.0, "mote-agent-", "")
+}
+
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {:?}\n{out}{err}", output.status);
+    out
 }

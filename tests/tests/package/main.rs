@@ -2,10 +2,6 @@
 //! Debian roots with systemd, sysvinit, OpenRC and runit. Needs root; `scripts/test package`
 //! installs the tools.
 
-mod built;
 mod contents;
 mod install;
 mod layers;
-mod live;
-mod recipes;
-mod root;

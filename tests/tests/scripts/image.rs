@@ -1,12 +1,7 @@
 //! The packages' and the initramfs' scripts, run on artificial images.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use mote_tests::{Scratch, program, put};
-
 use crate::root;
+use mote_tests::prelude::*;
 
 #[test]
 fn the_initramfs_agent_gets_the_options_that_limit_the_host() {
@@ -23,10 +18,10 @@ fn the_initramfs_agent_gets_the_options_that_limit_the_host() {
     put(guest.join("usr/lib/systemd/system/mote-agent.service"), unit);
     put(guest.join("etc/default/mote-agent"), "# OPTIONS=\"--deny exec\"\nOPTIONS=\"\"\n");
     assert_eq!(options(), "");
-    let drop_in = std::fs::read_to_string(root().join("image/services/mote-agent-hardened.conf"));
+    let drop_in = fs::read_to_string(root().join("image/services/mote-agent-hardened.conf"));
     let place = guest.join("etc/systemd/system/mote-agent.service.d");
     put(place.join("hardened.conf"), drop_in.expect("the drop-in"));
-    assert_eq!(options(), "--deny=exec,files,mounts,port-forward,templates,first-boot\n");
+    assert_eq!(options(), "--deny=exec,files,mounts,port-forward,templates,first-boot,power\n");
     for (file, text, expected) in [
         ("etc/default/mote-agent", "OPTIONS=\"--deny exec\"", "--deny=exec\n"),
         (
@@ -43,7 +38,7 @@ fn the_initramfs_agent_gets_the_options_that_limit_the_host() {
         ("etc/default/mote-agent", "OPTIONS=\"--deny $LIST\"", "--allow=\n"),
         ("etc/default/mote-agent", "OPTIONS=\"--allow '' --deny exec\"", "--allow=\n--deny=exec\n"),
     ] {
-        std::fs::remove_dir_all(guest.join("etc")).expect("removed");
+        fs::remove_dir_all(guest.join("etc")).expect("removed");
         put(guest.join(file), text);
         assert_eq!(options(), expected, "{text}");
     }
@@ -64,16 +59,13 @@ fn the_initramfs_agent_has_its_options_and_a_private_log() {
         ("/run/mote-agent-initramfs.log", &log),
         ("/sys/fs/cgroup", &scratch.0),
     ];
-    let text = std::fs::read_to_string(root().join("image/hooks/start")).expect("the script");
+    let text = fs::read_to_string(root().join("image/hooks/start")).expect("the script");
     let text =
         start.iter().fold(text, |text, (from, to)| text.replace(from, &to.display().to_string()));
     assert!(Command::new("sh").args(["-c", &text]).status().expect("sh").success());
-    let (words, _) = mote_tests::wait("its start", std::time::Duration::from_secs(20), || {
-        std::fs::read_to_string(&told).ok()
-    });
+    let (words, _) = wait("its start", Duration::from_secs(20), || fs::read_to_string(&told).ok());
     assert_eq!(words, format!("--initramfs\n{options}"));
-    let mode = std::fs::metadata(&log).expect("its log").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(fs::metadata(&log).expect("its log").permissions().mode() & 0o777, 0o600);
 }
 
 /// Returns an installer with files, and an image whose links lead into its own `outside`, not to
@@ -83,10 +75,10 @@ fn installer_and_image(scratch: &Scratch, outside: &Path) -> (PathBuf, PathBuf) 
     for file in ["init.d/x", "usr/lib/x"] {
         put(outside.join(file), "");
     }
-    let program = std::fs::read(root().join("image/packages/install")).expect("the installer");
+    let program = fs::read(root().join("image/packages/install")).expect("the installer");
     put(folder.join("install"), program);
-    for file in "mote-agent when-idle mote-agent.8.gz mote-agent.yml.5.gz copyright third-party.gz mote-agent.yml hardened.conf mote-agent.bash \
-                 mote-agent.zsh mote-agent.fish services/sysvinit services/respawn"
+    for file in "mote-agent when-idle share/man/man8/mote-agent.8.gz copyright third-party.gz mote-agent.yml hardened.conf \
+                 services/sysvinit services/respawn"
         .split_whitespace()
     {
         put(folder.join(file), "new");
@@ -128,8 +120,8 @@ fn the_installer_resolves_absolute_links_within_the_root() {
     let failed = install(&[]);
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(!failed.status.success() && said.contains("too many links"), "{said}");
-    std::fs::remove_file(image.join("real/rc/loop")).expect("removed");
-    std::fs::remove_file(image.join("real/rc/rc0.d")).expect("removed");
+    fs::remove_file(image.join("real/rc/loop")).expect("removed");
+    fs::remove_file(image.join("real/rc/rc0.d")).expect("removed");
     let done = install(&[]);
     assert!(done.status.success(), "{done:?}");
     assert!(String::from_utf8_lossy(&done.stdout).contains("enabled for sysvinit"), "{done:?}");

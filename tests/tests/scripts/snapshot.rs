@@ -30,8 +30,7 @@ fn calls_each_servers_commands_in_order() {
     assert_eq!((code, text.as_str()), (Some(0), order));
     let (_, text) = asked(&machine, "--volume 'image/*' vm1 s1");
     assert!(text.contains("incus storage volume snapshot create image * s1\n"), "{text}");
-    let machine = Machine::new(&BOTH[1..]);
-    assert!(asked(&machine, "vm1").1.contains("lxc snapshot vm1\n"));
+    assert!(asked(&Machine::new(&BOTH[1..]), "vm1").1.contains("lxc snapshot vm1\n"));
 }
 
 #[test]
@@ -80,8 +79,7 @@ fn lost_output_or_connections_leave_no_guest_frozen() {
         std::fs::remove_file(machine.0.0.join("asked")).expect("what was asked");
     }
     mote_tests::put(machine.0.0.join("lost"), "");
-    let (code, _) = machine.sh(snapshot);
-    assert_eq!(code, Some(1));
+    assert_eq!(machine.sh(snapshot).0, Some(1));
     assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
 }
 
@@ -126,8 +124,11 @@ fn gives_up_a_guest_that_does_not_answer() {
     // The script records the limit, but the test waits only 1 s.
     let timeout = "#!/bin/bash\necho \"limit $*\" >>\"$HOME/asked\"\n[[ $1 != --* ]] || shift\n[ \"$1\" != -k ] || shift 2\nshift\nexec /usr/bin/timeout 1 \"$@\"\n";
     let machine = Machine::new(&[("incus", hangs), ("timeout", timeout)]);
-    let (code, said) = machine.sh("/bin/sh image/packages/mote-snapshot --for 5m vm1");
-    assert_eq!(code, Some(3), "{said}");
+    mote_tests::exits(
+        machine.sh("/bin/sh image/packages/mote-snapshot --for 5m vm1"),
+        Some(3),
+        &[],
+    );
     let asked = machine.asked();
     for limit in
         ["660 incus exec vm1 -- mote-agent freeze", "600 incus exec vm1 -- mote-agent thaw"]

@@ -1,11 +1,7 @@
 //! Edge cases of each request.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::process::Command;
-
+use mote_tests::prelude::*;
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
-use mote_tests::{Scratch, agent};
 
 use super::{FAILURE, UNSUPPORTED, session};
 
@@ -136,4 +132,129 @@ fn setstat_keeps_the_owner_minus_one_and_lsetstat_the_target() {
     assert_eq!((file.uid(), file.gid()), (12, 35));
     let mode = [lsetstat, Text(b"l"), Int(4), Int(0o600)];
     assert_eq!(session.ask(kind::EXTENDED, &mode), UNSUPPORTED);
+}
+
+fn limited(soft: usize, hard: usize) -> (Scratch, Session) {
+    let scratch = Scratch::new();
+    let script = format!("ulimit -Sn {soft}; ulimit -Hn {hard}; exec \"$0\" sftp-server -d \"$1\"");
+    let mut command = Command::new("sh");
+    let mut session = Session::with(command.args(["-c", &script]).arg(agent()).arg(&scratch.0));
+    session.hello();
+    (scratch, session)
+}
+
+/// Returns the limit of handles that `limits@openssh.com` reports.
+fn told(session: &mut Session) -> usize {
+    let limits = session.ask(kind::EXTENDED, &[Text(b"limits@openssh.com")]);
+    let Reply::Numbers(limits) = limits else { panic!("{limits:?}") };
+    assert_eq!(limits[..3], [260 * 1024, 255 * 1024, 255 * 1024]);
+    usize::try_from(limits[3]).unwrap()
+}
+
+#[test]
+fn fails_a_request_at_the_limit_and_continues() {
+    for hard in [40, 200] {
+        let (scratch, mut session) = limited(20, hard);
+        fs::write(scratch.0.join("f"), "0123456789").unwrap();
+        let most = told(&mut session);
+        assert!((hard - 10..hard).contains(&most), "{most} of {hard}");
+        let mut handles: Vec<_> = (0..most).map(|_| session.open(b"f", open::READ)).collect();
+        let create = open::WRITE | open::CREATE;
+        assert_eq!(session.ask(kind::OPEN, &[Text(b"new"), Int(create), Int(0)]), FAILURE);
+        assert!(!scratch.0.join("new").exists(), "created without a free handle");
+        assert_eq!(session.ask(kind::OPENDIR, &[Text(b".")]), FAILURE);
+        // Requests that open a file only temporarily still work.
+        session.done(kind::SETSTAT, &[Text(b"f"), Int(1), Long(3)]);
+        for handle in &handles {
+            let read = session.ask(kind::READ, &[Text(handle), Long(0), Int(100)]);
+            assert_eq!(read, Reply::Data(b"012".to_vec()));
+        }
+        for _ in 0..1000 {
+            session.done(kind::CLOSE, &[Text(&handles.swap_remove(7))]);
+            handles.push(session.open(b"f", open::READ));
+        }
+        session.send(kind::OPEN, &[Text(b"f"), Int(open::READ), Int(0)]);
+        let text = String::from_utf8_lossy(&session.receive_raw()).into_owned();
+        assert!(text.contains("os error 24") || text.contains("descriptors"), "{text}");
+    }
+}
+
+#[test]
+fn opens_a_directory_as_a_file_but_does_not_read_it() {
+    let (scratch, mut session) = session();
+    fs::create_dir(scratch.0.join("d")).unwrap();
+    symlink("d", scratch.0.join("link")).unwrap();
+    for path in [&b"d"[..], b"link", b"."] {
+        let handle = session.open(path, open::READ);
+        let reply = session.ask(kind::FSTAT, &[Text(&handle)]);
+        let Reply::Attrs(attrs) = reply else { panic!("{reply:?}") };
+        assert_eq!(attrs.mode.unwrap() & 0o170_000, 0o040_000);
+        session.send(kind::READ, &[Text(&handle), Long(0), Int(100)]);
+        let packet = session.receive_raw();
+        let text = String::from_utf8_lossy(&packet).to_lowercase();
+        assert!(packet.starts_with(&[101]) && text.contains("is a directory"), "{text}");
+        assert_eq!(packet[5..9], [0, 0, 0, 4]);
+        assert_eq!(session.ask(kind::WRITE, &[Text(&handle), Long(0), Text(b"x")]), FAILURE);
+        assert_eq!(session.ask(kind::READDIR, &[Text(&handle)]), FAILURE);
+        session.done(kind::CLOSE, &[Text(&handle)]);
+    }
+    for flags in [
+        open::WRITE,
+        open::READ | open::WRITE,
+        open::READ | open::CREATE,
+        open::READ | open::TRUNCATE,
+        open::WRITE | open::CREATE | open::TRUNCATE,
+    ] {
+        assert_eq!(session.ask(kind::OPEN, &[Text(b"d"), Int(flags), Int(0)]), FAILURE, "{flags}");
+    }
+    assert_eq!(session.ask(kind::SETSTAT, &[Text(b"d"), Int(1), Long(0)]), FAILURE);
+}
+
+fn logged(scratch: &Scratch, arguments: &[&Path]) -> Session {
+    let root = scratch.0.join("root");
+    fs::create_dir_all(root.join("run/mote")).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 2>>log", "-"]).arg(agent()).arg("--root").arg(root);
+    let mut session =
+        Session::with(command.arg("sftp-server").args(arguments).current_dir(&scratch.0));
+    session.hello();
+    session
+}
+
+fn lines(scratch: &Scratch, part: &str) -> usize {
+    let log = fs::read_to_string(scratch.0.join("log")).unwrap_or_default();
+    assert!(!log.contains("too many") && !log.contains("lost"), "{log}");
+    log.lines().filter(|line| line.contains("info: audit: sftp ") && line.contains(part)).count()
+}
+
+#[test]
+fn logs_each_change_and_limits_the_rate() {
+    let scratch = Scratch::new();
+    let mut session = logged(&scratch, &[]);
+    let begun = Instant::now();
+    for number in 0..5_400 {
+        session.done(kind::MKDIR, &[Text(format!("d{number}").as_bytes()), Int(0)]);
+    }
+    let took = begun.elapsed();
+    until("a line for each", Duration::from_secs(5), || lines(&scratch, " mkdir \"d") == 5_400);
+    // A burst of 5,000 lines, then 200 per second.
+    assert!(took >= Duration::from_millis(1_900), "{took:?}");
+}
+
+#[test]
+fn names_a_changed_open_file_without_proc() {
+    let limits: &[&[&Path]] = if is_root() { &[&[], &["-b".as_ref()]] } else { &[&[]] };
+    for limit in limits {
+        let scratch = Scratch::new();
+        let shown = scratch.0.join("shown");
+        fs::create_dir(&shown).unwrap();
+        let path = shown.join("a \" b\nc");
+        fs::write(&path, "").unwrap();
+        let with = [limit, &[&*shown][..]].concat();
+        let mut session = logged(&scratch, if limit.is_empty() { limit } else { &with });
+        let handle = session.open(path.as_os_str().as_bytes(), open::READ);
+        session.done(kind::FSETSTAT, &[Text(&handle), Int(4), Int(0o600)]);
+        let quoted = format!(" setstat \"{}/a \\\" b\\nc\"", shown.display());
+        until("its line", Duration::from_secs(5), || lines(&scratch, &quoted) == 1);
+    }
 }

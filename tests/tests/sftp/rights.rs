@@ -1,18 +1,14 @@
 //! Limited sessions: they create nothing that lets another user become root, and for users other
 //! than root they do only what that user may do.
 
-use std::fs::{self, Permissions};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::net::UnixListener;
-use std::path::Path;
-use std::process::Command;
+use std::fs::Permissions;
+use std::os::unix::fs::chown;
 
+use mote_tests::prelude::*;
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
-use mote_tests::{Scratch, by_root};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::limits::{DENIED, NOBODY, limited};
+use crate::limits::{DENIED, NO_SUCH_FILE, NOBODY, limited};
 use crate::{FAILURE, UNSUPPORTED};
 
 const MODE: u32 = 4;
@@ -53,10 +49,8 @@ fn set_modes(session: &mut Session, directory: &Path) {
     // Nor can another kind of attribute, such as file capabilities.
     let capability = Text(b"security.capability");
     let bytes = Text(&[1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    let extended = [Text(&handle), Int(0x8000_0000), Int(1), capability, bytes];
-    session.done(kind::FSETSTAT, &extended);
-    let list = rustix::fs::listxattr(directory.join("a"), &mut [] as &mut [u8]).unwrap();
-    assert_eq!(list, 0);
+    session.done(kind::FSETSTAT, &[Text(&handle), Int(0x8000_0000), Int(1), capability, bytes]);
+    assert_eq!(rustix::fs::listxattr(directory.join("a"), &mut [] as &mut [u8]).unwrap(), 0);
     session.done(kind::CLOSE, &[Text(&handle)]);
 }
 
@@ -116,7 +110,7 @@ fn irregular_files_keep_mode_and_owner() {
     mknodat(CWD, shown.join("fifo"), fifo, Mode::RUSR, 0).unwrap();
     let _socket = UnixListener::bind(shown.join("socket")).unwrap();
     fs::set_permissions(shown.join("socket"), Permissions::from_mode(0o400)).unwrap();
-    std::os::unix::fs::symlink("device", shown.join("symlink")).unwrap();
+    symlink("device", shown.join("symlink")).unwrap();
     for name in ["device", "fifo", "socket", "symlink"] {
         let path = shown.join(name);
         let path = path.as_os_str().as_bytes();
@@ -144,17 +138,17 @@ fn does_not_open_a_device_that_replaces_a_file() {
     mknodat(CWD, &full, FileType::CharacterDevice, Mode::RUSR, rustix::fs::makedev(1, 5)).unwrap();
     fs::write(&plain, "").unwrap();
     let path = shown.join("either");
-    std::os::unix::fs::symlink("plain", &path).unwrap();
+    symlink("plain", &path).unwrap();
     let over = std::sync::atomic::AtomicBool::new(false);
     let load = || over.load(std::sync::atomic::Ordering::Relaxed);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| {
             let next = shown.join("next");
             for target in ["full", "plain"].iter().cycle() {
                 if load() {
                     break;
                 }
-                std::os::unix::fs::symlink(target, &next).unwrap();
+                symlink(target, &next).unwrap();
                 fs::rename(&next, &path).unwrap();
             }
         });
@@ -213,11 +207,87 @@ fn a_session_as_a_user_has_the_rights_of_that_user() {
     fs::set_permissions(&scratch.0, Permissions::from_mode(0o777)).unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65533", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
-    command
-        .arg(mote_tests::agent())
-        .args(["sftp-server", "-U", "0", "-G", "0"])
-        .current_dir(&scratch.0);
+    command.arg(agent()).args(["sftp-server", "-U", "0", "-G", "0"]).current_dir(&scratch.0);
     let mut session = Session::with(&mut command);
     session.hello();
     assert_eq!(session.ask(kind::STAT, &[Text(b"/")]), DENIED);
+}
+
+/// Starts a server that shows this directory, in a mount namespace where `script` ran before. As in
+/// a guest, mounts propagate to other namespaces. `later` runs whenever the test creates the file
+/// `go`.
+fn shows(scratch: &Scratch, directory: &Path, script: &str, later: &str) -> Session {
+    let place = scratch.0.display();
+    let root = scratch.0.join("root");
+    fs::create_dir_all(root.join("run/mote")).unwrap();
+    let script = format!(
+        "set -e; cd {place}; mount --make-rshared /; {script}\n\
+         {{ while [ ! -e go ] && [ -d root ]; do sleep 0.05; done; {later}; touch gone; }} </dev/null >/dev/null 2>&1 &\n\
+         exec {} --root {} sftp-server -b {}",
+        agent().display(),
+        root.display(),
+        directory.display()
+    );
+    let mut command = Command::new("unshare");
+    let mut session = Session::with(command.args(["-m", "sh", "-c", &script]));
+    session.hello();
+    session
+}
+
+fn go(scratch: &Scratch) {
+    put(scratch.0.join("go"), "");
+    let gone = scratch.0.join("gone");
+    until("the mount", Duration::from_secs(20), || gone.exists());
+}
+
+#[test]
+fn does_not_show_mounts_below_a_directory() {
+    let true = by_root() else { return };
+    let scratch = Scratch::new();
+    let shown = scratch.0.join("shown");
+    for name in ["proc", "all", "later", "data", "sys"] {
+        fs::create_dir_all(shown.join(name)).unwrap();
+    }
+    let before = "mount -t proc proc shown/proc; mount --rbind / shown/all; \
+                  mount -t tmpfs tmpfs shown/data; touch shown/data/x; mount -t sysfs sysfs shown/sys";
+    let mut session = shows(&scratch, &shown, before, "mount -t proc proc shown/later");
+    let path = |name: &str| shown.join(name).as_os_str().as_bytes().to_owned();
+    for turn in ["before", "after"] {
+        for name in ["proc", "all", "data", "sys", "later"] {
+            assert!(session.list(&path(name)).is_empty(), "{name} {turn}");
+        }
+        for name in ["proc/self/root/etc/passwd", "later/1/root/etc/passwd", "all/etc/passwd"] {
+            assert_eq!(session.ask(kind::STAT, &[Text(&path(name))]), NO_SUCH_FILE, "{name}");
+        }
+        if turn == "before" {
+            go(&scratch);
+        }
+    }
+    let handle = session.open(&path("new"), open::WRITE | open::CREATE);
+    session.done(kind::WRITE, &[Text(&handle), Long(0), Text(b"x")]);
+    assert!(shown.join("new").exists());
+}
+
+#[test]
+fn shows_a_directory_that_is_a_mount_point() {
+    let true = by_root() else { return };
+    let scratch = tree();
+    let shown = scratch.0.join("shown");
+    let before = "mount -t tmpfs tmpfs shown; touch shown/x; mount -o remount,bind,ro shown";
+    let mut session = shows(&scratch, &shown, before, "true");
+    assert_eq!(session.list(shown.as_os_str().as_bytes()).len(), 1);
+    let new = shown.join("new");
+    let fields = [Text(new.as_os_str().as_bytes()), Int(open::WRITE | open::CREATE), Int(0)];
+    assert_eq!(session.ask(kind::OPEN, &fields), Reply::Status(4), "read-only");
+}
+
+#[test]
+fn does_not_show_proc_below_a_directory() {
+    let true = by_root() else { return };
+    let scratch = tree();
+    let shown = scratch.0.join("shown");
+    for directory in [shown.clone(), "/proc/self".into(), "/proc/sys/kernel".into()] {
+        let mut session = shows(&scratch, &directory, "mount -t proc proc shown", "true");
+        assert_eq!(session.ask(kind::STAT, &[Text(b"/")]), DENIED, "{}", directory.display());
+    }
 }

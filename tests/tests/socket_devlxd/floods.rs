@@ -5,13 +5,10 @@
 //! `MOTE_SAMPLES=100` prints the figures of docs/explanation/security.md.
 
 use std::fs::{Permissions, set_permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use mote_tests::attack::Cgroup;
-use mote_tests::attack::{Attack, Kind, become_user};
-use mote_tests::{NAME, Pair, wait};
+use mote_tests::attack::{Attack, Cgroup, Kind, become_user};
+use mote_tests::prelude::*;
 use rustix::process::getuid;
 
 /// Connections of an attack that leaves a few free, and of one that fills the kernel's queue.
@@ -52,27 +49,20 @@ impl Victim {
         Self { pair, cgroup }
     }
 
-    /// Attacks with so many connections, once all are made, until dropped.
     fn attacked(&self, kind: Kind, connections: usize, user: u32) -> Attack {
         let attack = Attack::start(&self.pair.socket(), kind, connections, user);
-        wait("the attack", BEGUN, || (attack.opened() >= connections).then_some(()));
+        until("the attack", BEGUN, || attack.opened() >= connections);
         attack
     }
 
     fn survived(mut self, attack: &str) {
-        if let Ok(Some(end)) = self.pair.agent.0.try_wait() {
-            panic!("{attack}: the agent died: {end}; {}", self.pair.log());
-        }
-        self.pair.assert_alive();
-        let (peak, charged) = (self.pair.memory("VmHWM"), self.cgroup.peak());
-        println!("{attack}: {peak} kB at its peak; charged: {charged}");
-        assert!(peak < PEAK, "{attack}: {peak} kB");
+        self.cgroup.survived(&mut self.pair, attack, PEAK);
     }
 }
 
 /// Returns how long this process or thread waited for a CPU, which no agent can change.
 fn waited(process: &str) -> Duration {
-    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+    let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
     let nanoseconds = text.split(' ').nth(1).and_then(|number| number.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
@@ -125,10 +115,10 @@ impl Victim {
     /// Checks that in one of some rounds new clients of `user` next to an attack are all answered
     /// within the limit for so many connections. Root must be answered in every round.
     fn answers(&self, soon: (usize, Duration), user: u32, attacker: u32, target: &str) {
-        let limit = mote_tests::patient(soon.1);
+        let limit = patient(soon.1);
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
-            let round = std::thread::scope(|threads| {
+            let round = thread::scope(|threads| {
                 threads.spawn(|| round(&self.pair, user, target)).join().expect("no panic")
             });
             if round.0 == 0 && round.1 < limit {
@@ -169,32 +159,9 @@ fn withstands(kind: Kind) {
     }
 }
 
-macro_rules! each_kind {
-    ($($name:ident: $kind:ident,)*) => {
-        $(#[test]
-        fn $name() {
-            withstands(Kind::$kind);
-        })*
-
-        #[test]
-        fn each_kind_has_its_test() {
-            assert_eq!(Kind::ALL, [$(Kind::$kind),*]);
-        }
-    };
-}
-
-each_kind! {
-    newcomers_are_answered_beside_silent_clients: Silent,
-    newcomers_are_answered_beside_half_heads: HalfHead,
-    newcomers_are_answered_beside_slow_bodies: SlowBody,
-    newcomers_are_answered_beside_heads_byte_by_byte: ByteByByte,
-    newcomers_are_answered_beside_slow_readers: SlowReader,
-    newcomers_are_answered_beside_a_storm_of_connections: ConnectStorm,
-    newcomers_are_answered_beside_a_storm_of_requests: GetStorm,
-    newcomers_are_answered_beside_listeners: Events,
-    newcomers_are_answered_beside_waits: Waits,
-    newcomers_are_answered_beside_calls: Calls,
-    newcomers_are_answered_beside_changes: Patch,
+#[test]
+fn newcomers_are_answered_beside_an_attack_of_each_kind() {
+    Kind::ALL.iter().copied().for_each(withstands);
 }
 
 fn survives_all(users: u32) {
@@ -214,14 +181,9 @@ fn survives_all(users: u32) {
     victim.survived(&format!("all attacks at once by {users}"));
 }
 
-#[test]
-fn survives_all_attacks_of_one_user() {
-    survives_all(1);
-}
-
-#[test]
-fn survives_all_attacks_of_twelve_users() {
-    survives_all(12);
+mote_tests::tests! {
+    survives_all_attacks_of_one_user: survives_all(1),
+    survives_all_attacks_of_twelve_users: survives_all(12),
 }
 
 #[test]

@@ -1,18 +1,14 @@
 //! devlxd on real sockets: requests of guests, invalid requests, and faults of the host.
 
-mod eviction;
-mod faults;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mote_tests::agent::split;
+use mote_tests::attack::more_descriptors;
+use mote_tests::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 mod floods;
 mod life;
-mod ready;
-mod verification;
-
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::process::Stdio;
-
-use mote_tests::{NAME, Pair, agent};
-use serde_json::{Value, json};
 
 fn lxd() -> Pair {
     Pair::start(
@@ -75,8 +71,7 @@ fn passes_images_on_in_constant_memory() {
         .write_all(b"GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .unwrap();
     let (_, mut reader) = answered(stream);
-    let copied = std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
-    assert_eq!(copied, 200 * 1024 * 1024);
+    assert_eq!(std::io::copy(&mut reader, &mut std::io::sink()).unwrap(), 200 * 1024 * 1024);
     let grown = pair.memory("VmHWM:") - before;
     assert!(grown < 1024, "grew by {grown} kB");
 }
@@ -95,4 +90,162 @@ fn config_prints_keys_of_any_name() {
         assert_eq!(printed, lines.collect::<String>(), "{flavour}");
         assert_eq!(output.status.code(), Some(0));
     }
+}
+
+// Eviction of idle connections: the agent answers a new client immediately, however many others
+// there are.
+
+/// More than the limit of connections, and as many as fit in the kernel's queue.
+const MANY: usize = 4000;
+
+const GET: &[u8] = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
+
+fn pair() -> Pair {
+    more_descriptors();
+    let big = format!("user.big={}", "x".repeat(120_000));
+    Pair::start("lxd", &["user.foo=bar", &big])
+}
+
+fn said(pair: &Pair, bytes: &[u8]) -> UnixStream {
+    let mut stream = pair.connect();
+    stream.write_all(bytes).expect("room for it");
+    stream
+}
+
+/// Sends a request in two pieces. Returns whether it was answered; a kept connection may be closed
+/// before that.
+fn asked(stream: &mut UnixStream, asked_before: u32) -> bool {
+    let (first, second) = GET.split_at(20);
+    let sent = stream.write_all(first).and_then(|()| stream.write_all(second));
+    let mut answer = [0; 512];
+    let count = sent.and_then(|()| stream.read(&mut answer)).unwrap_or(0);
+    if count == 0 {
+        assert!(asked_before > 0, "a new client is dropped");
+        return false;
+    }
+    let answer = String::from_utf8_lossy(&answer[..count]);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nbar"), "{answer}");
+    true
+}
+
+#[test]
+fn active_clients_lose_nothing_next_to_idle_ones() {
+    let pair = pair();
+    let done = AtomicBool::new(false);
+    let active = || {
+        let mut answers = 0;
+        while !done.load(Ordering::Relaxed) {
+            let mut stream = pair.connect();
+            // A client must expect that a kept connection is closed: one that was not scheduled for
+            // 50 ms was idle.
+            answers += (0..3).take_while(|before| asked(&mut stream, *before)).count();
+        }
+        answers
+    };
+    thread::scope(|threads| {
+        let active: Vec<_> = (0..4).map(|_| threads.spawn(active)).collect();
+        let mut resting = Vec::new();
+        for number in 0..MANY {
+            let words: &[u8] = match number % 4 {
+                0 => b"",
+                1 => b"GET / HT",
+                2 => b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                _ => b"PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n{",
+            };
+            resting.push(said(&pair, words));
+        }
+        thread::sleep(Duration::from_millis(500));
+        done.store(true, Ordering::Relaxed);
+        for thread in active {
+            let answers = thread.join().unwrap();
+            println!("{answers} answers");
+            assert!(answers > 0);
+        }
+    });
+}
+
+#[test]
+fn closes_a_client_that_does_not_disconnect() {
+    let pair = pair();
+    let mut stream = said(&pair, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+    // Closed, not only shut down.
+    let mut look = [PollFd::new(&stream, PollFlags::empty())];
+    let _closed = poll(&mut look, Some(&Timespec { tv_sec: 60, tv_nsec: 0 }));
+    assert!(look[0].revents().contains(PollFlags::HUP));
+}
+
+#[test]
+fn any_fault_of_the_host_is_a_500_in_time() {
+    let mut pair = lxd();
+    for (kind, number) in
+        [("reset", "0"), ("garbage", "0"), ("wrong-cert", "0"), ("huge", "0"), ("stall", "9999")]
+    {
+        pair.host.ok(&["fault", NAME, kind, number]);
+        let (status, text) = pair.ask("GET", "/1.0/config/user.foo");
+        assert_eq!(status, 500, "{kind}: {text}");
+        assert!(text.starts_with("Failed connecting to devLXD over vsock: "), "{kind}: {text}");
+        pair.host.ok(&["fault", NAME, "none"]);
+        assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar", "after {kind}");
+    }
+    pair.host.ok(&["fault", NAME, "forbidden"]);
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (403, "Forbidden\n".into()));
+    pair.host.kill();
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").0, 500);
+    pair.assert_alive();
+}
+
+#[test]
+fn frees_the_quota_of_a_client_that_stops_waiting() {
+    let pair = lxd();
+    let files =
+        || fs::read_dir(format!("/proc/{}/fd", pair.agent.0.id())).expect("an agent").count();
+    pair.host.ok(&["fault", NAME, "slow", "60000"]);
+    let before = files();
+    let mut waiting: Vec<_> = (0..10).map(|_| pair.connect()).collect();
+    for stream in &mut waiting {
+        stream.write_all(b"GET /1.0/operations/x/wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    }
+    // A client that has shut down its side still waits for the answer.
+    waiting[0].shutdown(std::net::Shutdown::Write).unwrap();
+    let limit = Duration::from_secs(10);
+    until("ten calls", limit, || files() == before + 20);
+    waiting.truncate(1);
+    until("nine of them to be over", limit, || files() == before + 2);
+    waiting[0].set_nonblocking(true).unwrap();
+    assert_eq!(waiting[0].read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn reports_missing_descriptors_and_keeps_its_host() {
+    let pair = lxd();
+    let mut client = BufReader::new(pair.connect());
+    let mut ask = || {
+        let request = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
+        client.get_mut().write_all(request).unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(client.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let mut body = vec![0; length.unwrap().parse().unwrap()];
+        client.read_exact(&mut body).unwrap();
+        (split(&head).0, String::from_utf8(body).unwrap())
+    };
+    assert_eq!(ask(), (200, "bar".into()));
+    let entered = || pair.log().matches(": STARTED").count();
+    let before = entered();
+    pair.limit_descriptors(true);
+    for _ in 0..3 {
+        let (status, text) = ask();
+        assert_eq!(status, 500, "{text}");
+        assert!(text.contains("this agent cannot call the host now"), "{text}");
+    }
+    pair.limit_descriptors(false);
+    assert_eq!(ask(), (200, "bar".into()));
+    let log = pair.log();
+    assert!(!log.contains("lost host"), "{log}");
+    assert_eq!(entered(), before, "{log}");
+    // The agent logs this at most once in ten seconds.
+    assert!(log.matches("cannot call the host now").count() <= 2, "{log}");
 }

@@ -1,12 +1,9 @@
 //! Sockets that connect late or twice.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use mote_tests::conform::exec::{Exec, Running, plain, run};
-use mote_tests::conform::ws::Ws;
-use mote_tests::{Client, kill};
-use rustix::process::Signal;
+use mote_tests::conform::prelude::*;
+use mote_tests::proc::children;
 
 use super::start;
 
@@ -72,13 +69,12 @@ fn a_pause_of_the_guest_does_not_count_against_the_host() {
 #[test]
 fn accepts_no_sockets_after_a_commands_end() {
     for flavour in ["lxd", "incus"] {
-        let pair = super::tried(mote_tests::agent::Pair::start(flavour, &[]));
+        let pair = super::tried(Pair::start(flavour, &[]));
         let agent = pair.client();
         let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();
         let open = Exec::ask(&agent, &plain(&["true"])).unwrap();
         let _one = open.socket(&agent, "1").unwrap();
-        let twice = refusal(&agent, &open.target("1"));
-        assert_eq!(twice, "500 Websocket number already connected");
+        assert_eq!(refusal(&agent, &open.target("1")), "500 Websocket number already connected");
         let targets = ["control", "0", "1", "2"].map(|name| exec.target(name));
         let operation = exec.operation.clone();
         exec.connect(&agent).unwrap().finish(&agent).unwrap();
@@ -101,4 +97,84 @@ fn a_lost_control_socket_ends_the_command() {
     let running = Running::start(&agent, &plain(&["sleep", "300"])).unwrap();
     running.control.drop_line();
     assert_eq!(running.exec.code(&agent, LIMIT), Ok(137));
+}
+
+// Commands that run when the agent is stopped. The servers' Go client expects an event for the end
+// of an operation, and treats an earlier end of the event stream as a failure (P§4.1).
+
+const END: Duration = Duration::from_secs(10);
+
+/// Stops the agent. Returns its exit code and the time.
+fn ends(pair: &mut Pair) -> (Option<i32>, Duration) {
+    let begun = Instant::now();
+    (pair.agent.ends(END), begun.elapsed())
+}
+
+/// Reads events until the operation ends, as the Go client does.
+fn over(events: &mut Ws, running: &Running) -> Value {
+    loop {
+        let event = events.json().unwrap();
+        let operation = &event["metadata"];
+        let is_it = operation["id"] == running.exec.made["id"];
+        if is_it && operation["status_code"].as_u64().unwrap() >= 200 {
+            return operation.clone();
+        }
+    }
+}
+
+#[test]
+fn the_host_sees_a_hang_up_of_the_terminal_last() {
+    for request in [script("echo begun; exec sleep 300"), terminal("echo begun; exec sleep 300")] {
+        let mut pair = start();
+        let agent = pair.client();
+        let mut events = Ws::open(&agent, "/1.0/events").unwrap();
+        let mut running = Running::start(&agent, &request).unwrap();
+        let mut seen = running.out.as_mut().unwrap_or(&mut running.stdin).until("begun").unwrap();
+        kill(Signal::TERM, pair.agent.0.id());
+        // A host that asks only now gets an answer from the same agent.
+        let operation = over(&mut events, &running);
+        assert_eq!(operation["metadata"]["return"], 129, "{operation}");
+        assert_eq!((&operation["status"], &operation["err"]), (&"Success".into(), &"".into()));
+        assert_eq!(running.exec.code(&agent, END), Ok(129));
+        // The barrier proves that all output has arrived.
+        let out = running.out.as_mut().unwrap_or(&mut running.stdin);
+        seen += str::from_utf8(&out.output().unwrap()).unwrap();
+        assert_eq!(seen.trim_end(), "begun");
+        // The agent waits for the host, not for the command.
+        assert_eq!(pair.agent.0.try_wait().unwrap(), None);
+        events.drop_line();
+        assert_eq!(ends(&mut pair).0, Some(0), "{}", pair.log());
+    }
+}
+
+#[test]
+fn a_stalled_host_delays_the_end_by_seconds_only() {
+    for flood in [false, true] {
+        let mut pair = start();
+        let agent = pair.client();
+        let _events = Ws::open(&agent, "/1.0/events").unwrap();
+        let request = script(if flood { "exec yes" } else { "exec sleep 300" });
+        let _running = Running::start(&agent, &request).unwrap();
+        until("the command", END, || !children(pair.agent.0.id()).is_empty());
+        sleep(Duration::from_secs(1));
+        kill(Signal::TERM, pair.agent.0.id());
+        let (code, took) = ends(&mut pair);
+        assert_eq!(code, Some(0));
+        assert!(took > Duration::from_secs(2), "{took:?}");
+    }
+}
+
+/// An agent with a command waits 3 s for this host. The fastest of several exits proves that this
+/// agent does not wait.
+#[test]
+fn an_agent_without_commands_ends_immediately() {
+    let took = std::iter::repeat_with(|| {
+        let mut pair = start();
+        let _events = Ws::open(&pair.client(), "/1.0/events").unwrap();
+        kill(Signal::TERM, pair.agent.0.id());
+        let (code, took) = ends(&mut pair);
+        assert_eq!(code, Some(0));
+        took
+    });
+    assert!(took.take(10).any(|took| took < Duration::from_secs(2)));
 }

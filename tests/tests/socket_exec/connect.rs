@@ -1,13 +1,10 @@
 //! `mote-agent connect`, with a file or pipe on one side and a listener of the test on the other.
 
-use std::fs::File;
-use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use mote_tests::{Noise, Scratch, agent, output, put};
+use mote_tests::conform::prelude::*;
+
+use super::start;
 
 const LENGTH: usize = 1 << 20;
 
@@ -31,7 +28,7 @@ fn each_side_may_end_first() {
     let from = |target: &str, input: Stdio| {
         let mut command = Command::new(agent());
         command.args(["connect", target]).stdin(input);
-        mote_tests::bounded(command.stdout(Stdio::piped())).unwrap()
+        bounded(command.stdout(Stdio::piped())).unwrap()
     };
     let run = |target: &str| from(target, File::open(&input).unwrap().into());
     // The target ends its side before it reads anything: the output ends, too.
@@ -69,13 +66,13 @@ fn input_reaches_a_target_that_has_ended_its_side() {
     let (_scratch, unix, target) = unix_target();
     let mut command = Command::new(agent());
     command.args(["connect", &target]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = mote_tests::bounded(&mut command).unwrap();
+    let mut child = bounded(&mut command).unwrap();
     let (mut input, mut said) = (child.stdin.take().unwrap(), String::new());
     let (mut peer, mut sent) = (unix.accept().unwrap().0, [0; 4]);
     peer.shutdown(Shutdown::Write).unwrap();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     // Twice the pause that ends a TCP connection.
-    std::thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(1));
     input.write_all(b"late").unwrap();
     peer.read_exact(&mut sent).unwrap();
     assert_eq!(&sent, b"late");
@@ -90,7 +87,7 @@ fn unreadable_input_ends_like_any_other() {
     let mut command = Command::new(agent());
     command.args(["connect", &target]);
     command.stdin(File::open(&scratch.0).unwrap());
-    let child = mote_tests::bounded(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
+    let child = bounded(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
     let (mut peer, mut sent) = (unix.accept().unwrap().0, Vec::new());
     peer.read_to_end(&mut sent).unwrap();
     peer.write_all(b"answer").unwrap();
@@ -124,17 +121,173 @@ fn the_exit_code_says_why_there_is_no_connection() {
         (&[], 2, "connect needs IP:PORT, localhost:PORT or unix:PATH\n"),
     ] {
         let mut command = Command::new(agent());
-        let ended = output(command.arg("connect").args(words).stdin(Stdio::null())).unwrap();
+        let ended = mote_tests::output(command.arg("connect").args(words)).unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.code() == Some(code) && said.contains(why), "{words:?} {ended:?}");
     }
 }
 
 /// Returns a target whose queue is full, and what fills it.
-fn full(path: &std::path::Path) -> (String, (UnixListener, Vec<UnixStream>)) {
+fn full(path: &Path) -> (String, (UnixListener, Vec<UnixStream>)) {
     let listener = UnixListener::bind(path).unwrap();
     // The call also changes the length of the queue.
     rustix::net::listen(&listener, 0).unwrap();
     let clients = vec![UnixStream::connect(path).unwrap()];
     (format!("unix:{}", path.display()), (listener, clients))
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn words(words: &[String]) -> Value {
+    let head = ["sh", "-c", "for word; do printf %s \"$word\"; done", "sh"].map(str::to_owned);
+    let command: Vec<_> = head.iter().chain(words).map(String::as_str).collect();
+    plain(&command)
+}
+
+/// Returns 1.9 MiB of arguments of maximum length.
+fn two_megabytes(piece: &str) -> Vec<String> {
+    const WORD: usize = 128 * 1024 - 1;
+    vec![piece.repeat(WORD / piece.len()); 1_900 * 1024 / WORD]
+}
+
+fn post(pair: &Pair, body: &str) -> Answer {
+    let mut wire = pair.client().connect().unwrap();
+    wire.within(LIMIT).ask("POST", "/1.0/exec", "", body.as_bytes()).unwrap()
+}
+
+fn ran(pair: &Pair, request: &Value) -> Vec<u8> {
+    let agent = pair.client();
+    let answer = post(pair, &request.to_string());
+    assert_eq!(answer.status, 202, "{}", answer.short());
+    assert!(answer.body.len() < 80_000, "it is shown in {} bytes", answer.body.len());
+    let made = answer.metadata();
+    let operation = format!("/1.0/operations/{}", made["id"].as_str().unwrap());
+    let mut running = Exec { operation, made }.connect(&agent).unwrap();
+    running.stdin.barrier().unwrap();
+    let output = running.out.as_mut().unwrap().within(LIMIT).output().unwrap();
+    assert_eq!(running.exec.code(&agent, LIMIT), Ok(0));
+    output
+}
+
+#[test]
+fn passes_arguments_of_1_9_mib_and_frees_them() {
+    let mut pair = start();
+    ran(&pair, &plain(&["true"]));
+    let before = pair.memory("VmRSS");
+    for piece in ["plain ", "\"plain and quoted\"\n \u{e4}"] {
+        let all = two_megabytes(piece);
+        let begun = Instant::now();
+        assert!(ran(&pair, &words(&all)) == all.concat().into_bytes(), "{piece:?}");
+        println!("1.9 MiB of {piece:?}: {:.1?}", begun.elapsed());
+    }
+    let after = pair.memory("VmRSS");
+    let peak = pair.memory("VmHWM");
+    println!("long commands: {before} kB before, {after} kB after, {peak} kB at their peak");
+    assert!(after <= before + 256, "{before} kB grew to {after} kB");
+    // The agent holds the request and its parsed form, but no further copy.
+    assert!(peak < before + 4608, "{peak} kB");
+    pair.assert_alive();
+}
+
+#[test]
+fn reports_the_systems_error_for_too_long_arguments() {
+    let pair = start();
+    let agent = pair.client();
+    // First more strings than the agent has memory for, then more bytes than the kernel accepts.
+    let short = vec!["x".to_owned(); 200_000];
+    let long = vec!["x".repeat(1024); 2_048];
+    for (many, words_of_it) in [(short, "memory"), (long, "Argument list too long")] {
+        let made = post(&pair, &words(&many).to_string()).metadata();
+        let operation = format!("/1.0/operations/{}", made["id"].as_str().unwrap());
+        let _sockets = {
+            let exec = Exec { operation: operation.clone(), made };
+            exec.connect(&agent).unwrap()
+        };
+        let failed = wait_for(&pair, &operation);
+        assert_eq!(failed["status"], "Failure");
+        assert_eq!(failed["metadata"]["return"], -1);
+        contains(failed["err"].as_str().unwrap(), &[words_of_it]);
+    }
+    // A long name is abbreviated.
+    let running = Running::start(&agent, &plain(&[&"n".repeat(100_000)])).unwrap();
+    let failed = running.exec.ended(&agent, LIMIT).unwrap();
+    assert_eq!(failed["metadata"]["return"], 127);
+    assert!(failed["err"].as_str().unwrap().len() < 300);
+}
+
+fn wait_for(pair: &Pair, operation: &str) -> Value {
+    let agent = pair.client();
+    let exec = Exec { operation: operation.to_owned(), made: Value::Null };
+    exec.ended(&agent, LIMIT).unwrap()
+}
+
+#[test]
+fn only_exec_accepts_more_than_a_mebibyte_within_a_limit() {
+    let mut pair = start();
+    // White space, so that only the length is invalid.
+    let long = |length: usize| {
+        let mut text = " ".repeat(length);
+        text.push_str("{}");
+        text
+    };
+    assert_eq!(post(&pair, &long(1 << 21)).short(), "400 Websockets are required for VM exec");
+    let declared = |target: &str, length: usize| {
+        let mut wire = pair.client().connect().unwrap();
+        let head = format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        wire.send(head.as_bytes()).unwrap();
+        // The agent may refuse it before everything is sent.
+        for piece in long(length).as_bytes().chunks(1 << 16) {
+            if wire.send(piece).is_err() {
+                break;
+            }
+        }
+        wire.within(LIMIT).answer().map(|answer| answer.short())
+    };
+    for (target, length) in [("/1.0/events", (1 << 20) + 1), ("/1.0/exec", (3 << 20) + 1)] {
+        // The agent may close the connection before the client has read the reason.
+        if let Ok(answer) = declared(target, length) {
+            assert_eq!(answer, "413 Request body too long", "{target}");
+        }
+    }
+    pair.assert_alive();
+}
+
+fn half(pair: &Pair, body: &[u8]) -> Wire {
+    let mut wire = pair.client().connect().unwrap();
+    let length = body.len();
+    let head = format!("POST /1.0/exec HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    wire.send(head.as_bytes()).unwrap();
+    wire.within(LIMIT);
+    for piece in body[..length / 2].chunks(1 << 16) {
+        // The agent does not read a request that waits for memory.
+        if wire.within(Duration::from_secs(1)).send(piece).is_err() {
+            break;
+        }
+    }
+    wire
+}
+
+#[test]
+fn many_long_commands_share_limited_memory() {
+    let mut pair = start();
+    let before = pair.memory("VmRSS");
+    let body = words(&two_megabytes("x")).to_string();
+    let two = [half(&pair, body.as_bytes()), half(&pair, body.as_bytes())];
+    let begun = Instant::now();
+    let mut third = pair.client().connect().unwrap();
+    let head =
+        format!("POST /1.0/exec HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    third.send(head.as_bytes()).unwrap();
+    // The agent waits for memory once the request turns out to be long.
+    third.send(&body.as_bytes()[..70_000]).unwrap();
+    assert_eq!(third.within(LIMIT).answer().unwrap().short(), "503 Too many long requests at once");
+    assert!(begun.elapsed() > Duration::from_secs(2), "it did not wait for its turn");
+    let peak = pair.memory("VmHWM");
+    assert!(peak < before + 4608, "{before} kB grew to {peak} kB");
+    // A short request does not wait.
+    assert_eq!(ran(&pair, &plain(&["echo", "hi"])), b"hi\n");
+    drop(two);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(post(&pair, &body).status, 202, "there is room again");
+    pair.assert_alive();
 }

@@ -1,8 +1,6 @@
 //! Agents that start before their devices, drivers and files, as in an initramfs.
 
-use std::time::{Duration, Instant};
-
-use mote_tests::{BACK, Guest, Late, MOTE_BOOT, Spec, World, patient, slowdown, wait};
+use mote_tests::prelude::*;
 
 /// Limit from plugging a device to its effect: mostly the guest's PCI hot-plug, with software
 /// emulation on a busy machine.
@@ -24,7 +22,7 @@ fn logged(guest: &mut Guest, line: &str, limit: Duration) -> Duration {
             "no {line:?}: {}",
             guest.sh("cat /run/agent.log").1
         );
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
     begun.elapsed()
 }
@@ -38,8 +36,7 @@ fn when(guest: &mut Guest, line: &str) -> f64 {
 
 #[test]
 fn an_agent_started_before_run_survives_a_second_one() {
-    let port = "org.linuxcontainers.incus";
-    let mut world = World::of("incus", &Spec { port, ..Spec::default() }, &[]);
+    let mut world = World::of("incus", &Spec::default(), &[]);
     let mut guest = world.shell();
     let pid = guest.ok("cat /run/agent.pid").trim().to_owned();
     let status = guest.ok("mote-agent status");
@@ -50,8 +47,7 @@ fn an_agent_started_before_run_survives_a_second_one() {
         format!("process {pid} runs, but /run/mote was mounted over or removed after its start");
     let check = guest.sh("mote-agent --check").1;
     assert!(check.contains(&hidden) && !check.contains("end process"), "{check}");
-    let (code, text) = guest.sh("mote-agent 2>&1");
-    assert!(code == 1 && text.contains(&format!("is running: {hidden}")), "{code} {text}");
+    exits(guest.sh("mote-agent 2>&1"), 1, &[&format!("is running: {hidden}")]);
     // An agent that cannot see the first one gets its lock. It must report the busy vsock port, not
     // a missing vsock.
     guest.ok("mkdir -p /srv/other /srv/files && ln -s /dev /proc /srv/other && \
@@ -65,7 +61,7 @@ fn an_agent_started_before_run_survives_a_second_one() {
     while !guest.sh("mote-agent status").1.contains("state: CONNECTED\n") {
         // It reacts at its next line to the host.
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", guest.sh("mote-agent status").1);
-        std::thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200));
     }
     println!("back in /run after {:?}", begun.elapsed());
     world.power_off(&mut guest);
@@ -73,13 +69,13 @@ fn an_agent_started_before_run_survives_a_second_one() {
 
 #[test]
 fn connects_once_late_devices_appear() {
-    for (port, flavour, order) in [
-        ("com.canonical.lxd", "lxd", [Late::Disk, Late::Vsock, Late::Port]),
-        ("org.linuxcontainers.incus", "incus", [Late::Port, Late::Disk, Late::Vsock]),
+    for (flavour, order) in [
+        ("lxd", [Late::Disk, Late::Vsock, Late::Port]),
+        ("incus", [Late::Port, Late::Disk, Late::Vsock]),
     ] {
         // The lines in the kernel's log have the guest's own time.
         let words = "mote.modules=no mote.log=kernel".into();
-        let spec = Spec { port, words, late: order.to_vec(), ..Spec::default() };
+        let spec = Spec { words, late: order.to_vec(), ..Spec::default() };
         let mut world = World::of(flavour, &spec, &[]);
         let mut guest = world.vm.guest();
         let _at_once =
@@ -89,7 +85,7 @@ fn connects_once_late_devices_appear() {
         let check = guest.sh("mote-agent --check");
         assert_eq!(check.0, 1, "{}", check.1);
         assert!(check.1.contains("agent: running, waiting for the config share"), "{}", check.1);
-        std::thread::sleep(Duration::from_secs(3));
+        thread::sleep(Duration::from_secs(3));
         for device in order {
             world.vm.plug_late(device);
             let (what, begun) = match device {
@@ -115,8 +111,7 @@ fn connects_once_late_devices_appear() {
         let begun = Instant::now();
         world.host.connected(MOTE_BOOT);
         println!("{flavour}: CONNECTED {:?} after the last", begun.elapsed());
-        let status = guest.ok("mote-agent status");
-        assert!(status.contains(&format!("flavour: {flavour}\n")), "{status}");
+        contains(guest.ok("mote-agent status"), &[&format!("flavour: {flavour}\n")]);
         world.power_off(&mut guest);
     }
 }
@@ -138,7 +133,7 @@ fn uses_late_drivers_immediately() {
          virtio_pci is missing: put it into the image (/lib/modules/"
     };
     assert!(check.0 == 1 && check.1.contains(line), "{}", check.1);
-    std::thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
     let took = guest.ok(
         "mv /lib/away /lib/modules; read a b </proc/uptime; until grep -q 'port /dev' /run/agent.log; do sleep 0.1; done; read c d </proc/uptime; echo $a $c",
     );
@@ -154,8 +149,8 @@ fn reports_who_has_the_port_open_and_takes_it_when_free() {
     let mut guest = world.shell();
     guest.ok("kill -9 $(cat /run/agent.pid)");
     guest.ok("p=$(ls /dev/vport*p1); start-stop-daemon -S -b -m -p /run/holder -x /bin/sh -- -c \"exec sleep 999 <>$p\"");
-    wait("the holder", BACK, || {
-        (guest.sh("ls -l /proc/$(cat /run/holder)/fd | grep -q vport").0 == 0).then_some(())
+    until("the holder", BACK, || {
+        guest.sh("ls -l /proc/$(cat /run/holder)/fd | grep -q vport").0 == 0
     });
     let check = guest.sh("mote-agent --check");
     let holder = guest.ok("cat /run/holder");
@@ -171,5 +166,118 @@ fn reports_who_has_the_port_open_and_takes_it_when_free() {
     let took = logged(&mut guest, "port /dev/vport", PLUGGED);
     println!("free to used: {took:?}");
     world.host.connected(MOTE_BOOT);
+    world.power_off(&mut guest);
+}
+
+// Images with something missing or broken: each reports it on its console and provides what still
+// works. `early` covers late drivers and a second mote agent, `distros` a Go agent.
+
+const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
+
+fn without_agent(words: &str) -> (World, Guest) {
+    let words = format!("mote.agent=later {words}");
+    let mut world = World::of("lxd", &Spec { words, ..Spec::default() }, &[]);
+    let guest = world.vm.guest();
+    (world, guest)
+}
+
+fn said(world: &World, line: &str) {
+    until(&format!("{line:?} on the console"), MOTE_BOOT, || world.vm.console().contains(line));
+}
+
+/// Checks that the host reports why the config share was not read.
+fn unread(world: &World, told: &str) {
+    let is_told = || {
+        let why = &world.host.state()["why"];
+        let says_so = why["text"].as_str().is_some_and(|text| text.contains(told));
+        why["cause"] == "share-unread" && says_so
+    };
+    until("why nothing is heard", MOTE_BOOT, is_told);
+}
+
+/// Removes a driver's file, as in a kernel without it; `None` if the kernel contains the driver.
+fn without(guest: &mut Guest, module: &str) -> Option<()> {
+    guest.ok(&format!("rm -f $(find /lib/modules -name '{module}.ko*')"));
+    (guest.sh(&format!("test -e /sys/module/{module}/initstate")).0 != 0
+        && guest.sh(&format!("grep -q {module} /lib/modules/*/modules.builtin")).0 != 0)
+        .then_some(())
+}
+
+#[test]
+fn serves_devlxd_without_the_ports_driver() {
+    let (world, mut guest) = without_agent("mote.modules=no");
+    unread(&world, "not even a byte of the disk");
+    let Some(()) = without(&mut guest, "virtio_console") else {
+        return world.power_off_unseen(&mut guest);
+    };
+    guest.ok(START);
+    said(
+        &world,
+        "waiting for the status port: a virtio-serial device has no driver (virtio_console)",
+    );
+    // The host has not called; its address was in the config share.
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    assert_eq!(world.host.state()["started"], false);
+    let (code, text) = guest.sh("mote-agent --check");
+    assert!(
+        code == 1 && text.contains("missing  port: a virtio-serial device has no driver"),
+        "{text}"
+    );
+    world.power_off_unseen(&mut guest);
+}
+
+#[test]
+fn the_host_sees_an_agent_without_vsocks_driver() {
+    let (world, mut guest) = without_agent("");
+    if without(&mut guest, "vmw_vsock_virtio_transport").is_some() {
+        guest.ok(START);
+        said(&world, "warn: a vsock device has no driver (vmw_vsock_virtio_transport)");
+        said(&world, "warn: cannot reach host 2:");
+        // The host sees the agent but cannot call it.
+        until("STARTED", MOTE_BOOT, || world.host.state()["started"] == true);
+        let why = "the host cannot call this agent";
+        exits(guest.sh("mote-agent status"), 4, &[why]);
+        let (code, text) = guest.sh("mote-agent --check");
+        assert!(
+            code == 1 && text.starts_with("missing  agent: a vsock device has no driver"),
+            "{text}"
+        );
+        assert!(text.contains(why), "{text}");
+    }
+    world.power_off_unseen(&mut guest);
+}
+
+#[test]
+fn works_on_a_read_only_root() {
+    let (world, mut guest) = without_agent("");
+    unread(&world, "nothing has mounted it");
+    guest.ok("mount -o remount,ro /");
+    assert_ne!(guest.sh("touch /file").0, 0, "it can be written");
+    guest.ok(START);
+    let _took = world.host.connected(MOTE_BOOT);
+    assert_eq!(world.host.exec(&["echo", "served"]).as_deref(), Ok("served\n"));
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    let file = world.scratch.0.join("file");
+    fs::write(&file, "text").unwrap();
+    let push = |to: &str| {
+        world.host.try_run(&["file", "push", file.to_str().unwrap(), &format!("{NAME}{to}")])
+    };
+    assert_eq!(push("/run/file").map(|_| ()), Ok(()));
+    contains(push("/file").unwrap_err(), &["Read-only file system"]);
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn waits_for_a_missing_dev_and_reports_it() {
+    let (world, mut guest) = without_agent("");
+    // The shell itself needs /dev/null.
+    let log = guest.ok(
+        "umount -l /dev/pts; umount -l /dev; mote-agent >>/run/agent.log 2>&1 3>&- & echo $! >/run/agent.pid; sleep 6; \
+         cat /run/agent.log; mount -t devtmpfs dev /dev; mkdir -p /dev/pts; mount -t devpts dev /dev/pts",
+    );
+    println!("{log}");
+    assert!(log.contains("mote: info: waiting for ") && log.contains("/dev"), "{log}");
+    let _took = world.host.connected(MOTE_BOOT);
+    assert_eq!(world.host.exec(&["echo", "served"]).as_deref(), Ok("served\n"));
     world.power_off(&mut guest);
 }

@@ -1,11 +1,7 @@
 //! File systems frozen for a snapshot: they are thawed in time, whatever is killed, and a copy made
 //! meanwhile is consistent.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
-
-use mote_tests::{Guest, MOTE_BOOT, NAME, Scratch, Spec, World, patient, wait};
+use mote_tests::prelude::*;
 
 const VOLUMES: [(&str, &str); 2] = [("journal", "/dev/vdb"), ("data", "/dev/vdc")];
 const SIZE: u64 = 16 << 20;
@@ -26,7 +22,7 @@ impl Machine {
         let mut extra = Vec::new();
         for (name, _) in VOLUMES {
             let path = disks.0.join(name);
-            let file = std::fs::File::create(&path).expect("a disk");
+            let file = File::create(&path).expect("a disk");
             file.set_len(SIZE).expect("its size");
             let mut make = Command::new("mke2fs");
             let made = make.args(["-q", "-t", "ext4", "-L", name]).arg(&path).status();
@@ -106,11 +102,11 @@ fn thaws_in_time_whatever_is_killed() {
     let hook = "mkdir -p /etc/mote/freeze.d; f=/etc/mote/freeze.d/slow; printf '#!/bin/sh\\necho $1 >>/run/hook\\nsleep 2\\n' >$f; chmod 755 $f";
     vm.guest.ok(hook);
     vm.guest.ok("mote-agent freeze --for 60s >/run/caller 2>&1 & sleep 1; kill -9 $!");
-    wait("the hook's end", patient(Duration::from_secs(20)), || {
-        (vm.guest.sh("cat /run/hook").1 == "freeze\nthaw\n").then_some(())
+    until("the hook's end", patient(Duration::from_secs(20)), || {
+        vm.guest.sh("cat /run/hook").1 == "freeze\nthaw\n"
     });
-    wait("the guard's end", patient(Duration::from_secs(20)), || {
-        (vm.guest.ok("mote-agent freeze --status") == "not frozen\n").then_some(())
+    until("the guard's end", patient(Duration::from_secs(20)), || {
+        vm.guest.ok("mote-agent freeze --status") == "not frozen\n"
     });
     vm.write_later();
     vm.written(Duration::from_secs(5));
@@ -129,8 +125,7 @@ fn another_programs_freeze_is_skipped_and_its_thaw_reported() {
     vm.guest.ok("mote-agent thaw");
     assert_eq!(vm.guest.sh("fsfreeze --unfreeze /data").0, 0);
     vm.guest.ok("mote-agent freeze; fsfreeze --unfreeze /data");
-    let (code, why) = vm.guest.sh("mote-agent thaw 2>&1");
-    assert!(code == 1 && why.contains("another program thawed"), "{code} {why}");
+    exits(vm.guest.sh("mote-agent thaw 2>&1"), 1, &["another program thawed"]);
     vm.guest.ok("mote-agent trim");
     vm.world.power_off(&mut vm.guest);
 }
@@ -146,8 +141,7 @@ fn commands_and_status_work_while_the_log_is_frozen() {
     }
     assert!(vm.guest.ok("mote-agent status").contains("state: CONNECTED\n"));
     assert_eq!(vm.guest.ok("mote-agent get user.foo"), "bar\n");
-    let before = vm.guest.ok("grep -c 'argv=.*there' /data/agent.log || true");
-    assert_eq!(before, "0\n");
+    assert_eq!(vm.guest.ok("grep -c 'argv=.*there' /data/agent.log || true"), "0\n");
     // The host calls from a new address, which cannot be stored now.
     let kept = vm.guest.ok("md5sum </data/kept/agent.conf");
     vm.world.host.kill();
@@ -156,16 +150,14 @@ fn commands_and_status_work_while_the_log_is_frozen() {
     assert_eq!(vm.guest.ok("md5sum </data/kept/agent.conf"), kept);
     assert_eq!(vm.by_host("mote-agent thaw").as_deref(), Ok("thawed\n"));
     let guest = &mut vm.guest;
-    wait("the log", patient(LATER), || {
-        (guest.sh("grep -c 'argv=.*there' /data/agent.log").1 == "3\n").then_some(())
+    until("the log", patient(LATER), || {
+        guest.sh("grep -c 'argv=.*there' /data/agent.log").1 == "3\n"
     });
     assert_eq!(guest.sh("grep -c lost /data/agent.log").1, "0\n");
     // The agent knows the new address, but could not store it. Then another address replaces it.
     vm.world.host.kill();
     vm.world.host.start();
-    wait("the address", patient(LATER), || {
-        (guest.ok("md5sum </data/kept/agent.conf") != kept).then_some(())
-    });
+    until("the address", patient(LATER), || guest.ok("md5sum </data/kept/agent.conf") != kept);
     vm.world.power_off(&mut vm.guest);
 }
 
@@ -191,10 +183,10 @@ fn bad_snapshots(vm: &Machine, is_frozen: bool) -> usize {
         }
         for (name, _) in VOLUMES {
             vm.world.vm.standing(|| {
-                std::fs::copy(disks.join(name), disks.join(format!("{name}.copy"))).expect("a copy")
+                fs::copy(disks.join(name), disks.join(format!("{name}.copy"))).expect("a copy")
             });
             // The time that a server needs between two volumes.
-            std::thread::sleep(Duration::from_millis(300));
+            thread::sleep(Duration::from_millis(300));
         }
         if is_frozen {
             assert_eq!(vm.by_host("mote-agent thaw").as_deref(), Ok("thawed\n"));
@@ -214,8 +206,8 @@ fn frozen_volumes_give_consistent_snapshots() {
     vm.guest.ok(&format!(
         "(n=0; while :; do n=$((n+1)); for v in journal data; do {write}; done; done) >/dev/null 2>&1 &"
     ));
-    wait("numbers", patient(Duration::from_secs(20)), || {
-        (vm.guest.ok("cat /data/number 2>/dev/null || true").as_str() > "00000003").then_some(())
+    until("numbers", patient(Duration::from_secs(20)), || {
+        vm.guest.ok("cat /data/number 2>/dev/null || true").as_str() > "00000003"
     });
     let without = bad_snapshots(&vm, false);
     let with = bad_snapshots(&vm, true);

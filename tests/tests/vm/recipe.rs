@@ -1,18 +1,9 @@
 //! The QEMU command that `mote-host init` prints: pasted into a shell, it boots a VM whose agent
 //! becomes CONNECTED.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
+use mote_tests::prelude::*;
 use mote_tests::proc::processes;
-use mote_tests::{Host, MOTE_BOOT, NAME, Process, Scratch, Spec, patient, tool, wait};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, kill_process_group};
 
 /// A shell and its children, killed when dropped.
 pub(crate) struct Group(Process);
@@ -28,7 +19,7 @@ impl Group {
     pub(crate) fn run(bash: Command, output: &Path) -> (String, Option<i32>) {
         let mut group = Self::start(bash, output);
         let (status, _) = wait("its end", 6 * MOTE_BOOT, || group.0.0.try_wait().expect("a child"));
-        (std::fs::read_to_string(output).unwrap_or_default(), status.code())
+        (fs::read_to_string(output).unwrap_or_default(), status.code())
     }
 }
 
@@ -71,12 +62,12 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
         let text = text.replace("panic=-1'", "panic=-1 mote.shell=console'");
         let vm = paste(directory, &text);
         let limit = patient(MOTE_BOOT).as_secs().to_string();
-        let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();
+        let console = || fs::read_to_string(directory.join("console")).unwrap_or_default();
         let waited = host.try_run(&["wait", NAME, "--for", "CONNECTED", "--timeout", &limit]);
         assert!(waited.is_ok(), "{waited:?}\n{}\n{text}", console());
         // `mote-host` prints the log once a second.
         let found = format!("vport0p1 {seen}");
-        wait("the port's line", MOTE_BOOT, || console().contains(&found).then_some(()));
+        until("the port's line", MOTE_BOOT, || console().contains(&found));
         is_the_servers(&host, flavour);
         if flavour == "lxd-5.0" {
             let error = host.try_run(&["wait", NAME, "--for", "Ready", "--timeout", "0"]);
@@ -89,9 +80,7 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
         quit(&host);
         host.stopped(Duration::from_secs(10));
         // The vsock device ends with QEMU, although the shell still runs.
-        wait("its vsock's end", Duration::from_secs(10), || {
-            carriers(&host).is_empty().then_some(())
-        });
+        until("its vsock's end", Duration::from_secs(10), || carriers(&host).is_empty());
         assert_eq!(host.state()["why"]["cause"], "qemu-ended", "{}", host.state());
         drop(vm);
     }
@@ -134,13 +123,11 @@ fn order(host: &Host, order: &str) -> String {
 
 /// Uses the user's monitor, as a tester of an image would; mote-host has its own.
 fn the_power_button_is_pressed(host: &Host) {
-    let said = order(host, "system_powerdown");
-    assert!(said.contains("\"return\": {}"), "{said}");
+    contains(order(host, "system_powerdown"), &["\"return\": {}"]);
     assert!(host.is_connected(), "{}", host.state());
     // mote-host does the same; this image ignores the button.
     let stopped = host.try_run(&["stop", NAME, "--timeout", "0.5"]);
-    let error = stopped.expect_err("it is off");
-    assert!(error.contains("handle the power button"), "{error}");
+    contains(stopped.expect_err("it is off"), &["handle the power button"]);
 }
 
 fn quit(host: &Host) {
@@ -170,7 +157,7 @@ fn the_vsock_device_starts_once_and_ends_with_its_instance() {
         let mut group = Group::start(bash, &directory.join("output"));
         let (status, _) =
             wait("the shell", 6 * MOTE_BOOT, || group.0.0.try_wait().expect("a child"));
-        let said = std::fs::read_to_string(directory.join("output")).unwrap_or_default();
+        let said = fs::read_to_string(directory.join("output")).unwrap_or_default();
         assert!(status.success(), "{said}");
         groups.push(group);
         let now = carriers(&host);
@@ -182,7 +169,7 @@ fn the_vsock_device_starts_once_and_ends_with_its_instance() {
         }
     }
     host.ok(&["delete", NAME]);
-    wait("its end", Duration::from_secs(10), || carriers(&host).is_empty().then_some(()));
+    until("its end", Duration::from_secs(10), || carriers(&host).is_empty());
 }
 
 #[test]
@@ -195,18 +182,16 @@ fn qemu_accepts_every_option_of_the_recipe() {
     host.start();
     let (disk, seed) = (directory.join("a,b.img"), directory.join("my seed"));
     File::create(&disk).and_then(|file| file.set_len(1 << 20)).expect("a disk");
-    std::fs::create_dir(&seed).expect("a directory");
-    std::fs::write(seed.join("user-data"), "#cloud-config\n").expect("a file");
+    fs::create_dir(&seed).expect("a directory");
+    fs::write(seed.join("user-data"), "#cloud-config\n").expect("a file");
     let (disk, seed) = (disk.display().to_string(), seed.display().to_string());
     let recipe = host.run(&["qemu", NAME, "--disk", &disk, "--seed", &seed]);
     // -S: the VM executes no instruction.
     let recipe = recipe.replace("-serial stdio", "-serial null -S");
     let vm = paste(directory, &recipe);
-    let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();
+    let console = || fs::read_to_string(directory.join("console")).unwrap_or_default();
     let cause = || host.state()["why"]["cause"].clone();
-    wait(&format!("QEMU\n{recipe}\n{}", console()), MOTE_BOOT, || {
-        (cause() == "paused").then_some(())
-    });
+    until(&format!("QEMU\n{recipe}\n{}", console()), MOTE_BOOT, || cause() == "paused");
     assert!(host.state()["why"]["text"].as_str().is_some_and(|text| text.contains("prelaunch")));
     let blocks = order(&host, "query-block");
     for (device, file) in [("config", "config.iso"), ("root", "a,b.img"), ("seed", "seed.iso")] {
@@ -224,7 +209,7 @@ const FIRST: &str = "cp \"kernel/boot/vmlinuz-$version\" vmlinuz\n";
 /// Returns the commands of a page between two headings.
 fn commands(page: &str, from: &str, before: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
-    let page = std::fs::read_to_string(page).expect("the page");
+    let page = fs::read_to_string(page).expect("the page");
     let (_, part) = page.split_once(from).expect("the first heading");
     let (part, _) = part.split_once(before).expect("the next heading");
     let blocks = part.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
@@ -236,7 +221,7 @@ fn kernel() -> (String, String) {
     let cache = std::env::var("XDG_CACHE_HOME")
         .unwrap_or_else(|_| format!("{}/.cache", std::env::var("HOME").expect("a home")));
     let kernel = format!("{cache}/mote/kernel");
-    let mut versions = std::fs::read_dir(format!("{kernel}/lib/modules")).expect("a kernel");
+    let mut versions = fs::read_dir(format!("{kernel}/lib/modules")).expect("a kernel");
     let version = versions.next().expect("a kernel").expect("its name").file_name();
     (kernel, version.to_string_lossy().into_owned())
 }
@@ -253,7 +238,7 @@ fn the_initramfs_example_works_as_written() {
     let mut bash = Command::new("bash");
     bash.args(["-c", &script]).current_dir(&scratch.0).env("PATH", path_with_tools());
     let (output, code) = Group::run(bash, &scratch.0.join("output"));
-    let console = std::fs::read_to_string(scratch.0.join("console")).unwrap_or_default();
+    let console = fs::read_to_string(scratch.0.join("console")).unwrap_or_default();
     assert!(code == Some(0), "exit code {code:?}\n{output}\n--- console\n{console}");
     for said in [
         &format!("Linux {version}\n"),

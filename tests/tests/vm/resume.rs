@@ -1,9 +1,8 @@
 //! A paused VM, and two clones of one state.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
+use mote_tests::prelude::*;
 use mote_tests::vm::is_pc;
-use mote_tests::{Guest, Late, MOTE_BOOT, Spec, Vm, World, patient, skipped, wait};
+use mote_tests::world;
 
 /// Limit for the clock's correction after a pause.
 const RIGHT: Duration = Duration::from_secs(6);
@@ -33,15 +32,14 @@ fn log(guest: &mut Guest) -> String {
 
 #[test]
 fn corrects_the_clock_after_a_pause_unless_another_program_sets_it() {
-    let spec = Spec { nic: NIC, ..Spec::default() };
-    let mut world = World::of("lxd", &spec, &[]);
+    let mut world = World::of("lxd", &Spec { nic: NIC, ..Spec::default() }, &[]);
     let mut guest = world.shell();
     guest.ok("modprobe virtio_net; (mote-agent events >/tmp/events 2>&1 &)");
     let before = behind(&mut guest);
     // The agent has compared both clocks by then.
-    std::thread::sleep(RIGHT);
+    thread::sleep(RIGHT);
     world.vm.pause();
-    std::thread::sleep(Duration::from_secs(25));
+    thread::sleep(Duration::from_secs(25));
     let resumed = SystemTime::now();
     world.vm.go_on();
     let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
@@ -53,20 +51,20 @@ fn corrects_the_clock_after_a_pause_unless_another_program_sets_it() {
     assert!(after.abs() < OFF + 0.1, "{after}");
     println!("{before:.2} s behind, {after:.2} s after a pause of 25 s, {took:?} after its end");
     assert!(log(&mut guest).contains("VM resumed (paused)"));
-    wait("the event", patient(RIGHT), || {
-        guest.ok("cat /tmp/events").contains("\"kind\":\"paused\",\"generation\":0").then_some(())
+    until("the event", patient(RIGHT), || {
+        guest.ok("cat /tmp/events").contains("\"kind\":\"paused\",\"generation\":0")
     });
 
     guest.ok("echo 'while :; do sleep 1; done' >/tmp/script");
     guest.ok("(echo '#!/bin/sh'; cat /tmp/script) >/tmp/chronyd; chmod 755 /tmp/chronyd");
     guest.ok("start-stop-daemon -S -b -x /tmp/chronyd; sleep 6");
     world.vm.pause();
-    std::thread::sleep(Duration::from_secs(10));
+    thread::sleep(Duration::from_secs(10));
     world.vm.go_on();
-    wait("the log", patient(RIGHT), || {
-        log(&mut guest).contains("clock stepped by 0 ms (another program sets it)").then_some(())
+    until("the log", patient(RIGHT), || {
+        log(&mut guest).contains("clock stepped by 0 ms (another program sets it)")
     });
-    assert!(behind(&mut guest) > 8.0, "it was set all the same");
+    assert!(behind(&mut guest) > 8.0, "it was set");
     guest.ok("killall chronyd");
     println!("sync-time: {}", guest.ok("mote-agent sync-time"));
     let after = behind(&mut guest);
@@ -80,10 +78,10 @@ fn without_random_numbers(world: &World, guest: &mut Guest) {
     // Opening a FIFO blocks forever.
     guest.ok("rm -f /dev/hwrng; mkfifo /dev/hwrng; sleep 6");
     world.vm.pause();
-    std::thread::sleep(Duration::from_secs(10));
+    thread::sleep(Duration::from_secs(10));
     world.vm.go_on();
-    wait("the log", patient(Duration::from_secs(15)), || {
-        log(guest).contains("RNG not fully reseeded; clock stepped by ").then_some(())
+    until("the log", patient(Duration::from_secs(15)), || {
+        log(guest).contains("RNG not fully reseeded; clock stepped by ")
     });
     let after = behind(guest);
     assert!(after.abs() < OFF + 0.1, "{after}");
@@ -116,7 +114,7 @@ fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
     }
     guest.ok(&format!("echo \"{}\" >/tmp/sample", SAMPLES.replace('$', "\\$")));
     // The kernel's reseed interval grows with the uptime, up to a minute.
-    std::thread::sleep(Duration::from_secs(20));
+    thread::sleep(Duration::from_secs(20));
     guest.ok("(sh /tmp/sample >/tmp/samples 2>/dev/null &); sleep 2");
     if has_agent {
         world.vm.unplug("vsock");
@@ -131,16 +129,16 @@ fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
         let incoming = ["-incoming".into(), format!("exec:cat {}", state.display())];
         let extra = [&spec.extra[..], &incoming].concat();
         let begun = Spec { extra, ..spec.clone() };
-        world.vm = Vm::boot(&world.scratch.0, &begun, &world.host.share);
+        world.vm = Vm::boot(&world.scratch.0, &begun, &world.host.share, world::port("lxd"));
         world.host.start();
         println!("copy {number}, {:?} after the state was saved", saved.elapsed());
         let mut guest = world.vm.guest_again();
         if has_agent {
-            std::thread::sleep(Duration::from_millis(1500));
+            thread::sleep(Duration::from_millis(1500));
             world.vm.plug_late(Late::Vsock);
             world.host.connected(MOTE_BOOT);
         }
-        std::thread::sleep(patient(Duration::from_secs(4)));
+        thread::sleep(patient(Duration::from_secs(4)));
         let samples = guest.ok(&format!("tail -n +{} /tmp/samples", count + 1));
         Copy {
             samples: samples.lines().map(str::to_owned).collect(),
@@ -163,10 +161,8 @@ fn same(copies: &[Copy; 2]) -> usize {
 
 #[test]
 fn clones_have_different_random_numbers_and_detect_it() {
-    if !is_pc() {
-        return skipped("a machine with a generation id");
-    }
-    // As LXD and Incus configure it; each QEMU has a different one.
+    let true = is_pc() else { return skipped("a machine with a generation id") };
+    // LXD and Incus configure the device like this. Each QEMU process gets another id.
     let generation = ["-device".to_owned(), "vmgenid,guid=auto".into()];
     let plain = Spec { extra: generation.to_vec(), ..Spec::default() };
     let without = copies(&plain, false);
@@ -200,4 +196,95 @@ fn clones_have_different_random_numbers_and_detect_it() {
             assert!(copy.more.contains(&event), "{}", copy.more);
         }
     }
+}
+
+// A guest that suspends to memory: the agent's timers ignore that time, and its connections are
+// lost.
+
+const INTERVAL: u64 = 20_000;
+/// Duration of the suspend, seconds: longer than the interval, so that a line is due at wake-up,
+/// and longer than `mote-host exec` waits for a silent guest.
+const ASLEEP: u64 = 25;
+
+const ALARM: &str = "/sys/class/rtc/rtc0/wakealarm";
+
+/// Returns whether the guest has a clock that can wake it.
+fn wakes(guest: &mut Guest) -> bool {
+    let has_alarm = guest.sh(&format!("test -e {ALARM}")).0 == 0;
+    if !has_alarm {
+        skipped("a hardware's clock that wakes the guest");
+    }
+    has_alarm
+}
+
+fn suspend(guest: &mut Guest) {
+    guest.ok(&format!("echo 0 >{ALARM}; echo +{ASLEEP} >{ALARM}"));
+    let begun = Instant::now();
+    guest.send("echo mem >/sys/power/state");
+    exits(guest.reply(Duration::from_secs(120)), 0, &[]);
+    assert!(begun.elapsed().as_secs() >= ASLEEP - 2, "it did not sleep: {:?}", begun.elapsed());
+}
+
+#[test]
+fn writes_the_next_line_within_a_second_after_a_suspend() {
+    // This host reads each line.
+    let words = format!("mote.args=--interval-connected,{INTERVAL}");
+    let mut world = World::of("lxd", &Spec { socket: true, words, ..Spec::default() }, &[]);
+    let mut guest = world.shell();
+    let true = wakes(&mut guest) else { return };
+    let lines = |world: &World| world.host.state()["lines"].as_array().map_or(0, Vec::len);
+    let next = |world: &World, what: &str| {
+        let before = lines(world);
+        let limit = Duration::from_millis(2 * INTERVAL);
+        until(what, limit, || lines(world) > before)
+    };
+    next(&world, "CONNECTED");
+    next(&world, "a line");
+    let before = lines(&world);
+    suspend(&mut guest);
+    let woke = Instant::now();
+    until("a line", Duration::from_millis(2 * INTERVAL), || lines(&world) > before);
+    let late = woke.elapsed();
+    println!("after {ASLEEP} s of sleep: a line within {late:?}");
+    // Otherwise it would be an interval after the last line before the suspend.
+    assert!(late < Duration::from_millis(INTERVAL * 3 / 4), "{late:?}");
+    // The timer that woke it stops.
+    let mut used = || {
+        let ticks = guest.ok("cut -d' ' -f14,15 /proc/$(cat /run/agent.pid)/stat");
+        ticks.split_whitespace().map(|part| part.parse::<u64>().expect("ticks")).sum::<u64>()
+    };
+    let before = used();
+    thread::sleep(Duration::from_secs(3));
+    let used = used() - before;
+    assert!(used < 30, "{used} ticks of 300");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn ends_a_command_with_a_reason_after_a_suspend() {
+    let mut world = World::of("lxd", &Spec::default(), &[]);
+    let mut guest = world.shell();
+    let true = wakes(&mut guest) else { return };
+    let script = "echo $$; trap '' HUP TERM; while :; do sleep 1; done";
+    let mut command = world.host.exec_with(&["-T", "-n"], &["sh", "-c", script]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut client = bounded(&mut command).expect("mote-host");
+    let mut pid = String::new();
+    let stdout = client.stdout.as_mut().expect("its output");
+    BufReader::new(stdout).read_line(&mut pid).expect("a line");
+    suspend(&mut guest);
+    let (status, took) =
+        wait("the client's end", MOTE_BOOT, || client.try_wait().expect("its status"));
+    let mut said = String::new();
+    client.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");
+    println!("{took:?} after the guest woke: {status}, {said:?}");
+    // The operation's end, or an unknown operation.
+    let lost = "the guest has lost its connections, as after a suspend";
+    assert!(matches!(status.code(), Some(129 | 137)) && said.contains(lost), "{status}: {said}");
+    guest.ok(&format!("! kill -0 {}", pid.trim()));
+    // The vsock device still works.
+    assert_eq!(world.host.exec(&["echo", "again"]).as_deref(), Ok("again\n"));
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    assert_eq!(guest.ok("grep -c 'took too long' /run/agent.log || :"), "0\n");
+    world.power_off(&mut guest);
 }

@@ -1,21 +1,20 @@
 //! A sandboxed agent with real devices.
 
-use mote_tests::{MOTE_BOOT, NAME, Spec, World, tool, wait};
+use mote_tests::prelude::*;
 
 #[test]
 fn a_sandboxed_agent_reports_and_reconnects() {
-    for (flavour, port, modules) in
-        [("lxd", "com.canonical.lxd", "yes"), ("incus", "org.linuxcontainers.incus", "no")]
-    {
+    for (flavour, modules) in [("lxd", "yes"), ("incus", "no")] {
         // Without modules it must load all drivers before it enters the sandbox.
-        let words =
-            format!("mote.args=--deny,exec,--deny,files,--deny,mounts mote.modules={modules}");
-        let mut world = World::of(flavour, &Spec { port, words, ..Spec::default() }, &[]);
+        let words = format!(
+            "mote.args=--deny,exec,--deny,files,--deny,mounts,--deny,power mote.modules={modules}"
+        );
+        let mut world = World::of(flavour, &Spec { words, ..Spec::default() }, &[]);
         let mut guest = world.shell();
         let status = guest.ok("mote-agent status");
         assert!(status.contains("; in a sandbox\n"), "{status}");
         assert!(guest.ok("cat /run/agent.log").contains("info: in a sandbox\n"));
-        let checked = guest.ok("mote-agent --check --deny exec --deny files --deny mounts");
+        let checked = guest.ok("mote-agent --check --deny exec,files,mounts,power");
         assert!(checked.contains("in a sandbox\n"), "{checked}");
         // A report is a worker in the same sandbox, or the agent's own. Both see the whole guest.
         assert!(world.host.run(&["state", NAME]).contains("processes"));
@@ -31,7 +30,7 @@ fn a_sandboxed_agent_reports_and_reconnects() {
 /// The same attempts as over sockets (`boot injected`), with vsock and a real `/dev`.
 #[test]
 fn injected_code_can_do_only_what_the_page_lists() {
-    const DENIED: &str = "--deny exec,files,mounts";
+    const DENIED: &str = "--deny exec,files,mounts,power";
     let program =
         tool("MOTE_INJECTED", "target/relay/x86_64-unknown-linux-gnu/release/mote-injected");
     let mut world = World::of("lxd", &Spec::default(), &[]);
@@ -41,12 +40,12 @@ fn injected_code_can_do_only_what_the_page_lists() {
     // From here on the policy denies file access.
     guest.ok(&format!("sed -i 's/exec mote-agent/& {DENIED}/' /run/agent.start"));
     guest.ok("kill $(cat /run/agent.pid)");
-    wait("its end", MOTE_BOOT, || {
-        guest.ok("cat /run/agent.log").contains("agent ended with exit code 0").then_some(())
+    until("its end", MOTE_BOOT, || {
+        guest.ok("cat /run/agent.log").contains("agent ended with exit code 0")
     });
     guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-    wait("an agent in its sandbox", MOTE_BOOT, || {
-        guest.ok("mote-agent status || true").contains("; in a sandbox\n").then_some(())
+    until("an agent in its sandbox", MOTE_BOOT, || {
+        guest.ok("mote-agent status || true").contains("; in a sandbox\n")
     });
     let said = guest.sh("uname -r; /tmp/injected $(cat /run/agent.pid) 2>&1");
     println!("{}", said.1);

@@ -1,9 +1,7 @@
 //! Directories of the host in the guest, at start and hot-plugged.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use mote_tests::{Guest, MOTE_BOOT, NAME, Scratch, Share, Spec, World, put, wait};
+use mote_tests::prelude::*;
+use mote_tests::world;
 
 fn directory(parent: &Path, name: &str) -> PathBuf {
     let path = parent.join(name);
@@ -72,18 +70,16 @@ fn applies_the_hosts_files_before_any_announcement() {
 fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
     // The event may precede the device (incus#1881).
     let source = directory(&world.host.directory, "plugged");
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let add = ["device-add", NAME, "plug", "type=disk", "path=/mnt/plug", "source=/srv"];
         let host = &world.host;
         let told = scope.spawn(move || host.try_run(&add));
-        std::thread::sleep(Duration::from_secs(1));
+        thread::sleep(Duration::from_secs(1));
         world.vm.plug("lxd_plug", &source);
         // The call fails if the guest sees the device after the host's time limit.
         let _answer = told.join().expect("a thread");
     });
-    wait("the share", MOTE_BOOT, || {
-        (guest.sh("cat /mnt/plug/file").1 == "in plugged\n").then_some(())
-    });
+    until("the share", MOTE_BOOT, || guest.sh("cat /mnt/plug/file").1 == "in plugged\n");
     world.host.ok(&["device-remove", NAME, "plug"]);
     assert_eq!(guest.sh("grep -c /mnt/plug /proc/mounts").1, "0\n");
     assert_eq!(guest.ok("ls -d /mnt/plug"), "/mnt/plug\n");
@@ -93,18 +89,14 @@ fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
 fn mounts_incus_shares_after_the_answer_and_unmounts_by_tag() {
     let shares = Scratch::new();
     let shared = vec![("incus_plug", directory(&shares.0, "plug"))];
-    let port = "org.linuxcontainers.incus";
-    let spec = Spec { port, shares: shared, ..Spec::default() };
-    let mut world = World::of("incus", &spec, &[]);
+    let mut world = World::of("incus", &Spec { shares: shared, ..Spec::default() }, &[]);
     let mut guest = world.shell();
     // The agent follows symbolic links that belong to root.
     guest.ok("mkdir /mnt /srv && ln -s /srv /mnt/link");
     world.host.ok(&["device-add", NAME, "plug", "type=disk", "path=/mnt/link/x", "source=/srv"]);
-    wait("the share", MOTE_BOOT, || (guest.sh("cat /srv/x/file").1 == "in plug\n").then_some(()));
+    until("the share", MOTE_BOOT, || guest.sh("cat /srv/x/file").1 == "in plug\n");
     world.host.ok(&["device-remove", NAME, "plug"]);
-    wait("no share", MOTE_BOOT, || {
-        (guest.sh("grep -c incus_plug /proc/mounts").1 == "0\n").then_some(())
-    });
+    until("no share", MOTE_BOOT, || guest.sh("grep -c incus_plug /proc/mounts").1 == "0\n");
     world.power_off(&mut guest);
 }
 
@@ -114,23 +106,21 @@ fn a_user_cannot_redirect_a_share() {
     let mut guest = world.shell();
     guest.ok("mkdir -p /etc/cron.d");
     guest.ok("su user -c 'cd && ln -s /etc/cron.d link && mkdir d'");
-    let linked = directory(&world.host.directory, "linked");
-    world.vm.plug("lxd_link", &linked);
+    world.vm.plug("lxd_link", &directory(&world.host.directory, "linked"));
     let add = ["device-add", NAME, "link", "type=disk", "path=/home/user/link", "source=/srv"];
     let refused = "the symbolic link /home/user/link is not followed";
-    let why = world.host.try_run(&add).unwrap_err();
-    assert!(why.contains(refused), "{why}");
+    contains(world.host.try_run(&add).unwrap_err(), &[refused]);
     let logged = |guest: &mut Guest, line: &str| {
-        wait(line, MOTE_BOOT, || guest.ok("cat /run/agent.log").contains(line).then_some(()));
+        until(line, MOTE_BOOT, || guest.ok("cat /run/agent.log").contains(line));
     };
     logged(&mut guest, refused);
     // The user replaces the directory by a link while the agent waits for the device.
     let swapped = directory(&world.host.directory, "swapped");
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let add = ["device-add", NAME, "swap", "type=disk", "path=/home/user/d", "source=/srv"];
         let host = &world.host;
         let told = scope.spawn(move || host.try_run(&add));
-        std::thread::sleep(Duration::from_secs(1));
+        thread::sleep(Duration::from_secs(1));
         guest.ok("su user -c 'cd && mv d e && ln -s /etc/cron.d d'");
         world.vm.plug("lxd_swap", &swapped);
         let _answer = told.join().expect("a thread");
@@ -157,7 +147,7 @@ fn shows_the_host_only_files_below_a_directory() {
     let copy = world.scratch.0.join("copy");
     let copy = copy.to_str().unwrap();
     world.host.ok(&["file", "pull", &format!("{NAME}/srv/shown/a"), copy]);
-    assert_eq!(std::fs::read_to_string(copy).unwrap(), "text\n");
+    assert_eq!(fs::read_to_string(copy).unwrap(), "text\n");
     world.host.ok(&["file", "push", copy, &format!("{NAME}/srv/shown/sub/b")]);
     assert_eq!(guest.ok("cat /srv/shown/sub/b"), "text\n");
     for path in ["/srv/secret", "/srv/shown/link", "/srv/shown/../secret", "/etc/mote-agent.yml"] {
@@ -165,7 +155,102 @@ fn shows_the_host_only_files_below_a_directory() {
         assert!(why.unwrap_err().contains("the guest's policy does not show it"), "{path}");
     }
     assert_eq!(guest.sh("grep -c /run/mote /proc/mounts").1, "0\n");
-    let status = guest.ok("mote-agent status");
-    assert!(status.contains("; limited: files\n"), "{status}");
+    contains(guest.ok("mote-agent status"), &["; limited: files\n"]);
+    world.power_off(&mut guest);
+}
+
+// Files that a host provides at start: templates, cloud-init's seed, and systemd's credentials in
+// a guest without systemd.
+
+/// Returns modes, owners, texts and hostname, as the guest's own tools report them.
+fn templates(flavour: &str, spec: &Spec, connected: fn(&mut World) -> Guest) -> String {
+    let mut world = World::prepare(flavour, spec, &[], |host| {
+        let put = |path: &str, text: &str| put(host.share.join(path), text);
+        // `uptime` exists before the agent starts.
+        put(
+            "files/metadata.yaml",
+            "architecture: x86_64\nproperties: {os: debian}\ntemplates:\n  /etc/hostname:\n    when:\n    \
+             - create\n    create_only: false\n    template: h\n    properties: {}\n  \
+             /run/mote-test/uptime:\n    template: t\n    mode: \"0600\"\n    uid: \"7\"\n  \
+             /run/mote-test/a/b/new:\n    template: t\n    mode: \"640\"\n    uid: \"7\"\n    gid: \"8\"\n  \
+             /run/mote-test/plain: {template: t, create_only: true}\n  /init: {template: t, \
+             create_only: true}\n  /run/mote-test/notdue: {template: other}\n",
+        );
+        put("files/h.out", "named-by-host\n");
+        put("files/t.out", "text\n");
+    });
+    let mut guest = connected(&mut world);
+    let told = guest.ok(
+        "cd /run/mote-test; for f in uptime a a/b a/b/new plain /etc /etc/hostname /init; do stat -c \
+         '%n %a %u %g' $f; done; cat uptime a/b/new plain /etc/hostname /proc/sys/kernel/hostname; \
+         ls notdue 2>/dev/null; head -c 9 /init",
+    );
+    world.power_off(&mut guest);
+    told
+}
+
+#[test]
+fn templates_give_the_same_files_as_the_go_agents() {
+    for agent in [Column::LxdAgent, Column::IncusAgent] {
+        let (flavour, title) = (agent.flavour(), agent.title());
+        let theirs = templates(flavour, &Spec { memory: 256, ..world::spec(agent) }, |world| {
+            world.connected(BOOT);
+            world.vm.guest()
+        });
+        let ours = templates(flavour, &Spec::default(), World::shell);
+        assert_eq!(ours, theirs, "{title}");
+        println!("{title}:\n{ours}");
+    }
+}
+
+/// A seed on a disk (here a share), in a system whose reboot command is missing, so the kernel
+/// itself reboots. QEMU then ends, and the next boot finds the same seed.
+#[test]
+fn a_new_seed_reboots_once_before_any_announcement() {
+    let disk = Scratch::new();
+    let words = "mote.agent=no".into();
+    let spec = Spec { shares: vec![("var", disk.0.clone())], words, ..Spec::default() };
+    let mut world = World::prepare("lxd", &spec, &[], |host| {
+        let seed = "templates: {/var/lib/cloud/seed/nocloud-net/meta-data: {template: s}}";
+        put(host.share.join("files/metadata.yaml"), seed);
+        put(host.share.join("files/s.out"), "instance-id: a\n");
+    });
+    let start = "modprobe virtiofs; mkdir -p /var /etc/cloud; mount -t virtiofs var /var; rm -f \
+                 /bin/reboot; mote-agent 2>/run/agent.log & echo $! >/run/agent.pid";
+    let mut guest = world.vm.guest();
+    guest.send(start);
+    world.vm.ended(MOTE_BOOT);
+    assert!(!world.host.log().contains("agent STARTED"), "{}", world.host.log());
+    let seed = disk.0.join("lib/cloud/seed/nocloud-net/meta-data");
+    assert_eq!(fs::read_to_string(seed).unwrap(), "instance-id: a\n");
+    let directory = world.scratch.0.clone();
+    drop(world.vm);
+    let mut vm = Vm::boot(&directory, &spec, &world.host.share, world::port("lxd"));
+    let mut guest = vm.guest();
+    guest.ok(start);
+    let _took = world.host.connected(MOTE_BOOT);
+    assert!(!guest.ok("cat /run/agent.log").contains("rebooting"));
+    guest.send("poweroff");
+    vm.ended(MOTE_BOOT);
+}
+
+#[test]
+fn a_guest_without_systemd_has_keys_and_name_from_its_host() {
+    let true = mote_tests::vm::has_smbios() else { return skipped("SMBIOS") };
+    let values = [
+        "io.systemd.credential:system.hostname=web1",
+        // ssh-ed25519 AAAA a@b
+        "io.systemd.credential.binary:ssh.authorized_keys.root=c3NoLWVkMjU1MTkgQUFBQSBhQGIK",
+        "io.systemd.credential:mote-agent.yml=features: {exec: false}",
+    ];
+    let extra =
+        values.iter().flat_map(|value| ["-smbios".into(), format!("type=11,value={value}")]);
+    let mut world = World::of("incus", &Spec { extra: extra.collect(), ..Spec::default() }, &[]);
+    let mut guest = world.shell();
+    assert_eq!(guest.ok("cat /proc/sys/kernel/hostname"), "web1\n");
+    assert_eq!(guest.ok("cat /root/.ssh/authorized_keys").trim_end(), "ssh-ed25519 AAAA a@b");
+    assert_eq!(guest.ok("stat -c %a:%u /root/.ssh /root/.ssh/authorized_keys"), "700:0\n600:0\n");
+    // A host cannot set the policy.
+    assert_eq!(world.host.exec(&["/bin/echo", "a"]).as_deref(), Ok("a\n"));
     world.power_off(&mut guest);
 }

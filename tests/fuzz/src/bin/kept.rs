@@ -2,18 +2,15 @@
 //!   unpack TARGET DIRECTORY   writes the stored inputs of a target as files
 //!   pack TARGET DIRECTORY     stores the inputs of a directory, the smallest first, up to the limits
 //!   ran TARGET EXECUTIONS SECONDS EDGES OF    adds a run to the tally
-//!   covered TARGET LINES OF   records the lines that the stored inputs reach
 //!   page                      writes the table into docs/results/fuzzing.md
-//!   replay TARGET             runs a target with its stored inputs
-//!   targets | files TARGET    lists the targets, or the source files of one
+//!   targets                   lists the targets
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mote_fuzz::tally::{Count, file, page, read, table, write};
-use mote_fuzz::{TARGETS, about, corpus, subjects};
+use mote_fuzz::tally::{Tally, file, page, read, table, write};
+use mote_fuzz::{TARGETS, about, corpus};
 
 /// Limits of inputs per target, and of bytes per file.
 const INPUTS: usize = 400;
@@ -49,10 +46,12 @@ fn pack(target: &str, folder: &Path) -> std::io::Result<()> {
     fs::write(corpus::folder().join(target), corpus::pack(&chosen))
 }
 
-fn change(target: &str, how: impl FnOnce(&mut Count)) -> std::io::Result<()> {
-    let mut all: BTreeMap<_, _> =
-        fs::read_to_string(file()).map_or_else(|_| BTreeMap::new(), |text| read(&text));
-    how(all.entry(target.to_owned()).or_default());
+fn ran(target: &str, [executions, seconds, edges, of]: [&str; 4]) -> std::io::Result<()> {
+    let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| panic!("no number: {word}"));
+    let mut all = fs::read_to_string(file()).map_or_else(|_| Tally::new(), |text| read(&text));
+    let count = all.entry(target.to_owned()).or_default();
+    let [before, time, ..] = *count;
+    *count = [before + number(executions), time + number(seconds), number(edges), number(of)];
     fs::write(file(), write(&all))
 }
 
@@ -66,7 +65,6 @@ fn write_page() -> std::io::Result<()> {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| panic!("no number: {word}"));
     if let [_, target, ..] = words[..]
         && !TARGETS.contains(&target)
     {
@@ -76,29 +74,16 @@ fn main() -> ExitCode {
     let result = match words[..] {
         ["unpack", target, folder] => unpack(target, folder.as_ref()),
         ["pack", target, folder] => pack(target, folder.as_ref()),
-        ["ran", target, executions, seconds, edges, of] => change(target, |count| {
-            count.executions += number(executions);
-            count.seconds += number(seconds);
-            (count.edges, count.of) = (number(edges), number(of));
-        }),
-        ["covered", target, lines, of] => {
-            change(target, |count| count.lines = (number(lines), number(of)))
+        ["ran", target, executions, seconds, edges, of] => {
+            ran(target, [executions, seconds, edges, of])
         }
         ["page"] => write_page(),
-        ["replay", target] => {
-            corpus::kept(target).iter().for_each(|input| mote_fuzz::run(target, input));
-            Ok(())
-        }
         ["targets"] => {
             TARGETS.iter().for_each(|target| println!("{target}"));
             Ok(())
         }
-        ["files", target] => {
-            subjects::of(target).for_each(|file| println!("{file}"));
-            Ok(())
-        }
         _ => {
-            eprintln!("kept: unpack, pack, ran, covered, page, targets or files");
+            eprintln!("kept: unpack, pack, ran, page or targets");
             return ExitCode::from(2);
         }
     };

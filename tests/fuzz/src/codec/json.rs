@@ -6,7 +6,6 @@ use mote_core::status::view::View;
 use serde::de::IgnoredAny;
 use serde_json::Value as Theirs;
 
-/// Compares all parts of the document.
 fn same(ours: Value<'_>, theirs: &Theirs) {
     assert_eq!(&serde_json::from_str::<Theirs>(ours.raw()).unwrap(), theirs);
     assert_eq!(ours.raw(), ours.raw().trim());

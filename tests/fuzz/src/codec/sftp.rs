@@ -44,7 +44,6 @@ fn prefixes(content: &[u8], cut: usize) {
     }
 }
 
-/// Writes replies from the input into `room` bytes.
 fn replies(input: &[u8], room: usize) {
     let mut out = vec![0; room];
     let number = input.iter().fold(0u64, |sum, byte| sum.rotate_left(8) ^ u64::from(*byte));

@@ -9,7 +9,6 @@ use mote_core::hostapi::policy::{Policy, Whose};
 use mote_core::yaml::{self, Event, YamlError};
 use saphyr_parser::{Event as Theirs, Parser, ScalarStyle};
 
-/// A parser's event.
 #[derive(Debug, PartialEq)]
 enum Step {
     Map,

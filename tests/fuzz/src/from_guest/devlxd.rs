@@ -79,7 +79,6 @@ fn volumes(path: &str, body: &[u8]) {
     assert_eq!(others(typed.value()), others(Value::parse(body).unwrap()));
 }
 
-/// Passes any events to an exchange.
 fn exchange(flavour: Flavour, path: &str, input: &mut Input<'_>) {
     let method = ["GET", "HEAD", "POST", "PATCH", "DELETE"][usize::from(input.byte()) % 5];
     let text = format!("{method} {path} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -106,7 +105,7 @@ fn exchange(flavour: Flavour, path: &str, input: &mut Input<'_>) {
                 Event::Granted(quota)
             }
             Next::Wait => {
-                assert!(other.take().is_some(), "nobody holds the lock");
+                assert!(other.take().is_some(), "no process holds the lock");
                 Event::Released
             }
             Next::Store { state, .. } => {

@@ -2,6 +2,7 @@
 //! serde_json, nothing passes that no program can receive, and the metadata is JSON with the same
 //! content.
 
+use mote_core::hostapi::exec::power::Power;
 use mote_core::hostapi::exec::{BY_HOST, Control, MAX_PATH, Request, SHOWN, STARTED_BY, control};
 use mote_core::json::Document;
 use serde_json::Value;
@@ -14,6 +15,8 @@ fn request(data: &[u8]) {
     let words =
         |request: &Request| -> Vec<String> { request.command.texts().map(Into::into).collect() };
     assert_eq!(words(&request).len(), request.command.count());
+    let asked = Power::of(&request).map(|power| power.name);
+    assert!(asked.is_none_or(|name| request.user == 0 && words(&request) == [name]));
     // mote accepts lone surrogates as JSON, like Go.
     if let Ok(theirs) = serde_json::from_slice::<Value>(data) {
         assert_eq!(theirs["command"], Value::from(words(&request)));
@@ -40,7 +43,6 @@ fn request(data: &[u8]) {
     assert!(data.len() > SHOWN / 6 || shown.len() == request.command.count());
 }
 
-/// Checks that a generated request reads back.
 fn made_up(mut input: Input<'_>) {
     let (user, group, bits) = (input.word(), input.word(), input.byte());
     let (width, height) = (input.short(), input.short());

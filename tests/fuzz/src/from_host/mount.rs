@@ -14,7 +14,6 @@ fn good_target(target: &str) {
     assert!(target.split('/').all(|part| part != ".."));
 }
 
-/// Escapes a word like the kernel.
 fn escaped(word: &str) -> String {
     let mut out = String::new();
     for character in word.chars() {
@@ -39,7 +38,6 @@ const OPTIONS: [(&str, Option<u32>); 9] = [
     ("a=b", None),
 ];
 
-/// Checks that a generated event or entry reads back.
 fn made_up(mut input: Input<'_>) {
     let (flavour, bits) = (input.flavour(), input.byte());
     let (tag, path) = (input.text(), input.text());

@@ -10,7 +10,6 @@ use mote_core::ready_when::Condition;
 
 use crate::input::{Input, text};
 
-/// A generated policy.
 #[derive(Debug, Default)]
 struct Meant {
     features: Vec<Capability>,

@@ -3,12 +3,11 @@
 
 use mote_core::host_address::HostAddress;
 use mote_core::limits;
-use mote_core::status::line::{Line, LineBuf};
+use mote_core::status::line::LineBuf;
 use mote_core::status::{Action, Intervals, Status};
 use mote_core::status::{Connect, RefusedLine};
 use mote_core::time::Uptime;
 
-/// Returns the line that LineBuf should return.
 fn expected(line: &[u8]) -> Option<&[u8]> {
     (line.len() <= limits::LINE).then(|| line.strip_suffix(b"\r").unwrap_or(line))
 }
@@ -66,19 +65,12 @@ fn machine(data: &[u8], size: usize) -> Vec<Action> {
 pub fn run(data: &[u8]) {
     let [size, data @ ..] = data else { return };
     let mut buf = LineBuf::default();
-    let lines: Vec<Line> = data.iter().filter_map(|byte| buf.push(*byte)).collect();
+    let lines: Vec<_> = data.iter().filter_map(|byte| buf.push(*byte)).collect();
     let mut parts: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     parts.pop();
-    assert_eq!(lines.len(), parts.len());
-    for (line, part) in lines.iter().zip(parts) {
-        match line {
-            Line::Full(bytes) => {
-                assert_eq!(Some(bytes.as_slice()), expected(part));
-                connect(bytes);
-            }
-            Line::TooLong => assert_eq!(expected(part), None),
-        }
-    }
+    let expected: Vec<&[u8]> = parts.into_iter().filter_map(expected).collect();
+    assert_eq!(lines, expected);
+    lines.iter().for_each(|line| connect(line));
     let whole = machine(data, data.len().max(1));
     assert_eq!(machine(data, usize::from(*size).max(1)), whole, "pieces of {size}");
 }

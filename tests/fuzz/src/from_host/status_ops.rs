@@ -92,14 +92,14 @@ impl Run {
                 assert!(!counted || !ok || status.state() == State::Connected);
                 self.told += usize::from(counted);
             }
-            7 => _ = status.call_ok(now),
+            7 => _ = status.call_answered(now, 200),
             8 => {
                 status.host_lost(now);
                 assert_ne!(status.state(), State::Connected);
             }
             9 => status.write_failed(now),
             10 => status.port_appeared(now),
-            11 => _ = status.call_refused(now),
+            11 => _ = status.call_answered(now, 401),
             _ => {
                 self.told += 1;
                 status.know(now, host(value));
@@ -139,7 +139,7 @@ pub fn run(data: &[u8]) {
     assert!(densest(&run.calls) <= 11 + run.told, "{:?}", run.calls);
     let before = run.writes.len();
     run.wait(Duration::from_secs(34), false);
-    assert!(run.writes.len() > before, "silent for ever");
+    assert!(run.writes.len() > before, "silent forever");
 
     run.status.stop(run.now);
     run.settle();

@@ -4,7 +4,6 @@
 use mote_core::http::body::{BodyError, Decoder};
 use mote_core::http::head::Framing;
 
-/// Returns the data and the remaining bytes.
 fn decode<'i>(
     framing: Framing,
     pieces: impl Iterator<Item = &'i [u8]>,

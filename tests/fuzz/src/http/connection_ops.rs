@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use mote_core::http::connection::{Connection, Event, Timeouts};
+use mote_core::http::connection::{Connection, Event};
 use mote_core::limits;
 use mote_core::time::Uptime;
 
@@ -94,7 +94,7 @@ impl Run {
 
 fn new() -> Run {
     let now = Uptime::default();
-    let connection = Connection::new(now, Timeouts::default());
+    let connection = Connection::new(now);
     Run { connection, now, fed: 0, body: 0, open: false, over: false }
 }
 
@@ -126,7 +126,7 @@ fn operations(data: &[u8]) {
 
 /// Returns the events as text when `input` arrives in pieces of this size and time stands still.
 fn events(input: &[u8], size: usize, answer_early: bool) -> Vec<String> {
-    let mut connection = Connection::new(Uptime::default(), Timeouts::default());
+    let mut connection = Connection::new(Uptime::default());
     let now = Uptime::default();
     let (mut seen, mut body, mut rest) = (Vec::new(), Vec::new(), input);
     loop {

@@ -109,9 +109,7 @@ fn tries(mut input: Input<'_>) {
         let is_final = how == Failure::Refused && retry == Retry::Dial;
         let expected = made < 10 && timeouts < 2 && !is_final;
         assert_eq!(tries.failed(how).is_some(), expected);
-        if !expected {
-            return;
-        }
+        let true = expected else { return };
     }
 }
 

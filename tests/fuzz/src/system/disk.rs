@@ -45,7 +45,6 @@ fn header(input: &mut Input<'_>, sectors: u64, entries: &[u8]) -> Vec<u8> {
     header
 }
 
-/// Returns a disk of this many sectors with a partition table.
 fn disk(input: &mut Input<'_>, sectors: u64) -> BTreeMap<u64, Vec<u8>> {
     let mut kept: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut first = vec![0; SECTOR];

@@ -31,12 +31,12 @@ fn target(path: &str) {
 }
 
 fn address(text: &str, cid: u32, port: u32) {
-    if let Ok(address) = HostAddress::parse(text) {
-        assert_eq!(HostAddress::new(address.cid, address.port), Some(address));
-        assert_eq!(HostAddress::parse(&address.to_string()), Ok(address));
+    if let Some((cid, port)) = HostAddress::parse(text)
+        && let Some(address) = HostAddress::new(cid, port)
+    {
+        assert_eq!(HostAddress::parse(&address.to_string()), Some((cid, port)));
     }
-    let shown = format!("{cid}:{port}");
-    assert_eq!(HostAddress::parse(&shown).ok(), HostAddress::new(cid, port));
+    assert_eq!(HostAddress::parse(&format!("{cid}:{port}")), Some((cid, port)));
 }
 
 fn distance(one: &[u8], other: &[u8]) -> usize {
@@ -96,7 +96,6 @@ fn lines(line: &[u8]) {
     assert!(!plain || keyed(counted.as_bytes(), "oom_kill") == theirs);
 }
 
-/// Checks the words on the kernel's command line.
 fn asked(text: &str, bytes: &[u8]) {
     let plan = Plan::read(text, text);
     assert!(plan.programs.iter().all(|program| !program.arguments.is_empty()));

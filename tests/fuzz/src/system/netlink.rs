@@ -89,14 +89,15 @@ fn address(input: &mut Input<'_>) -> Vec<u8> {
 fn request(input: &mut Input<'_>) {
     let (index, mtu, name) = (input.word(), input.word(), input.text());
     let name = &name[..name.floor_char_boundary(15)];
-    let changes = [Change::Down, Change::Up, Change::Mtu(mtu), Change::Name(name)];
+    let named = Change::Name(name.try_into().unwrap());
+    let changes = [Change::Down, Change::Up, Change::Mtu(mtu), named.clone()];
     for change in changes {
-        let request = netlink::change(index, change);
+        let request = netlink::change(index, &change);
         assert_eq!(request[..4], u32::try_from(request.len()).unwrap().to_ne_bytes());
         assert!(request.len().is_multiple_of(4));
         assert_eq!(request[20..24], index.to_ne_bytes());
     }
-    let named = netlink::change(index, Change::Name(name));
+    let named = netlink::change(index, &named);
     assert_eq!(&named[36..36 + name.len()], name.as_bytes());
     assert_eq!(named[36 + name.len()], 0);
 }

@@ -1,21 +1,17 @@
 //! Starts and stops of the instance.
 
-use std::time::Instant;
-
 use super::devices::{in_guest, plug, unplug};
 use super::group;
-use super::hotplug;
-use super::life::report_ready;
-use super::life::{During, GONE};
-use crate::server::Server;
+use super::life::{During, GONE, report_ready, right};
+use crate::prelude::*;
+use crate::report::launch;
 use crate::setup::{FIRST_IN_GUEST, nic};
-use crate::terminal::Terminal;
-use crate::world::{Seen, VM, World, has, round, same};
 
 group! {
     "boot":
     restart, clean_stop_start_with_devices, forced_stop, stop_during_command,
-    forced_stop_during_command, console, start_with_console, guest_powers_off, stateful_stop
+    forced_stop_during_command, console, start_with_console, guest_powers_off, stateful_stop;
+    "others": copy, publish, two_projects
 }
 
 fn boot_id(world: &World) -> Result<String, String> {
@@ -100,7 +96,7 @@ fn forced_stop_during_command(world: &World) -> Seen {
 /// Types Ctrl-a q one by one: the client examines only the first byte of each read.
 fn detach(world: &World, terminal: &Terminal) -> Result<(), String> {
     terminal.say("\x01")?;
-    std::thread::sleep(world.limit(1));
+    thread::sleep(world.limit(1));
     terminal.say("q")
 }
 
@@ -140,7 +136,7 @@ fn stateful_stop(world: &World) -> Seen {
     world.ok(&["config", "set", VM, "migration.stateful", "true"])?;
     world.ok(&["config", "device", "override", VM, "root", "size.state=1GiB"])?;
     let seen = stateful(world);
-    // Restores the initial state in any case.
+    // Always restores the initial state.
     if !stopped(world)? {
         stop(world, &["-f"])?;
     }
@@ -163,6 +159,81 @@ fn stateful(world: &World) -> Seen {
     same("the boot", boot_id(world)?, was)?;
     same("a file", world.sh("cat /tmp/kept")?, "kept\n")?;
     let took = round(begun.elapsed());
-    let behind = hotplug::right(world)?;
+    let behind = right(world)?;
     Ok(format!("stopped in {stopped} s, agent {took} s after the start; the clock {behind}"))
+}
+
+fn exec(world: &World, project: &str, instance: &str, words: &[&str]) -> Result<Output, String> {
+    let with = ["--project", project, "exec", instance, "-T", "--"];
+    world.cli(&[&with, words].concat()).code(0)
+}
+
+/// Another instance replaces the first, then the first again.
+fn instead(
+    world: &World,
+    make: &[&[&str]],
+    look: impl FnOnce() -> Seen,
+    unmake: &[&[&str]],
+) -> Seen {
+    let all = |commands: &[&[&str]]| -> Result<(), String> {
+        for words in commands {
+            world.cli(words).within(world.limit(300)).text()?;
+        }
+        Ok(())
+    };
+    stop(world, &[])?;
+    let seen = all(make).and_then(|()| look());
+    all(unmake)?;
+    start(world)?;
+    seen
+}
+
+fn is_itself(world: &World, name: &str) -> Seen {
+    let took = world.agent_of(name)?;
+    let text = |words: &[&str]| -> Result<String, String> {
+        Ok(exec(world, "default", name, words)?.text().trim().to_owned())
+    };
+    same("the host name", text(&["hostname"])?, name)?;
+    has(&text(&["mote-agent", "metadata"])?, &format!("local-hostname: {name}"))?;
+    Ok(format!("agent {took} s after the start"))
+}
+
+fn copy(world: &World) -> Seen {
+    let make: &[&[&str]] = &[&["copy", VM, "vm2"], &["start", "vm2"]];
+    instead(world, make, || is_itself(world, "vm2"), &[&["delete", "-f", "vm2"]])
+}
+
+fn publish(world: &World) -> Seen {
+    let launch = launch(world, "published", "vm3");
+    let launch: Vec<_> = launch.iter().map(String::as_str).collect();
+    let make: &[&[&str]] = &[&["publish", VM, "--alias", "published"], &launch];
+    let unmake: &[&[&str]] = &[&["delete", "-f", "vm3"], &["image", "delete", "published"]];
+    instead(world, make, || is_itself(world, "vm3"), unmake)
+}
+
+/// The same name in another project, with other user-data.
+fn two_projects(world: &World) -> Seen {
+    // Incus refuses the same name twice on a network: there the instance has no NIC, as the project
+    // has profiles of its own.
+    let (off, disk): (&[&str], &[&str]) = match world.server {
+        Server::Incus | Server::Incus60 => (&[], &["-s", "default"]),
+        Server::Lxd => (&["-c", "features.profiles=false"], &[]),
+    };
+    let create = [&["project", "create", "second", "-c", "features.images=false"], off].concat();
+    let words = launch(world, world.agent.name(), VM);
+    let mut launch = vec!["--project", "second"];
+    launch.extend(words.iter().map(String::as_str).chain(disk.iter().copied()));
+    let make: &[&[&str]] = &[&create, &launch];
+    let look = || {
+        let took = world.agent_of(&format!("{VM}?project=second"))?;
+        // Only now: LXD 5.0.2 refuses it while it waits for an agent.
+        let greeting = "user.greeting=hello from there";
+        world.ok(&["--project", "second", "config", "set", VM, greeting])?;
+        let there = exec(world, "second", VM, &["mote-agent", "get", "user.greeting"])?.text();
+        same("the greeting there", there.trim(), "hello from there")?;
+        Ok(format!("agent {took} s after the start"))
+    };
+    let delete: &[&[&str]] =
+        &[&["--project", "second", "delete", "-f", VM], &["project", "delete", "second"]];
+    instead(world, make, look, delete)
 }

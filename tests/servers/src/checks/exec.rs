@@ -1,16 +1,15 @@
 //! Commands in the instance.
 
-use std::time::Instant;
-
 use super::group;
-use crate::run::Background;
-use crate::world::{BIG, Seen, VM, World, checksum, first_word, has, noise, round, same};
+use crate::prelude::*;
+use crate::world::{BIG, checksum, first_word, noise};
 
 group! {
     "exec":
     uname, exit_codes, not_found, streams_apart, env_cwd_user, default_environment, big_input,
     big_output, both_ways, no_input, ten_at_once, in_turn, signals, background_child,
-    recorded_output, monitored
+    recorded_output, monitored;
+    "terminal": shell, window_change, editor, long_output, client_killed
 }
 
 fn uname(world: &World) -> Seen {
@@ -58,8 +57,7 @@ fn default_environment(world: &World) -> Seen {
 }
 
 fn rate(begun: Instant) -> String {
-    let mebibytes = u32::try_from(BIG).unwrap_or(u32::MAX);
-    let rate = f64::from(mebibytes) / begun.elapsed().as_secs_f64();
+    let rate = f64::from(u32::try_from(BIG).unwrap_or(u32::MAX)) / begun.elapsed().as_secs_f64();
     format!("{BIG} MiB, {rate:.2} MiB/s")
 }
 
@@ -67,8 +65,7 @@ fn big_input(world: &World) -> Seen {
     let data = noise(BIG << 20);
     let begun = Instant::now();
     let words = ["exec", VM, "--", "sha256sum"];
-    let limit = world.limit(300);
-    let output = world.cli(&words).input(data.clone()).within(limit).code(0)?;
+    let output = world.cli(&words).input(data.clone()).within(world.limit(300)).code(0)?;
     let took = rate(begun);
     same("the checksum", first_word(&output)?, checksum(&data)?)?;
     Ok(took)
@@ -168,8 +165,7 @@ fn recorded_output(world: &World) -> Seen {
     let request = r#"{"command":["echo","hi"],"record-output":true,"wait-for-websocket":false}"#;
     let path = format!("/1.0/instances/{VM}/exec");
     let text = world.ok(&["query", "-X", "POST", "--wait", "-d", request, &path])?;
-    let operation: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let operation: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     same("the exit code", &operation["metadata"]["return"], 0)?;
     let log = operation["metadata"]["output"]["1"].as_str().unwrap_or_default().to_owned();
     same("what was recorded", world.ok(&["query", "--raw", &log])?.trim(), "hi")?;
@@ -180,15 +176,83 @@ fn monitored(world: &World) -> Seen {
     let types = ["monitor", "--type=lifecycle", "--type=operation", "--format=json"];
     let monitor = world.cli(&types).start()?;
     // The client prints nothing when it has connected.
-    std::thread::sleep(world.limit(1));
+    thread::sleep(world.limit(1));
     for turn in 0..5 {
         world.exec(&["echo", &turn.to_string()]).text()?;
     }
-    std::thread::sleep(world.limit(1));
+    thread::sleep(world.limit(1));
     monitor.signal("-TERM")?;
     let text = monitor.end(world.limit(10))?.text();
     let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
     let (execs, operations) = (count("instance-exec"), count("\"type\":\"operation\""));
     same("five commands have events", execs >= 5 && operations >= 5, true)?;
     Ok(format!("{execs} lifecycle events, {operations} of operations"))
+}
+
+const NOTICE: Duration = Duration::from_millis(1500);
+
+fn shell(world: &World) -> Seen {
+    let mut terminal = world.exec_on_terminal(&["sh"])?;
+    terminal.until("# ")?;
+    terminal.say("stty size; tty; echo T=$TERM\r")?;
+    terminal.until("31 97")?;
+    terminal.until("/dev/pts/")?;
+    terminal.until("T=xterm")?;
+    terminal.resize(132, 50)?;
+    thread::sleep(NOTICE);
+    terminal.say("stty size\r")?;
+    terminal.until("50 132")?;
+    terminal.say("sleep 1000\r")?;
+    thread::sleep(NOTICE);
+    let begun = Instant::now();
+    terminal.say("\x03")?;
+    terminal.until("# ")?;
+    let took = round(begun.elapsed());
+    terminal.say("echo again$((1+1))\r")?;
+    terminal.until("again2")?;
+    terminal.say("exit 9\r")?;
+    same("the exit code", terminal.end()?.0, 9)?;
+    Ok(format!("resized; Ctrl-C took {took} s"))
+}
+
+fn window_change(world: &World) -> Seen {
+    let script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.3; done";
+    let mut terminal = world.exec_on_terminal(&["sh", "-c", script])?;
+    terminal.until("ready")?;
+    terminal.resize(60, 20)?;
+    terminal.until("20 60")?;
+    terminal.say("\x03")?;
+    same("the exit code by Ctrl-C", terminal.end()?.0, 130)?;
+    Ok(String::new())
+}
+
+fn editor(world: &World) -> Seen {
+    world.sh("rm -f /tmp/edited")?;
+    let mut terminal = world.exec_on_terminal(&["vi", "/tmp/edited"])?;
+    terminal.until("/tmp/edited")?;
+    terminal.say("ihello\x1b")?;
+    thread::sleep(NOTICE);
+    terminal.say(":wq\r")?;
+    same("the exit code", terminal.end()?.0, 0)?;
+    same("the file", world.sh("cat /tmp/edited")?.trim(), "hello")?;
+    Ok(String::new())
+}
+
+fn long_output(world: &World) -> Seen {
+    let begun = Instant::now();
+    let terminal = world.exec_on_terminal(&["sh", "-c", "seq 1 20000; echo the-end"])?;
+    let (code, bytes) = terminal.end()?;
+    same("the exit code", code, 0)?;
+    // A terminal ends lines with two bytes.
+    same("bytes", bytes, (1..=20_000).map(|n: u32| n.to_string().len() + 2).sum::<usize>() + 9)?;
+    Ok(format!("{bytes} bytes in {} s", round(begun.elapsed())))
+}
+
+fn client_killed(world: &World) -> Seen {
+    let mut terminal = world.exec_on_terminal(&["sh", "-c", "echo ready; exec sleep 4321"])?;
+    terminal.until("ready")?;
+    has(&world.sh("ps")?, "sleep 4321")?;
+    terminal.kill();
+    let gone = || Ok(!world.sh("ps")?.contains("sleep 4321"));
+    Ok(format!("the command is gone after {} s", world.until("its end", 20, gone)?))
 }

@@ -1,15 +1,8 @@
 //! Files of the instance.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::time::Instant;
-
 use super::group;
-use crate::server::Server;
-use crate::world::{
-    BIG, Seen, VM, World, checksum, first_word, has, noise, put, read, round, same,
-};
+use crate::prelude::*;
+use crate::world::{BIG, checksum, first_word, noise};
 
 group! {
     "files":
@@ -54,8 +47,7 @@ fn push_pull_big(world: &World) -> Seen {
 }
 
 fn push_from_pipe(world: &World) -> Seen {
-    let push = world.cli(&["file", "push", "-", "-p", &at("/tmp/x/y/z")]);
-    push.input(*b"piped\n").text()?;
+    world.cli(&["file", "push", "-", "-p", &at("/tmp/x/y/z")]).input(*b"piped\n").text()?;
     same("the file", world.sh("cat /tmp/x/y/z")?, "piped\n")?;
     same("to a pipe", world.ok(&["file", "pull", &at("/tmp/x/y/z"), "-"])?, "piped\n")?;
     Ok(String::new())
@@ -111,8 +103,7 @@ fn create(world: &World) -> Seen {
     world.ok(&["file", "create", "--type=directory", &at("/tmp/newdir")])?;
     world.ok(&["file", "create", "--type=symlink", &at("/tmp/newlink"), "/tmp/empty"])?;
     let seen = world.sh("stat -c '%F %a' /tmp/empty /tmp/newdir; readlink /tmp/newlink")?;
-    let wanted = "regular empty file 600\ndirectory 755\n/tmp/empty\n";
-    same("what was made", seen, wanted)?;
+    same("what was made", seen, "regular empty file 600\ndirectory 755\n/tmp/empty\n")?;
     Ok("file, directory, link".into())
 }
 
@@ -123,7 +114,7 @@ fn edit(world: &World) -> Seen {
     // The client starts an editor only on a terminal.
     let file = at("/tmp/edit.me");
     let words = ["env", "EDITOR=/tmp/editor", world.server.cli(), "file", "edit", &file];
-    let terminal = crate::terminal::Terminal::start(&words, 80, 24, world.limit(60))?;
+    let terminal = Terminal::start(&words, 80, 24, world.limit(60))?;
     same("the exit code", terminal.end()?.0, 0)?;
     same("the file", world.sh("cat /tmp/edit.me")?, "one\nedited\n")?;
     Ok(String::new())
@@ -180,7 +171,6 @@ fn rest(world: &World) -> Seen {
     Ok("GET, HEAD, POST, append, DELETE".into())
 }
 
-/// Mounts the instance's directory on a local path with the server's `file mount` and sshfs.
 fn mounted(world: &World, path: &str, look: impl FnOnce(&Path) -> Result<String, String>) -> Seen {
     let here = Path::new("/mnt/sftp");
     fs::create_dir_all(here).map_err(|error| error.to_string())?;
@@ -225,7 +215,7 @@ fn mount_many_open(world: &World) -> Seen {
     );
     world.sh(&make)?;
     let work = |here: &Path| -> Result<String, String> {
-        let open = |number: usize| fs::File::open(here.join(number.to_string()));
+        let open = |number: usize| File::open(here.join(number.to_string()));
         let open: Vec<_> = (1..=OPEN)
             .map(open)
             .collect::<Result<_, _>>()

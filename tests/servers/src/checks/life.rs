@@ -1,19 +1,17 @@
 //! The end and return of the agent and of the server.
 
-use std::time::{Duration, Instant};
-
 use super::devices::{in_guest, plug, unplug};
 use super::group;
-use crate::run::Background;
-use crate::server::Server;
+use crate::prelude::*;
 use crate::setup::knows_vms;
-use crate::terminal::Terminal;
-use crate::world::{Seen, VM, World, round, same};
 
 group! {
     "life":
     agent_killed, agent_ends_during_command, pause_and_resume, snapshot, server_killed,
-    server_restarted
+    server_restarted;
+    "hotplug":
+    limits_cpu [is_incus], limits_memory [is_incus], nic_plugged_in [is_incus],
+    clock_after_pause
 }
 
 /// Limit for the server to see a killed agent again on a machine without emulation: a second until
@@ -55,7 +53,7 @@ fn agent_ends_during_command(world: &World) -> Seen {
 fn pause_and_resume(world: &World) -> Seen {
     world.ok(&["pause", VM])?;
     same("the status", world.status()?, "Frozen")?;
-    std::thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
     world.ok(&[world.server.resume(), VM])?;
     let hi = || Ok(world.exec(&["echo", "hi"]).text()? == "hi\n");
     let took = world.until("an answer", 30, hi)?;
@@ -90,7 +88,6 @@ fn all_again(world: &World, agent: &str) -> Seen {
     Ok(format!("agent seen after {seen} s, guest API {guest_api} s later, {again} after {all} s"))
 }
 
-/// Has the guest report Ready if the server supports it.
 pub(super) fn report_ready(world: &World) -> Result<(), String> {
     if world.server.has_ready() {
         world.exec(&["mote-agent", "ready"]).code(0)?;
@@ -104,7 +101,7 @@ fn server_killed(world: &World) -> Seen {
     let name = world.server.service();
     let pid = world.run(&["systemctl", "show", "-p", "MainPID", "--value", name]).text()?;
     world.run(&["kill", "-9", pid.trim()]).code(0)?;
-    std::thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(1));
     // The service may have been restarted already, by itself or through its socket.
     let _none = world.run(&["systemctl", "reset-failed", name]).run();
     world.run(&["systemctl", "start", name]).code(0)?;
@@ -146,12 +143,11 @@ impl During {
         let script = "echo begun; exec sleep 4321";
         // The client's messages are reported with its code.
         let first = ["sh", "-c", "exec \"$@\" 2>&1", "sh", world.server.cli(), "exec", VM, "-T"];
-        let words = [&first[..], &["--", "sh", "-c", script]].concat();
-        let mut pipes = world.run(&words).start()?;
+        let mut pipes = world.run(&[&first[..], &["--", "sh", "-c", script]].concat()).start()?;
         same("the first line", pipes.line()?, "begun".to_owned())?;
         let mut terminal = world.exec_on_terminal(&["sh", "-c", script])?;
         terminal.until("begun")?;
-        std::thread::sleep(SETTLED);
+        thread::sleep(SETTLED);
         Ok(Self { pipes, terminal })
     }
 
@@ -162,4 +158,112 @@ impl During {
         let said = format!("{} and {terminal}; {}", ended.code, ended.said());
         if [ended.code, terminal] == [wanted; 2] { Ok(said) } else { Err(said) }
     }
+}
+
+// LXD 5.0.2 changes neither limits nor NICs while an instance runs.
+/// Length of a pause: long enough to distinguish a clock that is behind by it from a slow `exec`.
+/// Incus 7.0.2 closes the connection of a running command after 30 s of silence: after a pause of
+/// 40 s the client had ended.
+const PAUSE: Duration = Duration::from_secs(18);
+/// Upper bound of the clock's error in the first command after a resume, seconds. `date` prints
+/// whole ones.
+const RIGHT: u64 = 2;
+/// Upper bound of the error where the guest can read the host's clock, milliseconds.
+const NEAR: f64 = 50.0;
+/// Readings of the guest's clock. The quickest counts.
+const READINGS: usize = 40;
+/// MiB taken from the instance, which has 384.
+const LESS: u64 = 256;
+
+fn limits_cpu(world: &World) -> Seen {
+    let online = || world.sh("cat /sys/devices/system/cpu/online");
+    same("before", online()?.trim(), "0")?;
+    let seen = world.with_key("limits.cpu", "2", Some("1"), || {
+        let took = world.until("another CPU in use", 10, || Ok(online()?.trim() == "0-1"))?;
+        Ok(format!("in use {took} s after the command"))
+    })?;
+    let gone = world.until("one CPU", 20, || Ok(online()?.trim() == "0"))?;
+    Ok(format!("{seen}; gone {gone} s after the one that took it"))
+}
+
+fn limits_memory(world: &World) -> Seen {
+    let total = || -> Result<u64, String> {
+        let text = world.sh("sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo")?;
+        text.trim().parse().map_err(|_| format!("MemTotal: {text}"))
+    };
+    let before = total()?;
+    let seen = world.with_key("limits.memory", &format!("{LESS}MiB"), Some("384MiB"), || {
+        let took = world.until("less memory", 30, || Ok(total()? < LESS * 1024))?;
+        Ok(format!("taken {took} s after the command"))
+    })?;
+    let back = world.until("the memory is back", 30, || Ok(total()? == before))?;
+    Ok(format!("{seen}, back {back} s after the other"))
+}
+
+/// A hot-plugged NIC gets its name and MTU at the server.
+fn nic_plugged_in(world: &World) -> Seen {
+    let add =
+        ["config", "device", "add", VM, "later", "nic", "nictype=p2p", "name=lan9", "mtu=1400"];
+    world.ok(&add)?;
+    let mtu = || world.sh("cat /sys/class/net/lan9/mtu 2>/dev/null || ls /sys/class/net");
+    let named = world.until("lan9", 10, || Ok(mtu()?.trim() == "1400"));
+    let last = mtu();
+    unplug(world, "later")?;
+    let gone = world.until("no lan9", 20, || Ok(mtu()?.trim() != "1400"));
+    let named = named.map_err(|why| format!("{why}; {}", last.unwrap_or_default().trim()))?;
+    Ok(format!("named {named} s after the command, gone {} s after the other", gone?))
+}
+
+/// Checks that the first command sees the correct time: the agent detects a resume before it runs
+/// one.
+pub(super) fn right(world: &World) -> Seen {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let before = now();
+    let text = world.sh("date +%s")?;
+    let guest: u64 = text.trim().parse().map_err(|_| "no seconds from date".to_owned())?;
+    if guest + RIGHT < before {
+        return Err(format!("{} s behind in the first command", before - guest));
+    }
+    Ok(format!("right in the first command, {} s after it began", now() - before))
+}
+
+/// Returns the guest clock's lag in milliseconds, and its uncertainty: half the time of the
+/// quickest reading. A command that already runs answers with the kernel's time.
+fn lag_closely(world: &World) -> Result<(f64, f64), String> {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let script = "while read -r line; do echo $EPOCHREALTIME; done";
+    let mut clock = world.exec(&["sh", "-c", script]).talk()?;
+    let mut best = (0.0, f64::INFINITY);
+    for _ in 0..READINGS {
+        let before = now();
+        let text = clock.answer()?;
+        let after = now();
+        let guest: f64 = text.trim().parse().map_err(|_| format!("no time: {text}"))?;
+        let half = (after - before) * 500.0;
+        if half < best.1 {
+            best = ((f64::midpoint(before, after) - guest) * 1000.0, half);
+        }
+    }
+    Ok(best)
+}
+
+/// A running command continues. With KVM's clock device the guest reads the host's clock itself, so
+/// its own is exact to milliseconds.
+fn clock_after_pause(world: &World) -> Seen {
+    let mut command =
+        world.exec(&["sh", "-c", "while read -r line; do echo =$line; done"]).talk()?;
+    same("a command", command.answer()?, "=")?;
+    world.ok(&["pause", VM])?;
+    thread::sleep(PAUSE);
+    world.ok(&[world.server.resume(), VM])?;
+    let seen = right(world)?;
+    let (lag, wrong) = lag_closely(world)?;
+    if lag.abs() > NEAR + wrong {
+        return Err(format!("{lag:.1} ± {wrong:.1} ms behind"));
+    }
+    same("a command from before the pause", command.answer()?, "=")?;
+    // Excludes the line of a command that contains these words.
+    let log = world
+        .sh("sed -n 's/^[a-z: ]*VM resumed (\\([a-z]*\\)): /\\1. /p' /run/agent.log | tail -n 1")?;
+    Ok(format!("{seen}; then {lag:.1} ± {wrong:.1} ms behind; {}", log.trim()))
 }

@@ -5,15 +5,8 @@ mod boot;
 mod devices;
 mod exec;
 mod files;
-mod guest_api;
-mod hotplug;
 mod life;
-mod others;
 mod state;
-mod terminal;
-
-use crate::server::Server;
-use crate::world::{Seen, VM, World};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
@@ -30,41 +23,32 @@ impl Check {
     }
 }
 
-/// Lists a group's checks, each named as its function. A method of [`Server`] in brackets limits
-/// one to some servers.
+/// Lists the checks of groups, each named as its function. A method of [`Server`] in brackets
+/// limits one to some servers.
 macro_rules! group {
-    ($group:literal: $($name:ident $([$server:ident])?),+) => {
-        pub(super) const CHECKS: &[crate::checks::Check] = &[$(crate::checks::Check {
+    ($($group:literal: $($name:ident $([$server:ident])?),+);+) => {
+        pub(super) const CHECKS: &[crate::checks::Check] = &[$($(crate::checks::Check {
             group: $group,
             name: stringify!($name),
             servers: &[$(crate::server::Server::$server)?],
             run: $name,
-        }),+];
+        }),+),+];
     };
 }
 use group;
 
+use crate::prelude::*;
+
 /// Returns a server's checks in order: those that restart something come last.
 pub fn of(server: Server) -> impl Iterator<Item = Check> {
-    let all = [
-        state::CHECKS,
-        exec::CHECKS,
-        terminal::CHECKS,
-        files::CHECKS,
-        devices::CHECKS,
-        guest_api::CHECKS,
-        life::CHECKS,
-        hotplug::CHECKS,
-        boot::CHECKS,
-        others::CHECKS,
-    ];
+    let all =
+        [state::CHECKS, exec::CHECKS, files::CHECKS, devices::CHECKS, life::CHECKS, boot::CHECKS];
     all.into_iter()
         .flatten()
         .copied()
         .filter(move |check| check.servers.iter().all(|is| is(server)))
 }
 
-/// Ensures that the instance runs with its agent after the previous check.
 pub fn ready(world: &World) -> Result<(), String> {
     if world.status()? == "Frozen" {
         world.ok(&[world.server.resume(), VM])?;

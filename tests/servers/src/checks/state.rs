@@ -1,8 +1,7 @@
 //! State and metrics that the server reports, based on its agent.
 
 use super::group;
-use crate::server::Server;
-use crate::world::{Seen, VM, World, has, line_with, same};
+use crate::prelude::*;
 
 group! {
     "state":
@@ -19,7 +18,7 @@ fn fields(world: &World) -> Seen {
     let paths = "/memory/usage /memory/total /cpu/usage /pid /processes /network/lo/addresses \
         /network/eth0/hwaddr /network/eth0/host_name";
     for path in paths.split(' ') {
-        let field = state.pointer(path).unwrap_or(&serde_json::Value::Null);
+        let field = state.pointer(path).unwrap_or(&Value::Null);
         // 5.0.2's server has no total.
         let missing = field.is_null() || field == 0 || field == "";
         if missing && !(path == "/memory/total" && world.server == Server::Lxd) {
@@ -90,8 +89,7 @@ fn top(world: &World) -> Seen {
 
 fn wait(world: &World) -> Seen {
     for condition in ["agent", "ipv4", "status=running"] {
-        let wait = ["wait", VM, condition, "--timeout", "60", "--interval", "1"];
-        world.ok(&wait)?;
+        world.ok(&["wait", VM, condition, "--timeout", "60", "--interval", "1"])?;
     }
     Ok("agent, ipv4 and status=running".into())
 }

@@ -1,11 +1,6 @@
 //! devlxd: what programs in the guest see (P§5).
 
-use serde_json::{Value, json};
-
-use crate::NAME;
-use crate::conform::agent::Agent;
-use crate::conform::wire::Answer;
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
+use crate::conform::prelude::*;
 
 const GROUP: Group = Group::new("devlxd", "P§5.3");
 
@@ -77,8 +72,7 @@ pub(super) const ALL: &[Check] = &[
         let answer = get(agent, "/1.0/meta-data")?;
         answer.is(200)?;
         let head = if agent.column.is_current_lxd() { "" } else { "#cloud-config\n" };
-        let wanted = format!("{head}instance-id: ");
-        hold("it begins otherwise", answer.text().starts_with(&wanted))?;
+        hold("it begins otherwise", answer.text().starts_with(&format!("{head}instance-id: ")))?;
         hold(
             "no local-hostname is in it",
             answer.text().contains(&format!("\nlocal-hostname: {NAME}\n")),
@@ -186,7 +180,6 @@ fn json_of(agent: &Agent, target: &str) -> Result<Value, Miss> {
     serde_json::from_slice(&answer.body).map_err(|_| Miss::Differs("it is not JSON".into()))
 }
 
-/// Value of `user.odd`.
 pub(in crate::conform) const ODD: &str = "line one\nline \"two\" \\ <b>&ü\u{1f980}\n";
 
 /// Requests events, changes a key, and checks that its event arrives.
@@ -199,7 +192,7 @@ fn listen(agent: &Agent, fields: &str, key: &str, mark: &str) -> Claim {
     agent.wait("the head", SOON, |_| has("HTTP/1.1"))?;
     same("the head's status", agent.guest(&format!("head -1 {file} | cut -d' ' -f2"))?, mark)?;
     // Go's agents send the head before they listen.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    thread::sleep(Duration::from_millis(200));
     let _set = agent.host(&["set", NAME, &format!("{key}=1")])?;
     agent.wait("the event", SOON, |_| has(key))
 }

@@ -1,16 +1,7 @@
 //! Events: streams, and what is posted to them (P§4.3).
 
-use std::time::{Duration, Instant};
-
-use serde_json::{Value, json};
-
 use super::operations::is_rfc3339;
-use crate::conform::agent::Agent;
-use crate::conform::exec::{Exec, Running, script};
-use crate::conform::wire::Wire;
-use crate::conform::ws::Ws;
-use crate::conform::{Check, Claim, Group, SOON, hold, same};
-use crate::in_time;
+use crate::conform::prelude::*;
 
 const GROUP: Group = Group::new("Events", "P§4.3");
 
@@ -28,8 +19,7 @@ pub(super) const ALL: &[Check] = &[
         let begun = Instant::now();
         let mut pings = Vec::new();
         while pings.len() < 2 {
-            let is_ping = events.within(Duration::from_secs(13)).any()?.is_ping();
-            hold("something else comes", is_ping)?;
+            hold("something else comes", events.within(Duration::from_secs(13)).any()?.is_ping())?;
             pings.push(begun.elapsed());
         }
         let gap = pings[1] - pings[0];
@@ -44,7 +34,7 @@ pub(super) const ALL: &[Check] = &[
         hold("it does not begin with 200", head.starts_with("HTTP/1.1 200 OK"))?;
         hold("it is not JSON", head.contains("Content-Type: application/json"))?;
         // Go's agents send the head before they listen.
-        std::thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200));
         post_event(agent, &config("user.stream"))?;
         loop {
             let line = wire.until(b"\n")?;
@@ -85,7 +75,7 @@ pub(super) const ALL: &[Check] = &[
     }),
     GROUP.is("a failed exec ends as Failure, with its text", |agent| {
         let mut events = listen(agent, "?type=operation")?;
-        let running = Running::start(agent, &crate::conform::exec::plain(&["/no/such"]))?;
+        let running = Running::start(agent, &plain(&["/no/such"]))?;
         let story = story(&mut events, &running.exec.made["id"])?;
         let last = story.last().cloned().unwrap_or_default();
         same("status_code", &last["status_code"], &json!(400))?;
@@ -201,7 +191,6 @@ pub(super) const ALL: &[Check] = &[
     }),
 ];
 
-/// Opens an event listener and waits for its first ping.
 fn listen(agent: &Agent, query: &str) -> Result<Ws, String> {
     let mut events = Ws::open(agent, &format!("/1.0/events{query}"))?;
     let _ping = events.within(SOON).any()?;
@@ -209,7 +198,6 @@ fn listen(agent: &Agent, query: &str) -> Result<Ws, String> {
     Ok(events)
 }
 
-/// Reads events up to one about this configuration key.
 fn about(events: &mut Ws, key: &str) -> Result<Value, String> {
     loop {
         let event = events.json()?;
@@ -229,7 +217,6 @@ fn post_event(agent: &Agent, event: &Value) -> Claim {
     same("the answer to POST", answer.short(), "200")
 }
 
-/// Opens an event stream of lines; returns its head too.
 fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
     let mut wire = agent.connect()?;
     wire.send(format!("GET /1.0/events{query} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;

@@ -1,12 +1,6 @@
 //! Exec: a command's environment, and its effects (P§4.1).
 
-use serde_json::{Value, json};
-
-use crate::conform::agent::Agent;
-use crate::conform::exec::{Exec, Running, output, plain, run, script, terminal, with};
-use crate::conform::wire::TIMEOUT;
-use crate::conform::ws::Message;
-use crate::conform::{Check, Group, hold, same};
+use crate::conform::prelude::*;
 
 const GROUP: Group = Group::new("Exec: what a command gets", "P§4.1");
 const TTY: Group = Group::new("Exec with a terminal", "P§4.1");
@@ -218,8 +212,7 @@ fn fds(exec: &Exec) -> String {
 }
 
 fn env(agent: &Agent, environment: &Value) -> Result<String, String> {
-    let request = with(plain(&["env"]), json!({"environment": environment}));
-    let text = output(agent, &request)?;
+    let text = output(agent, &with(plain(&["env"]), json!({"environment": environment})))?;
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();
     Ok(lines.join(" "))

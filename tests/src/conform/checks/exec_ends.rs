@@ -1,16 +1,8 @@
 //! Exec: streams, exit codes, signals, and all the ways a command can end (P§4.1).
 
-use std::time::{Duration, Instant};
-
-use serde_json::json;
 use tungstenite::protocol::frame::coding::Data;
 
-use crate::conform::agent::Agent;
-use crate::conform::exec::{Exec, Running, plain, run, script, terminal, with};
-use crate::conform::wire::TIMEOUT;
-use crate::conform::ws::Message;
-use crate::conform::{Check, Claim, Group, Miss, SOON, hold, same};
-use crate::patient;
+use crate::conform::prelude::*;
 
 const GROUP: Group = Group::new("Exec: streams", "P§4.1");
 const ENDS: Group = Group::new("Exec: ends", "P§4.1");
@@ -34,7 +26,7 @@ pub(super) const ALL: &[Check] = &[
         let Running { exec, mut stdin, out, err, control } =
             Running::start(agent, &plain(&["cat"]))?;
         let mut out = out.ok_or("no output")?;
-        let back = std::thread::scope(|scope| {
+        let back = thread::scope(|scope| {
             let sender = scope.spawn(|| {
                 stdin.within(Duration::from_secs(60)).binary(&input)?;
                 stdin.barrier()
@@ -90,7 +82,7 @@ pub(super) const ALL: &[Check] = &[
         const SIZE: usize = 4 << 20;
         let command = format!("head -c {SIZE} /dev/zero");
         let mut running = Running::start(agent, &script(&command))?;
-        std::thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(300));
         // The first command is still blocked.
         same("another's output", run(agent, &plain(&["echo", "hi"]), b"")?.out, "hi\n")?;
         let out = running.output()?;
@@ -180,7 +172,7 @@ pub(super) const ALL: &[Check] = &[
     }),
     ENDS.is("but not if its output had ended before", |agent| {
         let mut running = Running::start(agent, &script("exec >&- 2>&- <&-; sleep 1.5; exit 9"))?;
-        std::thread::sleep(Duration::from_millis(700));
+        thread::sleep(Duration::from_millis(700));
         running.control.close()?;
         same("the exit code", running.finish(agent)?.code, 9)
     }),
@@ -254,8 +246,7 @@ pub(super) const ALL: &[Check] = &[
     }),
 ];
 
-/// Checks the operation of a command that cannot be run.
-fn fails(agent: &Agent, request: &serde_json::Value, code: i32) -> Claim {
+fn fails(agent: &Agent, request: &Value, code: i32) -> Claim {
     // The sockets must stay open: losing them would kill the command.
     let running = Running::start(agent, request)?;
     let operation = running.exec.ended(agent, TIMEOUT)?;

@@ -1,14 +1,6 @@
 //! TLS and HTTP: authentication of callers, and the form of answers (P§3.1, P§3.4, P§4).
 
-use std::io::{Read, Write};
-use std::time::Duration;
-
-use serde_json::{Value, json};
-
-use crate::conform::agent::Agent;
-use crate::conform::client::Caller;
-use crate::conform::wire::{Answer, TIMEOUT};
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
+use crate::conform::prelude::*;
 
 const TLS: Group = Group::new("TLS", "P§3.1");
 const HTTP: Group = Group::new("HTTP", "P§3.4");
@@ -194,6 +186,57 @@ pub(super) const ALL: &[Check] = &[
         }
         Ok(())
     }),
+    PUT.alone().is("asks the host `GET /1.0` once it is told, then says 200 `{}`", |agent| {
+        let before = agent.seen_by_host()["connections"].as_u64();
+        let answer = put(agent, &agent.host_info()?)?;
+        same("status", answer.short(), "200")?;
+        same("metadata", answer.metadata(), json!({}))?;
+        hold("the host saw no connection", agent.seen_by_host()["connections"].as_u64() > before)?;
+        same("the host's last request", &agent.seen_by_host()["last_request"], &json!("GET /1.0"))
+    }),
+    PUT.alone().is("a host that cannot be reached is 500, with LXD's words", |agent| {
+        let answer = put(agent, &with(agent.host_info()?, json!({"port": 1})))?;
+        let claim = answer.is(500).and_then(|()| {
+            let words = "Failed verifying connection to LXD server: ";
+            let text = answer.short();
+            hold(
+                format!("the text does not begin with `{words}`"),
+                agent.column.is_incus() || text.contains(words),
+            )
+        });
+        restored(agent, claim)
+    }),
+    PUT.alone().is("a host that shows another certificate is 500", |agent| {
+        let _set = agent.host(&["fault", NAME, "wrong-cert"])?;
+        let answer = put(agent, &agent.host_info()?)?;
+        restored(agent, answer.is(500))
+    }),
+    PUT.alone().is("403 counts as reachable on LXD, as an error on Incus", |agent| {
+        let _set = agent.host(&["fault", NAME, "forbidden"])?;
+        let answer = put(agent, &agent.host_info()?)?;
+        let wanted = agent.column.pick(200, 500);
+        restored(agent, answer.is(wanted))
+    }),
+    PUT.alone().is("what does not parse is 500", |agent| {
+        for body in ["", "{", "[]", "{\"cid\":\"two\"}"] {
+            let answer = agent.ask("PUT", "/1.0", body)?;
+            if answer.status != 500 {
+                let seen = format!("`{body}` is {}", answer.status);
+                return restored(agent, Err(Miss::Differs(seen)));
+            }
+        }
+        restored(agent, Ok(()))
+    }),
+    PUT.alone().is("devlxd false removes the socket, true brings it back", |agent| {
+        let flag = agent.column.pick("devlxd", "dev_incus");
+        let socket = agent.column.pick("/dev/lxd/sock", "/dev/incus/sock");
+        let there = |agent: &Agent| agent.sh(&format!("test -S {socket}")).0 == 0;
+        let off = put(agent, &with(agent.host_info()?, json!({flag: false})))?;
+        let claim = same("status", off.short(), "200")
+            .and_then(|()| agent.wait("the socket is gone", SOON, |agent| !there(agent)));
+        restored(agent, claim)?;
+        agent.wait("the socket is back", SOON, there)
+    }),
 ];
 
 /// A ClientHello of TLS 1.2 with P-256, P-384 and ECDSA, as OpenSSL 1.0 would send it.
@@ -246,4 +289,17 @@ fn has_extension(agent: &Agent, name: &str) -> Claim {
     let info = agent.get("/1.0")?;
     let all = info["api_extensions"].as_array().ok_or("no api_extensions")?.clone();
     hold("it is not there", all.contains(&json!(name)))
+}
+
+const PUT: Group = Group::new("PUT /1.0", "P§3.3");
+
+fn put(agent: &Agent, document: &Value) -> Result<Answer, String> {
+    agent.ask("PUT", "/1.0", &document.to_string())
+}
+
+/// Sends the host's real information again after a check; returns the claim.
+fn restored(agent: &Agent, claim: Claim) -> Claim {
+    let _calm = agent.host(&["fault", NAME, "none"]);
+    let answer = put(agent, &agent.host_info()?)?;
+    claim.and(same("the next PUT", answer.short(), "200"))
 }

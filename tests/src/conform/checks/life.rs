@@ -1,14 +1,6 @@
 //! Port-forward (P§4.7), and agents that are stopped, killed or provoked (P§1.3, P§2).
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-
-use crate::NAME;
-use crate::conform::agent::Agent;
-use crate::conform::exec::{plain, run};
-use crate::conform::wire::{Answer, Wire};
-use crate::conform::{Check, Claim, Group, SOON, hold, same};
+use crate::conform::prelude::*;
 
 const FORWARD: Group = Group::new("Port-forward", "P§4.7");
 const LIFE: Group = Group::new("Life", "P§1.3");
@@ -43,7 +35,7 @@ pub(super) const ALL: &[Check] = &[
         same("it", answer.short(), "400 Missing or invalid upgrade header")
     }),
     LIFE.of("P§2.2").is("the host sees STARTED, then CONNECTED", |agent| {
-        let log = std::fs::read_to_string(agent.host_log()).map_err(|error| error.to_string())?;
+        let log = fs::read_to_string(agent.host_log()).map_err(|error| error.to_string())?;
         let place = |mark: &str| log.find(mark).ok_or_else(|| format!("no {mark}"));
         let started = place("agent STARTED")?;
         hold("it does not", is(agent, "CONNECTED") && started > 0)

@@ -8,7 +8,6 @@ mod exec_ends;
 mod http;
 mod life;
 mod operations;
-mod put;
 mod sftp;
 mod state;
 
@@ -16,11 +15,9 @@ pub(super) use devlxd::ODD;
 
 use super::Check;
 
-/// All claims in the table's order.
 pub fn all() -> Vec<Check> {
     [
         http::ALL,
-        put::ALL,
         operations::ALL,
         events::ALL,
         exec::ALL,
@@ -30,7 +27,6 @@ pub fn all() -> Vec<Check> {
         devlxd::ALL,
         by_host::commands::ALL,
         by_host::files::ALL,
-        by_host::reports::ALL,
         life::ALL,
         by_host::commands::POWER,
     ]

@@ -1,14 +1,6 @@
 //! Operations, which `POST /1.0/exec` creates, and requests about them (P§4.2).
 
-use std::time::{Duration, Instant};
-
-use serde_json::json;
-
-use crate::conform::agent::Agent;
-use crate::conform::exec::{Exec, Running, plain, run, script};
-use crate::conform::wire::{Answer, TIMEOUT};
-use crate::conform::ws::Ws;
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
+use crate::conform::prelude::*;
 
 const GROUP: Group = Group::new("Operations", "P§4.2");
 
@@ -55,8 +47,7 @@ pub(super) const ALL: &[Check] = &[
         same("may_cancel", &made["may_cancel"], &may_cancel)?;
         same("resources", &made["resources"], &resources)?;
         for member in ["err_code", "child_count"] {
-            let wanted = agent.column.pick(json!(0), json!(null));
-            same(member, &made[member], &wanted)?;
+            same(member, &made[member], &agent.column.pick(json!(0), json!(null)))?;
         }
         Ok(())
     }),
@@ -70,7 +61,7 @@ pub(super) const ALL: &[Check] = &[
     GROUP.is("`recursion=1` lists objects", |agent| {
         let cat = cat(agent)?;
         let list = agent.get("/1.0/operations?recursion=1")?;
-        let is_it = |value: &serde_json::Value| value["id"] == cat.exec.made["id"];
+        let is_it = |value: &Value| value["id"] == cat.exec.made["id"];
         let has = list["running"].as_array().is_some_and(|all| all.iter().any(is_it));
         over(agent, cat, hold("it is not there", has))
     }),
@@ -131,7 +122,7 @@ pub(super) const ALL: &[Check] = &[
                 // The agent may notice the end late, but never early.
                 return hold("it is gone before 3 s", begun.elapsed() > Duration::from_secs(3));
             }
-            std::thread::sleep(Duration::from_millis(200));
+            thread::sleep(Duration::from_millis(200));
         }
         Err(Miss::Differs("it is still there after 9 s".into()))
     }),
@@ -187,12 +178,10 @@ pub(super) const ALL: &[Check] = &[
     }),
 ];
 
-/// Starts a command that runs until its input ends.
 fn cat(agent: &Agent) -> Result<Running, String> {
     Running::start(agent, &plain(&["cat"]))
 }
 
-/// Ends the command and returns the claim.
 fn over(agent: &Agent, cat: Running, claim: Claim) -> Claim {
     let _done = cat.finish(agent)?;
     claim

@@ -1,10 +1,9 @@
 //! Files by SFTP (P§4.4), as the servers and sshfs use it.
 
-use crate::conform::agent::Agent;
+use crate::conform::prelude::*;
 use crate::conform::sftp::{
     Attrs, EOF, FAILURE, NO_FILE, Reply, Sftp, UNSUPPORTED, flag, kind, of,
 };
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
 
 const GROUP: Group = Group::new("Files", "P§4.4");
 
@@ -77,8 +76,7 @@ pub(super) const ALL: &[Check] = &[
             let _id = sftp.ask(kind::WRITE, &of(&handle).u64(*place).bytes(piece))?;
         }
         for _ in &places {
-            let reply = sftp.reply()?.1;
-            same("WRITE", reply.short(), "status 0")?;
+            same("WRITE", sftp.reply()?.1.short(), "status 0")?;
         }
         let mut asked = Vec::new();
         for place in &places {
@@ -123,8 +121,7 @@ pub(super) const ALL: &[Check] = &[
         sftp.close(&handle)?;
         same("the size", agent.guest(&format!("stat -c %s {path}"))?, "0")?;
         let exclusive = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
-        let body = of(&path).u32(exclusive).u32(0);
-        same("EXCLUSIVE", sftp.status(kind::OPEN, &body)?, FAILURE)?;
+        same("EXCLUSIVE", sftp.status(kind::OPEN, &of(&path).u32(exclusive).u32(0))?, FAILURE)?;
         let handle = sftp.file(format!("{dir}/new"), exclusive)?;
         sftp.close(&handle).map_err(Into::into)
     }),
@@ -330,7 +327,6 @@ fn changes() -> Attrs {
     Attrs { size: Some(3), owner: Some((1000, 1001)), mode: Some(0o604), times }
 }
 
-/// Each of [`changes`] alone.
 fn one_by_one() -> [Attrs; 4] {
     let Attrs { size, owner, mode, times } = changes();
     let none = Attrs::default;
@@ -351,7 +347,6 @@ fn data(reply: Reply) -> Result<String, Miss> {
     }
 }
 
-/// Content of a file, read in the guest.
 fn content(agent: &Agent, path: &str) -> Result<String, String> {
     agent.guest(&format!("od -An -c {path} | tr -d ' \\n'"))
 }

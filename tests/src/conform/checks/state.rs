@@ -1,9 +1,6 @@
 //! State and metrics of a running instance (P§4.5, P§4.6).
 
-use serde_json::{Value, json};
-
-use crate::conform::agent::Agent;
-use crate::conform::{Check, Claim, Group, Miss, hold, same};
+use crate::conform::prelude::*;
 
 const STATE: Group = Group::new("State", "P§4.5");
 const METRICS: Group = Group::new("Metrics", "P§4.6");

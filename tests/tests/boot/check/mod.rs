@@ -1,24 +1,14 @@
 //! `--check` with one problem of a guest at a time. The output names what was expected, what was found
 //! and what to do, and the exit code says whether the host will see the agent.
 
+use mote_tests::conform::prelude::*;
+use rustix::fs::OFlags;
+
+use crate::check::rows::{Row, two_servers};
+use crate::world::{Boot, LIMIT, NOBODY, in_private_mounts, whole};
+
 mod rows;
-mod running;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::SystemTime;
-
-use mote_tests::{agent, copy_program, is_root};
-use serde_json::Value;
-
-use crate::check::rows::Row;
-use crate::world::{Boot, NOBODY, in_private_mounts, whole};
-
-/// Collects each path of a guest with its modification time.
 fn tree(directory: &Path, into: &mut BTreeMap<PathBuf, SystemTime>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let about = entry.metadata().expect("the guest");
@@ -31,7 +21,7 @@ fn tree(directory: &Path, into: &mut BTreeMap<PathBuf, SystemTime>) {
 
 fn begin(mut command: Command, args: &[&str]) -> Child {
     let command = command.args(args).arg("--check").stdin(Stdio::null()).stdout(Stdio::piped());
-    mote_tests::bounded(command).expect("an agent")
+    bounded(command).expect("an agent")
 }
 
 fn end(check: Child) -> (Option<i32>, String) {
@@ -61,11 +51,11 @@ fn lines_of((code, text): &(Option<i32>, String)) -> String {
 
 /// Checks a guest in which only this is broken, and perhaps the share is not mounted. Nothing is
 /// written, problems come first, and the JSON document agrees.
-fn hold(&(breaks, args, line): &Row, has_share: bool) {
-    let boot = Boot::new("lxd");
+fn hold(row: &Row, has_share: bool) {
+    let (boot, args, line) = (Boot::new("lxd"), &*row.args, row.line);
     let command = || if has_share { boot.command(&[]) } else { bare(&boot) };
     whole(&boot);
-    breaks(&boot);
+    row.break_guest(&boot);
     let (mut before, mut after) = <(BTreeMap<_, _>, BTreeMap<_, _>)>::default();
     tree(&boot.root(""), &mut before);
     // Some rows wait for a device.
@@ -97,14 +87,14 @@ fn bare(boot: &Boot) -> Command {
 
 #[test]
 fn check_reports_what_hides_the_agent_from_its_host() {
-    rows::PORTS.iter().chain(rows::FILES).for_each(|row| hold(row, true));
-    rows::BARE.iter().for_each(|row| hold(row, false));
+    ["ports", "files"].into_iter().flat_map(rows::of).for_each(|row| hold(&row, true));
+    rows::of("bare").iter().for_each(|row| hold(row, false));
 }
 
 #[test]
 fn check_reports_a_full_or_read_only_run() {
     if in_private_mounts("check::check_reports_a_full_or_read_only_run") {
-        rows::MOUNTS.iter().for_each(|row| hold(row, false));
+        rows::of("mounts").iter().for_each(|row| hold(row, false));
     }
 }
 
@@ -146,4 +136,197 @@ fn check_reports_missing_privileges() {
     assert!(code == Some(3) && text.contains("run the command as root"), "{text}");
     assert!(!text.contains("running: no"), "{text}");
     secret("run/mote", 0o700);
+}
+
+// `--check` and `status` next to a running agent: both report what its log says, and whether the
+// host can use it.
+
+fn intrude(boot: &Boot) {
+    let called = boot.client().connect_as(Caller::Untrusted);
+    let answer = called.and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
+    assert!(answer.is_err(), "{answer:?}");
+}
+
+fn status(boot: &Boot) -> (Option<i32>, Value) {
+    let (code, text) = boot.says(&["status", "--json"]);
+    let document = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
+    (code, document)
+}
+
+/// Checks that log, status and check report this, and that the host cannot use the agent.
+fn assert_blocked(boot: &Boot, why: &str) {
+    boot.logged(&format!("warn: {why}"));
+    until("the view", LIMIT, || status(boot).1["last_error"] == why);
+    let (code, view) = status(boot);
+    assert_eq!((code, &view["blocked"]), (Some(4), &Value::Bool(true)), "{view}");
+    assert_eq!(boot.ask(&["status"]), (Some(4), format!("mote-agent: {why}\n")));
+    let (code, text) = check(boot.command(&[]), &[]);
+    assert!(code == Some(1) && text.starts_with(&format!("missing  agent: {why}\n")), "{text}");
+}
+
+#[test]
+fn check_distinguishes_an_unread_policy_and_its_sandbox() {
+    let boot = Boot::new("lxd");
+    let agent = boot.start(&[]);
+    boot.logged("CONNECTED");
+    let theirs =
+        "note     policy: the running agent has another one until SIGHUP: everything is allowed\n";
+    let text = check(boot.command(&[]), &[]).1;
+    assert!(!text.contains("the running agent has another"), "{text}");
+    boot.put("etc/mote-agent.yml", "features: {state: true}\n");
+    let text = check(boot.command(&[]), &[]).1;
+    contains(&text, &[theirs, "sandbox: would be in a sandbox", "policy: denied: guestapi exec "]);
+    kill(Signal::HUP, agent.0.id());
+    until("the policy", LIMIT, || !check(boot.command(&[]), &[]).1.contains(theirs));
+}
+
+#[test]
+fn check_uses_the_running_agents_view() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let sockets = boot.root("vs").display().to_string();
+    let check = |expected: &str, code: i32| {
+        let (was, text) = check(bare(&boot), &["--vsock-unix", &sockets]);
+        assert!(text.lines().any(|line| line == expected), "no {expected:?} in:\n{text}");
+        assert_eq!(was, Some(code), "{text}");
+    };
+    let mut running = boot.start(&["--deny", "guestapi"]);
+    boot.logged("STARTED");
+    until("the view", LIMIT, || boot.root("run/mote/status").exists());
+    let share = boot.host.share.display().to_string();
+    check(&format!("ok       files: read by the running agent: {share}"), 0);
+    check("note     agent: the host has not called yet", 0);
+    running.kill();
+    // An agent that waits for its files.
+    let nowhere = boot.root("nowhere").display().to_string();
+    let mut command = Command::new(agent());
+    command.args(["--config-dir", &nowhere, "--root"]).arg(boot.root("")).stderr(Stdio::null());
+    let _waiting = Process::start(&mut command);
+    until("the view", LIMIT, || boot.text("run/mote/status").contains("waiting"));
+    check(&format!("ok       agent: running, waiting for the config files in {nowhere}"), 1);
+    let none = "has none of agent.crt, agent.key, server.crt: copy them there";
+    check(&format!("missing  agent: {nowhere} {none}"), 1);
+    let (code, view) = status(&boot);
+    assert_eq!((code, &view["running"]), (Some(0), &Value::Bool(true)), "{view}");
+    assert_eq!(view["last_error"], format!("{nowhere} {none}"));
+}
+
+/// The files of another instance: the agent reaches its host, which cannot call it.
+#[test]
+fn check_reports_a_refused_host() {
+    const WHY: &str =
+        "refused a caller whose certificate is not server.crt: is this another host's share?";
+    let (boot, elsewhere) = (Boot::new("lxd"), Scratch::new());
+    whole(&boot);
+    let other = Host::on_sockets(&elsewhere.0, &elsewhere.0.join("vs"), "lxd", &[]);
+    fs::copy(other.share.join("server.crt"), boot.host.share.join("server.crt")).unwrap();
+    let mut agent = boot.start(&[]);
+    boot.logged(" CONNECTED");
+    let told = boot.client().host_info().unwrap().to_string();
+    assert!(boot.client().ask("PUT", "/1.0", &told).is_err());
+    assert_blocked(&boot, WHY);
+    // The same 30 s later and after other messages: it is CONNECTED, but the host does not see it.
+    assert_eq!(status(&boot).1["state"], "CONNECTED");
+    agent.kill();
+    // Another caller comes before the host: blocked until the host calls.
+    let right = boot.host.directory.join("instances/vm1/agent-client.crt");
+    fs::copy(right, boot.host.share.join("server.crt")).unwrap();
+    let _agent = boot.start(&[]);
+    boot.serves();
+    until("its view", LIMIT, || status(&boot).1["last_error"].is_null());
+    intrude(&boot);
+    assert_blocked(&boot, WHY);
+    boot.client().announce();
+    until("no error", LIMIT, || status(&boot).1["last_error"].is_null());
+    let (code, view) = status(&boot);
+    assert_eq!((code, &view["blocked"]), (Some(0), &Value::Bool(false)), "{view}");
+    assert_eq!(view["called"], true);
+    // Afterwards such a call has no effect.
+    intrude(&boot);
+    exits(check(boot.command(&[]), &[]), Some(0), &["ok       agent: running, CONNECTED\n"]);
+}
+
+/// As with another server's port, or a chardev of another name: the host's address was in the
+/// share.
+#[test]
+fn check_reports_a_host_that_never_calls() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let port = Terminal::open(80, 24);
+    let _agent = boot.start(&["--port", &port.path()]);
+    boot.logged(" CONNECTED");
+    until("the view", LIMIT, || status(&boot).1["state"] == "CONNECTED");
+    let found = boot.root("dev/vport0p1").display().to_string();
+    let before = check(boot.command(&[]), &[]);
+    for line in [
+        format!("ok       port: {found} (lxd)\n"),
+        format!("note     port: the running agent uses {}\n", port.path()),
+        "note     agent: the host has not called yet\n".to_owned(),
+    ] {
+        assert!(before.0 == Some(0) && before.1.contains(&line), "{line} in {}", before.1);
+    }
+    assert_eq!(lines_of(&check(boot.command(&[]), &["--json"])), before.1);
+    // A second one, whose port has no reader.
+    let unread = Boot::new("lxd");
+    let full = Terminal::open(80, 24);
+    let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
+    let mut fill = File::options().write(true).custom_flags(nonblock).open(full.path()).unwrap();
+    while fill.write(b"#").is_ok() {}
+    let _blocked = unread.start(&["--port", &full.path()]);
+    for (boot, why) in [
+        (&boot, "the host has not called: does it read this port (name, chardev)?"),
+        (&unread, "the host has not called or read this port: is its chardev connected?"),
+    ] {
+        assert_blocked(boot, why);
+        assert_eq!(boot.log().matches("warn: the host has not called").count(), 1);
+        boot.serves();
+    }
+}
+
+/// With ports of two servers, the agent may have selected the unread one, unless its host calls.
+#[test]
+fn check_reports_a_doubtful_port_if_calls_are_missing() {
+    const WHY: &str = "ports of two servers: using Incus'; if the server is LXD, use --flavour lxd";
+    let boot = Boot::new("incus");
+    whole(&boot);
+    two_servers(&boot);
+    let sockets = boot.scratch.0.join("vs").display().to_string();
+    let args = ["--vsock-unix", &sockets, "--config-dir", &boot.host.share.display().to_string()];
+    let log = File::create(boot.scratch.0.join("agent.log")).unwrap();
+    let _agent = Process::start(bare(&boot).args(args).stdin(Stdio::null()).stderr(log));
+    boot.logged(&format!("warn: {WHY}"));
+    assert_blocked(&boot, WHY);
+    boot.client().announce();
+    until("no error", LIMIT, || status(&boot).1["last_error"].is_null());
+    exits(check(bare(&boot), &args), Some(0), &[&format!("note     port: {WHY}\n")]);
+}
+
+#[test]
+fn status_has_the_same_members_for_programs() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let mut agent = boot.start(&[]);
+    boot.serves();
+    until("CONNECTED", LIMIT, || status(&boot).1["state"] == "CONNECTED");
+    let (code, view) = status(&boot);
+    let keys = |view: &Value| -> Vec<_> { view.as_object().unwrap().keys().cloned().collect() };
+    let all = keys(&view);
+    let expected = "blocked called devlxd files flavour host last_error pid policy port program ready \
+                    running since_uptime_ms state version";
+    assert_eq!(all.join(" "), expected);
+    assert_eq!((code, &view["running"], &view["called"]), (Some(0), &true.into(), &false.into()));
+    let numbers = (view["pid"].as_u64(), view["since_uptime_ms"].is_u64());
+    assert_eq!(numbers, (Some(agent.0.id().into()), true));
+    agent.kill();
+    let (code, view) = status(&boot);
+    assert_eq!((code, &view["running"], keys(&view)), (Some(3), &false.into(), all));
+    assert!(view["state"].is_null() && view["version"].is_string(), "{view}");
+    let (_, text) = boot.says(&["status"]);
+    for line in ["running: no\n", "pid: -\n", "state: -\n", "host: -\n", "devlxd: -\n"] {
+        assert!(text.contains(line), "{text}");
+    }
+    let (_, text) = boot.ask(&["status"]);
+    let was = format!("process {} ended unexpectedly in state CONNECTED", agent.0.id());
+    assert!(text.contains(&was), "{text}");
+    assert!(Path::new(&boot.root("run/mote/status")).exists());
 }

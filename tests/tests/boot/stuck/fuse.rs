@@ -1,12 +1,10 @@
 //! A FUSE file system with one file, whose server can stop answering.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+
+use mote_tests::prelude::*;
 
 /// Opcodes (`linux/fuse.h`).
 const LOOKUP: u32 = 1;
@@ -30,7 +28,6 @@ impl Drop for Fuse {
 }
 
 impl Fuse {
-    /// Mounts it, in a private mount namespace.
     pub(crate) fn mount(place: &Path) -> Self {
         let mut device = File::options().read(true).write(true).open("/dev/fuse").expect("FUSE");
         let options = "fd=0,rootmode=40000,user_id=0,group_id=0,allow_other";
@@ -43,7 +40,7 @@ impl Fuse {
         let silent = Arc::new(AtomicBool::new(false));
         let (sender, read) = channel();
         let hushed = silent.clone();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             let mut request = vec![0; 256 * 1024];
             while device.read(&mut request).is_ok() {
                 let opcode = u32::from_ne_bytes(*request[4..].first_chunk().expect("a header"));

@@ -3,11 +3,8 @@
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use mote_tests::{Guest, Scratch, Spec, World, patient, skipped, wait};
+use mote_tests::prelude::*;
 
 /// Limit from the host's request to the larger file system.
 const SOON: Duration = Duration::from_secs(1);
@@ -31,7 +28,7 @@ enum Table {
 
 fn run(program: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) {
     let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
-    mote_tests::fed(program, &arguments, input)
+    fed(program, &arguments, input)
 }
 
 fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
@@ -54,11 +51,9 @@ fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
         Table::None => ("offset=0", "64m"),
     };
     if table != Table::None {
-        let (code, said) = run("sfdisk", &["-q", shown], script);
-        assert_eq!(code, Some(0), "{said}");
+        exits(run("sfdisk", &["-q", shown], script), Some(0), &[]);
     }
-    let (code, said) = run("mkfs.ext4", &["-q", "-F", "-E", offset, shown, length], "");
-    assert_eq!(code, Some(0), "{said}");
+    exits(run("mkfs.ext4", &["-q", "-F", "-E", offset, shown, length], ""), Some(0), &[]);
     path
 }
 
@@ -89,7 +84,7 @@ fn start(world: &World, guest: &mut Guest, resources: &str) {
     guest.ok(&format!(
         "echo '{policy}' >/etc/mote-agent.yml; start-stop-daemon -S -b -x /run/agent.start"
     ));
-    world.host.connected(mote_tests::world::MOTE_BOOT);
+    world.host.connected(MOTE_BOOT);
 }
 
 const GROWS: &str = "{disks: true}";
@@ -107,19 +102,16 @@ fn size(guest: &mut Guest, device: &str) -> u64 {
 fn check(path: &Path, table: Table) {
     let shown = path.to_str().expect("a path");
     if table != Table::None {
-        let (code, said) = run("sfdisk", &["--verify", shown], "");
-        assert_eq!(code, Some(0), "{said}");
-        let (code, said) = run("sfdisk", &["-d", shown], "");
-        assert!(code == Some(0) && said.contains("start="), "{said}");
+        exits(run("sfdisk", &["--verify", shown], ""), Some(0), &[]);
+        exits(run("sfdisk", &["-d", shown], ""), Some(0), &["start="]);
     }
     let start = if table == Table::None { 0 } else { 1 << 20 };
     let part = path.with_extension("part");
-    std::fs::write(&part, &std::fs::read(path).expect("a disk")[start..]).expect("a part");
+    fs::write(&part, &fs::read(path).expect("a disk")[start..]).expect("a part");
     let filesystem = part.to_str().expect("a path");
     let (code, said) = run("e2fsck", &["-p", filesystem], "");
     assert!(matches!(code, Some(0 | 1)), "{said}");
-    let (code, said) = run("e2fsck", &["-fn", filesystem], "");
-    assert_eq!(code, Some(0), "{said}");
+    exits(run("e2fsck", &["-fn", filesystem], ""), Some(0), &[]);
 }
 
 /// Writes files endlessly.
@@ -149,18 +141,18 @@ fn grows_partition_and_file_system_in_use_within_a_second() {
         let before = size(&mut guest, device);
         assert!(before < OLD, "{before}");
         world.vm.resize(&format!("disk{index}"), NEW * MIB);
-        let (_, took) = wait("a larger file system", patient(SOON), || {
-            (size(&mut guest, device) > NEW * 8 / 10).then_some(())
+        let took = until("a larger file system", patient(SOON), || {
+            size(&mut guest, device) > NEW * 8 / 10
         });
         println!("{device} is grown {took:?} after its disk was");
         // Grow once more, from the new size.
         world.vm.resize(&format!("disk{index}"), 2 * NEW * MIB);
-        wait("a file system larger still", patient(SOON), || {
-            (size(&mut guest, device) > 2 * NEW * 8 / 10).then_some(())
+        until("a file system larger still", patient(SOON), || {
+            size(&mut guest, device) > 2 * NEW * 8 / 10
         });
     }
     world.vm.resize("disk3", NEW * MIB);
-    std::thread::sleep(LATER);
+    thread::sleep(LATER);
     assert!(size(&mut guest, "vde1") < OLD);
     let log = guest.ok("cat /run/agent.log");
     assert!(log.contains("vdb1 and its file system grew to 198 MiB"), "{log}");
@@ -186,24 +178,22 @@ fn keeps_a_smaller_file_system_without_blocking() {
     mount(&mut guest, "vdb1");
     mount(&mut guest, "vdc");
     start(&world, &mut guest, GROWS);
-    wait("a file system as large as its disk", patient(SOON), || {
-        (size(&mut guest, "vdc") > NEW * 8 / 10).then_some(())
+    until("a file system as large as its disk", patient(SOON), || {
+        size(&mut guest, "vdc") > NEW * 8 / 10
     });
-    std::thread::sleep(LATER);
+    thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD / 2);
     // It grows once it is thawed.
     guest.ok("fsfreeze --freeze /vdb1");
     world.vm.resize("disk0", NEW * MIB);
     let length = (NEW - 2) * MIB / 512;
-    wait("a larger partition", patient(SOON), || {
+    until("a larger partition", patient(SOON), || {
         let there = guest.ok("cat /sys/class/block/vdb1/size");
-        there.trim().parse::<u64>().is_ok_and(|there| there >= length).then_some(())
+        there.trim().parse::<u64>().is_ok_and(|there| there >= length)
     });
     guest.ok("sleep 1; ! grep FLOCK /proc/locks | grep \":$(stat -c %i /dev/vdb) \"");
     guest.ok("fsfreeze --unfreeze /vdb1");
-    wait("a larger file system", patient(SOON), || {
-        (size(&mut guest, "vdb1") > NEW * 8 / 10).then_some(())
-    });
+    until("a larger file system", patient(SOON), || size(&mut guest, "vdb1") > NEW * 8 / 10);
     guest.ok("sleep 1; umount /vdb1");
     world.power_off(&mut guest);
     check(&path, Table::Small);
@@ -218,15 +208,15 @@ fn grows_a_disk_only_by_policy_or_on_request() {
     mount(&mut guest, "vdb1");
     start(&world, &mut guest, "true");
     world.vm.resize("disk0", NEW * MIB);
-    std::thread::sleep(LATER);
+    thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD);
     // Nor if another program grows disks.
     guest.ok("sed -i 's/resources: true/resources: {disks: true}/' /etc/mote-agent.yml");
     guest.ok("mkdir -p /usr/bin; touch /usr/bin/growpart; killall -HUP mote-agent");
-    world.host.connected(mote_tests::world::MOTE_BOOT);
+    world.host.connected(MOTE_BOOT);
     for size_of in [NEW + 1, NEW + 2] {
         world.vm.resize("disk0", size_of * MIB);
-        std::thread::sleep(LATER);
+        thread::sleep(LATER);
     }
     assert!(size(&mut guest, "vdb1") < OLD);
     let log = guest.ok("cat /run/agent.log");
@@ -236,8 +226,7 @@ fn grows_a_disk_only_by_policy_or_on_request() {
     assert!(said.contains("vdb1 and its file system would grow to 200 MiB"), "{said}");
     assert!(said.contains("note: /usr/bin/growpart exists"), "{said}");
     assert!(size(&mut guest, "vdb1") < OLD);
-    let said = guest.ok("mote-agent grow /dev/vdb");
-    assert!(said.contains("vdb1 and its file system grew to 200 MiB"), "{said}");
+    contains(guest.ok("mote-agent grow /dev/vdb"), &["vdb1 and its file system grew to 200 MiB"]);
     assert!(size(&mut guest, "vdb1") > NEW * 8 / 10);
     world.power_off(&mut guest);
 }

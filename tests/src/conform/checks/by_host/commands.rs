@@ -1,17 +1,11 @@
 //! Commands in pipes and terminals, and the end of the VM (P§4.1).
 
 use std::cell::Cell;
-use std::io::Read;
-use std::process::Child;
-use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 
 use super::{COMMANDS, SOON, ended, exec, host, killed, much, sh, signal, started};
-use crate::conform::agent::Agent;
-use crate::conform::{Check, Group, equal, hold, same};
-use crate::{NAME, Terminal, bounded, noise};
+use crate::conform::prelude::*;
 
 pub(in super::super) const ALL: &[Check] = &[
     COMMANDS.is("they end as they end in the guest", |agent| {
@@ -25,10 +19,8 @@ pub(in super::super) const ALL: &[Check] = &[
         let said = "mote-host: Command not found: nonesuch, or what it runs (";
         hold(format!("an unknown command: {error}"), error.starts_with(said))?;
         let (code, _, error) = exec(agent, &[NAME, "--", "/proc/version"], "")?;
-        let said = (126, "mote-host: Command not executable\n");
-        equal("no program", (code, error.as_str()), said)?;
-        let nowhere = ["--cwd", "/nonesuch", NAME, "--", "pwd"];
-        equal("no directory", exec(agent, &nowhere, "")?.0, 127)?;
+        equal("no program", (code, error.as_str()), (126, "mote-host: Command not executable\n"))?;
+        equal("no directory", exec(agent, &["--cwd", "/nonesuch", NAME, "--", "pwd"], "")?.0, 127)?;
         // The host closes the websocket when there is no more output; the command continues.
         equal("all closed", sh(agent, "exec >&- 2>&- <&-; sleep 1; exit 3")?.0, 3)?;
         // The host closes one stream early: the command gets SIGPIPE, and its other stream still
@@ -147,7 +139,6 @@ pub(in super::super) const ALL: &[Check] = &[
 
 const LIFE: Group = Group::new("Life", "P§1.3").alone();
 
-/// The end of the VM, which must come last.
 pub(in super::super) const POWER: &[Check] = &[
     LIFE.is("the agent has lived through all this", |agent| {
         same("names of it", agent.guest("grep -c Name /proc/$(cat /run/agent.pid)/status")?, "1")

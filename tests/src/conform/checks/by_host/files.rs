@@ -1,15 +1,10 @@
 //! Files (P§4.4).
 
-use std::fs::File;
-use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
+use std::net::TcpStream;
 
-use serde_json::{Value, json};
-
-use super::{FILES, exec, fails, host, much, text};
-use crate::conform::{Check, Miss, equal, hold};
-use crate::{NAME, Scratch, noise, plain, put, tool};
+use super::{FILES, REPORTS, SOON, ended, exec, fails, host, much, sh, started, text};
+use crate::conform::prelude::*;
+use crate::plain;
 
 pub(in super::super) const ALL: &[Check] = &[
     FILES.is("8 MiB (Incus) or 64 MiB (LXD), and trees, come and go unchanged", |agent| {
@@ -38,7 +33,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let (tree, copy) = (path("tree"), path("copy"));
         put(tree.join("a/b/file"), "content");
         put(tree.join("empty"), "");
-        std::os::unix::fs::symlink("a/b/file", tree.join("link")).map_err(|error| error.to_string())?;
+        symlink("a/b/file", tree.join("link")).map_err(|error| error.to_string())?;
         agent.host(&["file", "push", "-r", NAME, plain(&tree), "/tmp/tree"])?;
         agent.host(&["file", "pull", "-r", NAME, "/tmp/tree", plain(&copy)])?;
         let diff = Command::new("diff").args(["-r", "--no-dereference"]).args([&tree, &copy]).output();
@@ -81,8 +76,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let (source, back) = (scratch.0.join("to"), scratch.0.join("from"));
         put(&source, noise(1_000_000));
         let program = tool("MOTE_HOST", "target/debug/mote-host");
-        let directory = agent.directory();
-        let pipe = format!("{} --dir {} sftp {NAME}", plain(&program), plain(&directory));
+        let pipe = format!("{} --dir {} sftp {NAME}", plain(&program), plain(&agent.directory()));
         let (to, from) = (plain(&source), plain(&back));
         let batch = scratch.0.join("batch");
         put(
@@ -93,7 +87,7 @@ pub(in super::super) const ALL: &[Check] = &[
         );
         let sftp = Command::new("sftp").args(["-q", "-b", plain(&batch), "-D", &pipe]).output();
         let Ok(output) = sftp else {
-            crate::skipped("sftp (openssh-client)");
+            skipped("sftp (openssh-client)");
             return Ok(());
         };
         let said = text(&output.stdout);
@@ -101,8 +95,113 @@ pub(in super::super) const ALL: &[Check] = &[
         hold(format!("it says {said} {error}"), output.status.success() && said.contains("1000000"))?;
         if read(&source)? == read(&back)? { Ok(()) } else { Err(Miss::Differs("other bytes".into())) }
     }),
+    REPORTS.is("state and metrics are what the host decodes", |agent| {
+        let state = agent.host(&["state", NAME, "--json"])?;
+        let state: Value = serde_json::from_str(&state).map_err(|error| error.to_string())?;
+        hold(state.to_string(), state["processes"].as_i64().is_some_and(|count| count > 0))?;
+        let lo = &state["network"]["lo"];
+        let own =
+            json!({"family": "inet", "address": "127.0.0.1", "netmask": "8", "scope": "local"});
+        let has_own = lo["addresses"].as_array().is_some_and(|all| all.contains(&own));
+        hold(lo.to_string(), lo["type"] == "loopback" && lo["state"] == "up" && has_own)?;
+        // LXD 5.0.2 reports no `total`.
+        let usage = state["memory"]["usage"].as_u64();
+        hold(state.to_string(), usage.is_some_and(|usage| usage > 10 << 20))?;
+        let metrics = agent.host(&["metrics", NAME])?;
+        let prefix = agent.column.pick("lxd", "incus");
+        for (name, least) in [
+            ("cpu_seconds_total", 0.0),
+            ("memory_MemTotal_bytes", 2e8),
+            ("filesystem_size_bytes", 1e6),
+            ("network_receive_bytes_total", 0.0),
+            ("disk_read_bytes_total", 1.0),
+            ("procs_total", 1.0),
+        ] {
+            let begin = format!("{prefix}_{name}{{");
+            let line = metrics.lines().find(|line| line.starts_with(&begin)).unwrap_or_default();
+            let value =
+                line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or(-1.0);
+            hold(format!("{name}: {line}"), value >= least)?;
+        }
+        hold("metrics have no end", metrics.ends_with("# EOF\n"))
+    }),
+    // Checks that state and metrics start no process: in this VM no mount can hang.
+    REPORTS.of("P§4.6").is("metrics start no process", |agent| {
+        let forks = || -> Result<u64, String> {
+            let text = agent.guest("sed -n 's/^processes //p' /proc/stat")?;
+            text.trim().parse().map_err(|_| text)
+        };
+        // The test itself starts some, and so may others in the guest.
+        for _ in 0..5 {
+            let (first, second) = (forks()?, forks()?);
+            agent.host(&["metrics", NAME])?;
+            if forks()? - second == second - first {
+                return Ok(());
+            }
+        }
+        hold("each of five starts some", false)
+    }),
+    REPORTS.of("P§4.2").is("operations are listed while they run", |agent| {
+        let (mut child, _output) =
+            started(agent, &[NAME, "--", "sh", "-c", "echo on; sleep 5"], "on\n")?;
+        let list = agent.host(&["operations", NAME])?;
+        // Operations of earlier checks may still be listed: a Go agent waits for a command's background
+        // processes.
+        let mut running =
+            list.lines().filter_map(|line| line.strip_suffix(" Running Executing command"));
+        let show = |id: &str| agent.host(&["operations", NAME, "show", id]);
+        let is_ours = |id: &&str| show(id).is_ok_and(|shown| shown.contains("echo on; sleep 5\""));
+        let id = running.find(is_ours).ok_or_else(|| format!("it is not listed: {list}"))?;
+        let all = agent.host(&["operations", NAME, "--json"])?;
+        hold(&all, all.contains(&format!("\"{id}\"")))?;
+        let shown = show(id)?;
+        hold(&shown, shown.contains("\"websocket\""))?;
+        let late = fails(agent, &["operations", NAME, "wait", id, "--timeout", "1"])?;
+        // Debian 12's LXD 5.0.2 does not support `wait`, Debian 13's does.
+        let has_none = agent.column == Column::LxdAgent && late.contains("page not found");
+        hold(format!("wait: {late}"), has_none || late.contains("deadline exceeded"))?;
+        equal("sleep", ended(&mut child, "sleep")?, Some(0))?;
+        // The agent keeps an operation for some time after its end (P§4.1).
+        let shown = show(id)?;
+        hold(&shown, shown.contains("\"return\": 0"))
+    }),
+    // Uses mote's client, which supports the Go agents' event streams too (P§4.3).
+    REPORTS.of("P§5.3").is("guests hear what the host sets", |agent| {
+        let listen =
+            "mkdir -p /run/heard; timeout 60 mote-agent events >/run/heard/out 2>/run/heard/err &";
+        sh(agent, listen)?;
+        let turn = std::cell::Cell::new(0);
+        // The Go agents lose events that precede the listener.
+        agent.wait("the event in the guest", SOON, |agent| {
+            turn.set(turn.get() + 1);
+            let set = agent.host(&["set", NAME, &format!("user.heard=n{}", turn.get())]);
+            let heard = sh(agent, "sleep 1; cat /run/heard/out /run/heard/err");
+            let is_whole =
+                |text: &str| text.contains("\"user.heard\"") && text.contains("\"config\"");
+            set.is_ok() && heard.is_ok_and(|(_, heard, _)| is_whole(&heard))
+        })
+    }),
+    // Debian's incus-agent does not support port-forward.
+    REPORTS.of("P§4.7").incus().is("connections are carried into the guest", |agent| {
+        agent
+            .guest("(nc -l -p 8080 -e sh -c 'read x; echo got $x' >/dev/null 2>&1 &); sleep 0.5")?;
+        let mut command = agent.command(&["port-forward", NAME, "127.0.0.1:0", "8080"]);
+        let mut forward = Process::bounded(command.stdout(Stdio::piped()));
+        let mut address = String::new();
+        let output = forward.0.stdout.take().ok_or("no pipe")?;
+        let talk = || -> std::io::Result<String> {
+            BufReader::new(output).read_line(&mut address)?;
+            let mut stream = TcpStream::connect(address.trim())?;
+            stream.set_read_timeout(Some(SOON))?;
+            stream.write_all(b"hello\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        equal("the answer", talk().map_err(|error| error.to_string())?.as_str(), "got hello\n")
+    }),
 ];
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }

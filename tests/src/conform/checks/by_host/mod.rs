@@ -1,19 +1,14 @@
 //! `mote-host` as a user of the server runs it. The Go agents prove that the host is correct, and
 //! mote must give the same results.
 
+use std::process::{ChildStdout, Output};
+
+use rustix::process::{Pid, kill_process};
+
+use crate::conform::prelude::*;
+
 pub(super) mod commands;
 pub(super) mod files;
-pub(super) mod reports;
-
-use std::io::{Read, Write};
-use std::process::{Child, ChildStdout, Output, Stdio};
-use std::time::Duration;
-
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::conform::Group;
-use crate::conform::agent::Agent;
-use crate::{NAME, bounded, found};
 
 // Alone: they inspect operations and processes, and transfer as much as possible.
 const COMMANDS: Group = Group::new("By mote-host: commands", "P§4.1").alone();
@@ -21,7 +16,6 @@ const FILES: Group = Group::new("By mote-host: files", "P§4.4").alone();
 const REPORTS: Group =
     Group::new("By mote-host: state, metrics, operations, events", "P§4.5").alone();
 
-/// Limit for commands that transfer little.
 const SOON: Duration = Duration::from_secs(60);
 
 /// Returns the exit code for SIGKILL: -1 with Go agents up to LXD 5.0 and Incus 6.0.
@@ -38,7 +32,7 @@ fn host(agent: &Agent, args: &[&str], input: &[u8]) -> Result<Output, String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;
     let stdin = child.stdin.take();
-    std::thread::scope(|threads| {
+    thread::scope(|threads| {
         // The command may end without reading its input.
         threads.spawn(move || stdin.map(|mut stdin| stdin.write_all(input).ok()));
         child.wait_with_output().map_err(|error| error.to_string())
@@ -49,7 +43,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs `exec` with pipes. Returns exit code, stdout and stderr.
 fn exec(agent: &Agent, args: &[&str], input: &str) -> Result<(i32, String, String), String> {
     let output = host(agent, &[&["exec", "-T"], args].concat(), input.as_bytes())?;
     Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
@@ -59,7 +52,6 @@ fn sh(agent: &Agent, script: &str) -> Result<(i32, String, String), String> {
     exec(agent, &[NAME, "--", "sh", "-c", script], "")
 }
 
-/// Runs a subcommand that must fail. Returns its message.
 fn fails(agent: &Agent, args: &[&str]) -> Result<String, String> {
     let output = host(agent, args, b"")?;
     if output.status.success() {

@@ -1,3 +1,0 @@
-//! The whole agent.
-
-pub mod scenario;

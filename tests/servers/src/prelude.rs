@@ -1,0 +1,21 @@
+//! What most modules use.
+
+pub use std::fs::{self, File};
+pub use std::io::{Read, Write};
+pub use std::os::unix::fs::{PermissionsExt, symlink};
+pub use std::os::unix::net::UnixStream;
+pub use std::path::{Path, PathBuf};
+pub use std::process::{Child, ExitCode, ExitStatus, Stdio};
+pub use std::thread;
+pub use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub use clap::Args;
+pub use mote_checks::Verdict;
+pub use serde::{Deserialize, Serialize};
+pub use serde_json::Value;
+
+pub use crate::report::Line;
+pub use crate::run::{Background, Output, Terminal};
+pub use crate::server::{Agent, Options, Server};
+pub use crate::world::{BOOTING, BRIDGE, Seen, VM, World, has, line_with, put, read, round, same};
+pub(crate) use crate::{checks, setup};
