@@ -10,9 +10,9 @@ use crate::machine::{Broken, MILLI, Micros, Net, Place, SECOND, Sim, Stream, Zon
 use crate::oracle::{Oracle, Word};
 
 /// Longest wait for an answer: a ticket 0.25 s, ten patient tries of which two time out 8.6 s, TLS
-/// 5 s, a write 10 s, the host's head 30 s and its body 30 s (P§10, docs/protocol/devlxd.md).
+/// 5 s, a write 10 s, the host's head 30 s and its body 30 s (docs/protocol/devlxd.md).
 const ANSWER: Micros = 84 * SECOND;
-/// Limits for a head, from its first byte, a body, and an idle connection (P§10).
+/// Limits for a head, from its first byte, a body, and an idle connection (P§3.1).
 const HEAD: Micros = 3 * SECOND;
 const BODY: Micros = 10 * SECOND;
 const IDLE: Micros = 30 * SECOND;
