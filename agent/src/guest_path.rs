@@ -83,7 +83,7 @@ pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Pl
 }
 
 /// Opens the directory at a path. With `make`, creates it and its missing parents.
-/// Errors: as [`find`]; `InvalidInput` for the root or a path with `..`.
+/// Errors: as for [`find`]; `InvalidInput` for the root or a path with `..`.
 pub(crate) fn enter(root: &Path, target: &str, make: bool) -> io::Result<OwnedFd> {
     let target = Target::parse(target).ok_or(io::ErrorKind::InvalidInput)?;
     let place = find(root, target, make)?;

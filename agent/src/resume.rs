@@ -80,7 +80,7 @@ struct Watch {
 
 impl Watch {
     fn new(links: Async<OwnedFd>) -> Self {
-        // If it is not writable, neither is the lock, which logs that.
+        // If the file is not writable, the lock is not either, and its owner logs that.
         drop(count(Path::new(ROOT), 0));
         let log = signs::kernel_log();
         let (returns, is_missed) = Default::default();

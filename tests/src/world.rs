@@ -148,7 +148,7 @@ pub enum Column {
     LxdAgent,
     MoteIncus,
     IncusAgent,
-    /// The incus-agent of Debian 13's backports, which only the bench has.
+    /// The incus-agent of Debian 13's backports, for the bench only.
     IncusAgent7,
     /// An older build of mote with a current LXD, for the bench only.
     Before,

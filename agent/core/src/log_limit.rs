@@ -18,8 +18,8 @@ impl LogLimit {
         Self { pause, next: None, suppressed: 0 }
     }
 
-    /// Reports an occurrence. If it must be logged, returns how many were suppressed since the last
-    /// one.
+    /// Reports an occurrence. If the message must be logged, returns how many were suppressed since
+    /// the last one.
     pub fn report(&mut self, now: Uptime) -> Option<u32> {
         if self.next.is_some_and(|next| now < next) {
             self.suppressed = self.suppressed.saturating_add(1);

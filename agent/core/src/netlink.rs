@@ -139,7 +139,7 @@ pub struct Counters {
     pub sent: Traffic,
 }
 
-/// Counters of one direction, since the interface was made.
+/// Counters of one direction, since the interface was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub packets: u64,

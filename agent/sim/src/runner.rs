@@ -9,12 +9,12 @@ use crate::scenario::{Outcome, Scenario};
 
 /// Time after the last fault within which host and agent agree: the next call of a guest program,
 /// which comes every 5 s; 30 s between two rounds of STOPPED and STARTED, 1.5 s between those two,
-/// 1 s until QEMU notifies the host, or 10 s until the host looks by itself, and its PUT of 3 s
-/// (decisions §1, P§2.3).
+/// 1 s until QEMU notifies the host, or 10 s until the host reads the port by itself, and its PUT
+/// of 3 s (decisions §1, P§2.3).
 pub(crate) const AGREE: Micros = (5 + 30 + 2 + 10 + 3) * SECOND;
 /// Duration of a lack of descriptors.
 const STARVED: Micros = 15 * SECOND;
-/// Time after which a restarted host knows the agent: its own look after 10 s, and its PUT of 3 s
+/// Time after which a restarted host knows the agent: its own read after 10 s, and its PUT of 3 s
 /// (decisions §1, P§2.3).
 const BACK: Micros = 13 * SECOND;
 

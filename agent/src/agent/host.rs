@@ -44,9 +44,9 @@ impl Agent {
         }
     }
 
-    /// Returns a link to that host: the last one, or a new one with its TLS state if the certificate
-    /// is the same.
-    /// Errors: as of [`Identity::client`](crate::net::tls::Identity::client).
+    /// Returns a link to that host: the last one, or a new one with its TLS state if the
+    /// certificate is the same. Errors: those of
+    /// [`Identity::client`](crate::net::tls::Identity::client).
     fn link_to(&self, host: Host) -> io::Result<Rc<Link>> {
         let tls = match &*self.link.borrow() {
             Some(last) if last.host == host => return Ok(last.clone()),
@@ -86,7 +86,7 @@ impl Agent {
         match result {
             Ok(_) if !counts => Ok(None),
             Ok((link, host_state)) => {
-                // With the session ticket of this call.
+                // It has the session ticket of this call.
                 *self.link.borrow_mut() = Some(link);
                 Ok(host_state)
             }

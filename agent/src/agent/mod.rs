@@ -81,7 +81,8 @@ pub(crate) struct Agent {
     /// Earliest time of the next comparison of the wall clock with the RTC.
     pub(crate) next_look: Cell<Uptime>,
     pub(crate) watches_resume: Cell<bool>,
-    /// Raised by `resume` after each look, and after what a resume requires.
+    /// Raised by `resume` after each comparison of the clocks, and after the work that a resume
+    /// requires.
     pub(crate) resume_handled: Signal,
     /// The link that was used last, for its TLS state. `status` decides which host is called.
     pub(crate) link: RefCell<Option<Rc<Link>>>,

@@ -23,7 +23,7 @@ pub(super) const THAW: i32 = 15;
 /// Signals that end the wait: all that commonly end programs, such as at a shutdown.
 const SIGNALS: [i32; 4] = [1, 2, 3, THAW];
 /// Message for a file system that could not be opened, synced or frozen in time.
-const LATE: &str = "out of time, or it hangs";
+const LATE: &str = "timed out, or it hangs";
 /// Longest answer, bytes. It contains every mount point.
 const ANSWER: u64 = 1 << 20;
 /// First byte of the answer once all is frozen.

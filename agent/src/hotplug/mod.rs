@@ -39,7 +39,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     }
     let root = agent.options.root.as_path();
     let uses = |part: Part| agent.policy.get().uses(part);
-    // Listens before the look below, so that no device is missed.
+    // Listens before the scan below, so that no device is missed.
     let socket = match uevent::listen().and_then(Async::new_nonblocking) {
         Ok(socket) => socket,
         Err(error) => return log::debug(format_args!("no device events: {error}")),

@@ -129,7 +129,7 @@ impl Init {
         agent.start(now());
         plan.troubles.iter().for_each(|trouble| log::warn(format_args!("{trouble}")));
         if let Err(error) = reboot(RebootCommand::CadOff) {
-            log::warn(format_args!("ctrl-alt-del reboots at once: {error}"));
+            log::warn(format_args!("ctrl-alt-del reboots immediately: {error}"));
         }
         name_host(root, plan.hostname);
         let up = Netlink::open().and_then(|mut netlink| netlink.change(LOOPBACK, &Change::Up));

@@ -101,7 +101,7 @@ pub(crate) struct Incoming {
 
 /// Makes the call and reads the whole answer. Its body may have [`limits::SHORT_REPLY`] bytes, or
 /// [`limits::HOST_REPLY`] if `longer` permits that.
-/// Errors: as [`open`]; also if the body is incomplete.
+/// Errors: as for [`open`]; also if the body is incomplete.
 pub(crate) async fn call(
     link: &Link,
     call: &Call<'_>,

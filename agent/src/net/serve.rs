@@ -404,7 +404,7 @@ impl Upgrade {
 }
 
 /// Answers 101 for `protocol`, with the header lines `more`, in a separate TLS record: the host
-/// discards what it reads beyond the head (P§4.4). Errors: as [`Stream::write_all`].
+/// discards what it reads beyond the head (P§4.4). Errors: as for [`Stream::write_all`].
 pub(crate) async fn switch(stream: &Stream, protocol: &str, more: &str) -> std::io::Result<()> {
     let head = format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: {protocol}\r\nConnection: Upgrade\r\n{more}\r\n"

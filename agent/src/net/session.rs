@@ -149,7 +149,7 @@ impl Session {
         Ok(count + free - room.len())
     }
 
-    /// Encrypts bytes up to the limit; returns how many. Errors: as [`Session::open`].
+    /// Encrypts bytes up to the limit; returns how many. Errors: as for [`Session::open`].
     pub(super) fn seal(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let count = bytes.len().min(self.limit.saturating_sub(self.outgoing.sealed));
         let bytes = bytes.get(..count).unwrap_or_default();

@@ -245,7 +245,7 @@ impl Stream {
 
     /// Buffers all bytes and sends what the socket accepts immediately. Later writes or
     /// [`Stream::sent`] send the rest. Waits only while the TLS buffer (64 KiB) is full.
-    /// Errors: as [`Stream::write_all`].
+    /// Errors: as for [`Stream::write_all`].
     pub(crate) async fn write_ahead(&self, mut bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = &self.tls else { return self.write_all(bytes).await };
         self.fair.one_more().await;
@@ -262,7 +262,7 @@ impl Stream {
         }
     }
 
-    /// Waits until the socket has taken all buffered bytes. Errors: as [`Stream::write_all`].
+    /// Waits until the socket has taken all buffered bytes. Errors: as for [`Stream::write_all`].
     pub(crate) async fn sent(&self) -> io::Result<()> {
         match &self.tls {
             Some(tls) => self.flush(tls).await,

@@ -96,7 +96,7 @@ impl Inbox {
 
 impl WebSocket {
     /// Answers 101 to a websocket request; `accept` is from [`upgrade`].
-    /// Errors: as [`Stream::write_all`].
+    /// Errors: as for [`Stream::write_all`].
     pub(crate) async fn accept(stream: Stream, accept: &str) -> io::Result<Self> {
         let more = format!("Sec-WebSocket-Accept: {accept}\r\n");
         switch(&stream, "websocket", &more).await?;
@@ -113,7 +113,7 @@ impl WebSocket {
     }
 
     /// Sends one whole frame; frames of two senders never mix.
-    /// Errors: as [`Stream::write_all`], or `BrokenPipe` after a close frame.
+    /// Errors: as for [`Stream::write_all`], or `BrokenPipe` after a close frame.
     pub(crate) async fn send(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
         let _writing = self.write_lock.clone().take().await;
         self.still_open()?;
@@ -139,7 +139,7 @@ impl WebSocket {
     }
 
     /// Sends the first `length` bytes of the frame's payload as a binary message. Needs no write
-    /// lock: TLS buffers each such frame completely. Errors: as [`WebSocket::send`].
+    /// lock: TLS buffers each such frame completely. Errors: as for [`WebSocket::send`].
     pub(crate) async fn send_frame(&self, frame: &mut Frame, length: usize) -> io::Result<()> {
         self.still_open()?;
         self.stream.write_all(frame.around(Opcode::Binary, length)).await

@@ -15,7 +15,7 @@ pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long to use the short interval: at boot, devices appear one after the other.
 const BOOT: Duration = Duration::from_secs(10);
 const BOOT_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Interval between looks after [`BOOT`].
+/// Interval between tries after [`BOOT`].
 pub(crate) const LATER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns the time since boot, including suspend, so that overdue work runs at the next wake-up.

@@ -49,7 +49,7 @@ pub(crate) struct Found {
 /// Finds the port by its three names; if two servers have one, that of the wanted flavour.
 pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let found = look(root, wanted)?;
-    // The ports get their names one after another. A second look finds the current name of a port
+    // The ports get their names one after another. A second search finds the current name of a port
     // that precedes the dummy.
     if found.flavour == Flavour::LxdOld { look(root, wanted) } else { Some(found) }
 }
@@ -187,7 +187,7 @@ pub(crate) fn flavour(options: &Options, found: &Result<Found, String>) -> Optio
 }
 
 /// Like [`find`], but waits up to [`NAMED`] for the ports' names if the driver runs.
-/// Errors: as [`find`].
+/// Errors: as for [`find`].
 pub(crate) fn find_early(options: &Options) -> Result<Found, String> {
     match find(options) {
         Err(_) if devices::find(&options.root, &CONSOLE) == Device::Driven => {

@@ -177,7 +177,7 @@ pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
 /// Reduces this process's capabilities to this set; returns false if that fails.
 pub(crate) fn keep_capabilities(kept: u32) -> bool {
     let (mut header, mut data) = ([CAPABILITIES, 0], [0u32; 6]);
-    // SAFETY: a header of two words, and two times three of data: effective, permitted,
+    // SAFETY: a header of two words, and data of two times three: effective, permitted,
     // inheritable.
     unsafe {
         libc::syscall(libc::SYS_capget, &raw mut header, &raw mut data);

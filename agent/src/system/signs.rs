@@ -1,5 +1,5 @@
 //! Signs of a resume: a virtio NIC's gratuitous announcements, the kernel's log, and the RTC. They
-//! concern the machine, whatever `--root` is.
+//! concern the whole machine, so `--root` does not apply.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

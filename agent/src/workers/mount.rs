@@ -126,7 +126,7 @@ fn mount_share(
             match attach(source, place, kind, way.flags, &way.data) {
                 Ok(()) => {
                     let point = verify(root, source, target)?;
-                    return Ok(format!("{source} is on {point} ({kind})"));
+                    return Ok(format!("mounted {source} on {point} ({kind})"));
                 }
                 // Report the first way's error, unless the kernel lacks its file system.
                 Err(error) if why.is_none() || is_known(root, way.kind) => {
@@ -230,7 +230,7 @@ fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, S
         match cover {
             None => {
                 take_off(share)?;
-                gone.push(format!("{source} is off {point}"));
+                gone.push(format!("unmounted {source} from {point}"));
             }
             Some(Entry { source: cover, kind, .. }) => {
                 kept =
@@ -340,7 +340,7 @@ mod tests {
             take_off(all.iter().find(|entry| entry.source == cover).unwrap()).unwrap();
             assert!(shares());
         }
-        let off = format!("share is off {}", root.join("srv/d").display());
+        let off = format!("unmounted share from {}", root.join("srv/d").display());
         assert_eq!(unmount_target(&root, "home/roots/d").unwrap(), off);
         assert!(!shares());
     }

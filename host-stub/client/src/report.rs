@@ -259,7 +259,7 @@ pub fn check_state(instance: &Instance, metadata: &Value) -> Result<()> {
     let processes = state.processes.unwrap_or(0);
     if processes < 1 {
         // Hosts use this number to decide whether there is an agent (P§4.5).
-        bail!("processes is {processes}: users wait for more than 0");
+        bail!("processes is {processes}, but users wait for a positive number");
     }
     if instance.flavour == Flavour::Incus && state.pid != Some(1) {
         bail!("pid is {:?}, not 1", state.pid);

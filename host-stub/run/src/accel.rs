@@ -1,6 +1,6 @@
-//! Checks whether KVM is usable. A device that opens proves little: on some machines QEMU aborts
-//! with it, on others a VM never runs. So the same QEMU first runs a VM of nine bytes, with a time
-//! limit.
+//! Checks whether KVM is usable. That the device can be opened proves little: on some machines QEMU
+//! aborts with it, on others a VM never runs. So the same QEMU first runs a VM of nine bytes, with
+//! a time limit.
 
 use std::io::Write;
 use std::path::Path;

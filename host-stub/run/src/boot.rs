@@ -43,7 +43,7 @@ pub fn is_ours(root: &Path, name: &str) -> bool {
 
 pub fn boot(root: &Path, name: &str, args: VmArgs) -> Result<()> {
     if args.kernel.len() > 1 {
-        bail!("one VM has one kernel");
+        bail!("boot takes only one --kernel");
     }
     let root = &std::path::absolute(root)?;
     store::make_private(root).with_context(|| root.display().to_string())?;

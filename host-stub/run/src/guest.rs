@@ -48,7 +48,7 @@ pub(crate) enum Step {
     Done(u8),
 }
 
-/// Takes the job's news; returns whether the main thread waits for them.
+/// Handles a message from the job; returns whether the main thread waits for it.
 type Tell<'a> = dyn Fn(Step) -> bool + 'a;
 
 /// Interval of calls to an agent that has reported itself but does not listen yet.

@@ -76,7 +76,7 @@ impl Host {
         if !force && (live.instance.is_running() || live.called) {
             bail!("{name} is running; stop its VM first, or delete it with --force");
         }
-        // As with lxc. A VM whose monitor another client has is not ended.
+        // As with lxc. A VM whose monitor serves another client is left running.
         let ended = live.vm.order("quit");
         if let Err(error) = ended.and_then(|_| vsock_device::end(&self.daemon.root, &live.instance))
         {

@@ -177,7 +177,7 @@ fn a_boot_does_not_use_a_daemon_that_is_ending() {
     let host = Host::new();
     let world = World::new("ending", "echo nothing to run >&2; exit 1");
     let qemu = world.path("qemu");
-    // The daemon looks every 200 ms whether it is needed.
+    // The daemon checks every 200 ms whether it is needed.
     for wait_for in [0, 20, 60, 100, 140, 180, 220, 260] {
         host.init("a", "lxd", &[]);
         let daemon = host.command(&["daemon", "--until-empty"]).stderr(Stdio::null()).spawn();

@@ -1,6 +1,6 @@
-//! Replays every stored input without libFuzzer, so that fixed bugs stay fixed, and changed ones of
-//! each. Checks that each file of the core has a target, and each target inputs, a count and a place
-//! in the page.
+//! Replays every stored input, and mutations of each, without libFuzzer, so that fixed bugs stay
+//! fixed. Checks that each file of the core has a target, and each target inputs, a count and a
+//! place in the page.
 
 use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};

@@ -153,7 +153,7 @@ fn reach_port(injected: &Injected, around: &Around) -> Result<u64, Errno> {
     said
 }
 
-// The surroundings of the agent for attempts: another process, files and sockets of root's that
+// What the attempts need around the agent: another process, and root's files and sockets that
 // anyone may use.
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use rustls::{ClientConnection, StreamOwned};
 use super::check::{Claim, Miss, same};
 use crate::prelude::*;
 
-/// Time limit of all steps that no claim about time covers.
+/// Time limit of all steps without a limit of their own.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]

@@ -246,7 +246,7 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     // The path leads through it.
     let boot = guest(&[("ext4", Path::new("/proc")), ("ext4", &file)]);
     let (code, said) = says(&boot, &["freeze", "--for", "1s"]);
-    let why = format!("mote-agent: {}: out of time, or it hangs\n", file.display());
+    let why = format!("mote-agent: {}: timed out, or it hangs\n", file.display());
     assert_eq!((code, said), (Some(1), why));
     assert_eq!(boot.text("noted"), "", "a hook was called");
     for (command, answer) in

@@ -109,7 +109,7 @@ fn kills_a_hanging_session_when_its_client_disconnects() {
 fn a_hanging_uploads_place_is_freed_after_its_client_leaves() {
     const PLACES: usize = 64;
     let pair = known("lxd");
-    // Idle sessions take all places except one.
+    // Idle sessions occupy all slots except one.
     let waiting: Vec<_> = (1..PLACES).map(|_| by_agent(&pair)).collect();
     let limit = Duration::from_secs(60);
     let all = || Some(servers(&pair)).filter(|servers| servers.len() == waiting.len());

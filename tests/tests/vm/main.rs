@@ -52,7 +52,8 @@ fn follows_connect_on_a_socket_and_ignores_an_echo() {
     }
 }
 
-/// The agent releases spare blocks and stack within 0.9 s of rest, long before its port wakes it.
+/// The agent releases spare blocks and stack within 0.9 s of becoming idle, long before its port
+/// wakes it.
 const RESTED: Duration = Duration::from_secs(3);
 
 #[test]

@@ -50,7 +50,7 @@ fn applies_the_hosts_files_before_any_announcement() {
     let log = guest.ok("cat /run/agent.log");
     assert!(log.contains("mount: lxd_none on /mnt/none: virtiofs: Invalid argument"), "{log}");
     assert!(
-        log.find("audit: mount \"lxd_a is on").unwrap() < log.find("info: STARTED").unwrap(),
+        log.find("audit: mount \"mounted lxd_a on").unwrap() < log.find("info: STARTED").unwrap(),
         "{log}"
     );
     a_share_is_plugged_in(&mut world, &mut guest);

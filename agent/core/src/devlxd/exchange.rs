@@ -116,7 +116,7 @@ impl<'r> Exchange<'r> {
         }
     }
 
-    /// Takes what has happened; returns what to do next.
+    /// Takes an event; returns the next step.
     #[inline(never)] // its size
     pub fn next(&mut self, event: Event) -> Next<'_> {
         match event {

@@ -1,6 +1,6 @@
-//! Templates: files that the host renders and the guest installs, as `metadata.yaml` says (P§1.7).
-//! The host renders only those that its trigger selects: a template without an `.out` file is
-//! skipped. `when` and `properties` concern only the host.
+//! Templates: files that the host renders and the guest installs, as `metadata.yaml` specifies
+//! (P§1.7). The host renders only those that its trigger selects: a template without an `.out` file
+//! is skipped. `when` and `properties` concern only the host.
 
 use alloc::string::String;
 

@@ -38,7 +38,7 @@ pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
 }
 
 /// A hash table of paths and devices. A device has the position of its file system; an empty key
-/// marks a free place.
+/// marks a free slot.
 struct Known<'l>(Vec<(&'l [u8], usize)>);
 
 /// Initial value of the hash (FNV-1a, 32 bits).
@@ -54,7 +54,7 @@ impl<'l> Known<'l> {
         Self(vec![(&b""[..], 0); (mounts * 4).next_power_of_two()])
     }
 
-    /// Returns the place of a key with this hash, or the free place for it.
+    /// Returns the slot of a key with this hash, or the free slot for it.
     #[inline(never)] // its size
     fn place(&mut self, key: &[u8], hash: u32) -> Option<&mut (&'l [u8], usize)> {
         let mask = self.0.len() - 1;
@@ -71,7 +71,7 @@ impl<'l> Known<'l> {
         }
     }
 
-    /// Returns the place of a path, and whether the path or one of its directories is known.
+    /// Returns the slot of a path, and whether the path or one of its directories is known.
     fn place_of_path(&mut self, path: &[u8]) -> Option<(bool, &mut (&'l [u8], usize))> {
         let (mut is_covered, mut so_far) = (false, HASH);
         for (at, byte) in path.iter().enumerate() {
@@ -101,7 +101,7 @@ mod tests {
     use crate::report::proc::mounts::unescape;
 
     std::thread_local! {
-        /// Number of examined places.
+        /// Number of examined slots.
         pub(super) static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 

@@ -51,7 +51,7 @@ impl fmt::Display for JsonError {
     }
 }
 
-/// Why a document is not what it is read as.
+/// Why a document cannot be read as expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadDocument {
     Json(JsonError),

@@ -167,7 +167,7 @@ pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kill
         // Both servers document "used swap memory", as containers report it; the Go agents report
         // SwapCached, memory that is in swap and in RAM at once.
         ("memory_swap_bytes", memory.swap()),
-        // Since boot, as the host's name for it (..._total) says; the Go agents report 0.
+        // Since boot, as the host's name for it (..._total) implies; the Go agents report 0.
         ("memory_oom_kills", oom_kills),
     ]);
     json.end_object();

@@ -13,7 +13,7 @@ const PAUSED: i64 = SECOND / 2;
 /// A clock this close to the RTC counts as correct. A larger difference is intended: an RTC in
 /// local time, or a date set by hand.
 const MEANT: i64 = 2 * SECOND;
-/// Drift per second before the first look, as a shift of nanoseconds: 131 ppm.
+/// Drift per second before the first comparison, as a shift of nanoseconds: 131 ppm.
 const DRIFT: u32 = 17;
 /// Smallest step.
 const STEP: i64 = SECOND / 50;
@@ -39,7 +39,7 @@ pub fn is_setter(name: &[u8]) -> bool {
 /// The known difference to the RTC, which has whole seconds.
 #[derive(Debug, Default)]
 pub struct Difference {
-    /// Upper bound. Looks at different times within a second narrow it.
+    /// Upper bound. Comparisons at different times within a second narrow it.
     most: Option<i64>,
     /// Whether it was ever small. It then grows only by drift, however far.
     was_near: bool,
@@ -57,8 +57,8 @@ impl Difference {
 
     /// Compares both clocks; returns whether the wall clock was stopped, and then keeps the known
     /// difference. It was read before and after the RTC, because on a busy host seconds may pass in
-    /// between. A bound that ignores this would stay too low, and a later look would detect a pause
-    /// that did not happen.
+    /// between. A bound that ignores this would stay too low, and a later comparison would detect a
+    /// pause that did not happen.
     pub fn look(&mut self, hardware: i64, [before, after]: [i64; 2]) -> bool {
         let hardware = hardware.saturating_mul(SECOND);
         let least = hardware.saturating_sub(after);
@@ -75,7 +75,7 @@ impl Difference {
         false
     }
 
-    /// Takes the next look as correct, because the pause is over.
+    /// Treats the next difference as correct, because the pause is over.
     pub fn settle(&mut self) {
         self.most = None;
     }

@@ -32,7 +32,7 @@ impl fmt::Display for RefusedLine {
             Self::Malformed => "not CONNECT <cid>:<port> [<sha256>]",
             Self::BadAddress => "no host can have that address",
             Self::NoCertificate => "no certificate is known and the line has no fingerprint",
-            Self::Flood => "bytes without an end: is that device a port?",
+            Self::Flood => "endless input: is that device a port?",
         })
     }
 }

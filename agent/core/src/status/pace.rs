@@ -27,8 +27,8 @@ pub const REFRESHED: Duration = Duration::from_secs(5);
 pub const VERIFY: Duration = Duration::from_secs(3);
 /// Total time of the attempts for one CONNECT line; then announcements resume.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// From a CONNECT line that replaced a running verification until the next line is followed. An
-/// abandoned call holds a socket for up to [`VERIFY`], so there are at most four.
+/// Between a CONNECT line that replaced a running verification and the next line that is followed.
+/// An abandoned call holds a socket for up to [`VERIFY`], so there are at most four.
 pub const REPLACED_PAUSE: Duration = Duration::from_secs(1);
 /// First pause between the agent's own verifications of the known address; it doubles up to
 /// [`VERIFY_BACKOFF_MAX`].
@@ -43,8 +43,8 @@ pub const NO_CALL_TIMEOUT: Duration = Duration::from_secs(15);
 pub const STOPPED_TO_STARTED: Duration = Duration::from_millis(1500);
 /// Between two such repetitions: Incus shows them to its users.
 pub const RESTART_INTERVAL: Duration = Duration::from_secs(30);
-/// Announcements at the `started` interval after the agent has found the host by itself, because
-/// the host may have read none.
+/// Number of announcements at the `started` interval after the agent has found the host by itself,
+/// because the host may have read none.
 pub(super) const EAGER_ANNOUNCEMENTS: u8 = 10;
 /// Least time between a line and an announcement that was brought forward (host lost, port
 /// appeared): a flapping port or host must not flood the host with events.

@@ -46,7 +46,7 @@ impl fmt::Display for YamlError {
             Why::Unsupported(what) => return write!(out, "{what} is not supported"),
             Why::Indent => "wrong indentation",
             Why::Unexpected => "unexpected text",
-            Why::Truncated => "brackets or quotes stay open",
+            Why::Truncated => "unclosed bracket or quote",
             Why::Escape => "a bad escape",
             Why::TooDeep => "nested too deeply",
             Why::LongKey => "a key is too long",

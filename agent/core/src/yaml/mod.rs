@@ -123,13 +123,13 @@ impl<'y> Parser<'y> {
     }
 
     /// Returns the next event, where the document must not end.
-    /// Errors: as [`Parser::next`], and [`Why::Truncated`] at the end.
+    /// Errors: as for [`Parser::next`], and [`Why::Truncated`] at the end.
     #[inline(never)] // its size
     pub fn step(&mut self) -> Result<Event<'y>, YamlError> {
         self.next()?.ok_or_else(|| self.cursor.error(Why::Truncated))
     }
 
-    /// Skips the rest of the node that began with `first`. Errors: as [`Parser::step`].
+    /// Skips the rest of the node that began with `first`. Errors: as for [`Parser::step`].
     #[inline(never)] // its size
     pub fn skip(&mut self, first: Event<'y>) -> Result<(), YamlError> {
         match first {
@@ -143,14 +143,14 @@ impl<'y> Parser<'y> {
         Ok(())
     }
 
-    /// Skips a whole node. Errors: as [`Parser::step`].
+    /// Skips a whole node. Errors: as for [`Parser::step`].
     pub fn skip_next(&mut self) -> Result<(), YamlError> {
         let first = self.step()?;
         self.skip(first)
     }
 
     /// Returns whether a map begins; false for `null` or nothing.
-    /// Errors: as [`Parser::step`]; [`Why::Shape`] for anything else.
+    /// Errors: as for [`Parser::step`]; [`Why::Shape`] for anything else.
     #[inline(never)] // its size
     pub fn begins_map(&mut self) -> Result<bool, YamlError> {
         match self.step()? {

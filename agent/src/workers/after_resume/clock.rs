@@ -26,7 +26,7 @@ const LOOKS: u32 = 400;
 const BEHIND: i64 = if cfg!(target_arch = "aarch64") { 0 } else { SECOND / 2 };
 
 /// Steps the clock if needed, unless another program sets it. Prints the step and its source, or
-/// the reason. A step that the user requested but that failed has a failure exit code.
+/// the reason. The exit code is a failure if the user requested the step and it failed.
 pub(super) fn set(cause: Cause) -> u8 {
     let (by, why, fails) = match measured(cause) {
         Some((by, why)) if by == 0 || set_wall(wall() + by) => (by, why, false),

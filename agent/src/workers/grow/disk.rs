@@ -123,7 +123,7 @@ impl<'d> Disk<'d> {
         let has_room = last.has_room(geometry);
         if has_room && !is_ours && !self.is_named {
             self.todo = format!("mote-agent grow {}", self.name);
-            return Err("the space after its last partition was free before");
+            return Err("the space after its last partition was already free");
         }
         let is_written = has_room || last.is_torn;
         self.is_due |= is_written;

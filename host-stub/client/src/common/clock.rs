@@ -13,7 +13,7 @@ pub fn rfc3339(moment: SystemTime) -> String {
     DateTime::<Utc>::from(moment).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Looks again after each pause until something is found or the time is over.
+/// Repeats the check after each pause until it finds something or the time is over.
 pub fn until<T>(
     limit: Duration,
     pause: Duration,

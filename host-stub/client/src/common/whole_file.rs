@@ -15,7 +15,8 @@ pub fn end_of(file: &File, most: usize) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the end of a log of QEMU or of its helper processes. A guest may have made it any size.
+/// Returns the end of a log of QEMU or of its helper processes. A guest can make it arbitrarily
+/// large.
 pub fn end_of_log(path: &Path) -> String {
     let bytes = File::open(path).and_then(|file| end_of(&file, 64 * 1024));
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()

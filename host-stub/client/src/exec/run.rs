@@ -177,7 +177,7 @@ impl Asked {
 }
 
 pub struct End {
-    /// Its exit code or signal; or, if neither is known, the reason if that is (exit code 129).
+    /// Its exit code or signal; if neither is known, the reason, if known (exit code 129).
     pub outcome: Result<Outcome, String>,
     pub body: Value,
     /// Reasons why part of its output was lost.

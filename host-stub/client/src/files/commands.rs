@@ -109,7 +109,7 @@ fn on_one(
     let path = match paths.as_slice() {
         [] => path("/"),
         [one] => path(one),
-        _ => bail!("one path is enough"),
+        _ => bail!("only one path is allowed"),
     };
     act(&mut start(root, &name)?, &path).with_context(|| guest(&path))
 }

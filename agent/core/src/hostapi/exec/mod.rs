@@ -214,8 +214,8 @@ impl Request {
     }
 }
 
-/// Returns the first texts that fit into [`SHOWN`] bytes, if each takes `more` bytes than its
-/// quoted text.
+/// Returns the first texts that fit into [`SHOWN`] bytes, where each takes `more` bytes in addition
+/// to its quoted text.
 fn shown<'t>(texts: impl Iterator<Item = &'t str>, more: usize) -> impl Iterator<Item = &'t str> {
     let mut left = SHOWN;
     texts.take_while(move |text| {

@@ -1,5 +1,5 @@
 //! The capabilities that the guest allows its host, one switch each (P§1.4). Incus has seven of
-//! them in `/etc/incus-agent.yml`; mote supports them under every server, and as options. Four have
+//! them in `/etc/incus-agent.yml`; mote supports them with every server, and as options. Four have
 //! finer limits ([`Policy`]).
 //!
 //! Everything is allowed unless a file or an option restricts it. None of them can allow what

@@ -109,7 +109,7 @@ impl Policy {
         self.features.allows(capability)
     }
 
-    /// Adds a limit, with an empty item, so that a limit to no directory counts.
+    /// Adds a limit, with an empty item, so that a limit without directories counts, too.
     pub(super) fn limit(&mut self, limit: Limit) {
         self.given |= limit.bit();
         if limit == Limit::Below {
@@ -234,8 +234,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Decides who answers a command: returns whether its program may run, and what mote asks process
-    /// 1 for if it does not. Errors: as of [`Policy::check_exec`], if neither answers.
+    /// Decides who answers a command: returns whether its program may run, and what mote asks
+    /// process 1 for if it does not. Errors: those of [`Policy::check_exec`], if neither answers.
     #[inline(never)] // its size
     pub fn answers<'r>(
         &self,
