@@ -2,6 +2,7 @@
 //! `ready` restores that.
 
 mod boot;
+mod connect;
 mod devices;
 mod exec;
 mod files;
@@ -41,8 +42,15 @@ use crate::prelude::*;
 
 /// Returns a server's checks in order: those that restart something come last.
 pub fn of(server: Server) -> impl Iterator<Item = Check> {
-    let all =
-        [state::CHECKS, exec::CHECKS, files::CHECKS, devices::CHECKS, life::CHECKS, boot::CHECKS];
+    let all = [
+        state::CHECKS,
+        exec::CHECKS,
+        connect::CHECKS,
+        files::CHECKS,
+        devices::CHECKS,
+        life::CHECKS,
+        boot::CHECKS,
+    ];
     all.into_iter()
         .flatten()
         .copied()
