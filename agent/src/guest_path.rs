@@ -213,7 +213,7 @@ mod tests {
         }
         let link = |path: &str| symlink("/etc", root.join(path)).unwrap();
         let at = |target: &str| real(&root, target);
-        // The user's own link, in a directory of root's.
+        // The user's own link, in a directory that root owns.
         link("his");
         assert_eq!(at("his/x").unwrap(), root.join("etc/x"));
         lchown(root.join("his"), NOBODY, None).unwrap();
@@ -234,7 +234,7 @@ mod tests {
             fs::set_permissions(&root, Permissions::from_mode(mode)).unwrap();
             assert_eq!((at("wide").is_ok(), at("his").is_ok()), (followed, false), "{mode:o}");
         }
-        // Not a link: a directory of the user's is allowed.
+        // Not a link: the user's own directory is allowed.
         assert_eq!(at("home/user/deep/y").unwrap(), root.join("home/user/deep/y"));
         assert!(!root.join("etc/y").exists());
     }

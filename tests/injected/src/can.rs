@@ -18,7 +18,7 @@ use crate::attempts::{close, make, number, open, path};
 use crate::ptrace::Injected;
 use crate::{Outcome, Report};
 
-/// A port of the host's without a listener.
+/// A port of the host that has no listener.
 const PORT: u32 = 2;
 /// Highest descriptor to inspect.
 const DESCRIPTORS: i32 = 64;
