@@ -40,13 +40,9 @@ pub fn returns(name: &str) -> bool {
 
 /// Returns true for hop-by-hop headers and those that the agent writes itself.
 fn is_hop(name: &str) -> bool {
-    #[rustfmt::skip] // several in a line
-    const HOP: [&str; 13] = [
-        "connection", "content-length", "cookie", "expect", "host", "keep-alive",
-        "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-        "transfer-encoding", "upgrade",
-    ];
-    HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
+    const HOP: &str = "connection content-length cookie expect host keep-alive proxy-authenticate \
+        proxy-authorization proxy-connection te trailer transfer-encoding upgrade";
+    HOP.split(' ').any(|hop| name.eq_ignore_ascii_case(hop))
 }
 
 #[cfg(test)]

@@ -42,8 +42,7 @@ impl Wanted {
     /// (P§5.3). Skips malformed ones.
     pub fn of_devices(answer: Value<'_>) -> impl Iterator<Item = Self> {
         answer.member("metadata").unwrap_or(Value::NULL).members().filter_map(|(_, device)| {
-            let keys = ["type", "hwaddr", "name", "mtu"];
-            let [kind, mac, name, mtu] = device.fields(keys).ok()?;
+            let [kind, mac, name, mtu] = device.fields(["type", "hwaddr", "name", "mtu"]).ok()?;
             let mut space = [0; 10];
             let mtu = mtu.and_then(|mtu| digits(mtu.text(&mut space).ok()?)).unwrap_or(0);
             kind?.is("nic").then(|| Self::read(mac, name, mtu).ok())?

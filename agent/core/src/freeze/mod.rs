@@ -10,15 +10,14 @@ pub const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Suffixes of files that editors and package managers leave behind; qemu-ga's own script skips
 /// them, too.
-const IGNORED: [&[u8]; 8] =
-    [b"~", b".bak", b".orig", b".rpmnew", b".rpmorig", b".rpmsave", b".sample", b".swp"];
+const IGNORED: &str = "~ .bak .orig .rpmnew .rpmorig .rpmsave .sample .swp";
 
 /// Returns whether a file in a directory of hooks (for a snapshot, or after a restore) is a hook.
 pub fn is_hook(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     !(name.starts_with(b".")
         || name.windows(6).any(|part| part == b".dpkg-")
-        || IGNORED.iter().any(|ending| name.ends_with(ending)))
+        || IGNORED.split(' ').any(|ending| name.ends_with(ending.as_bytes())))
 }
 
 /// Parses a time such as `90`, `60s` or `5m`, from one second up to [`LONGEST`].

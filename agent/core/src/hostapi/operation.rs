@@ -65,8 +65,7 @@ pub fn write(json: &mut Writer<'_>, flavour: Flavour, operation: &Operation<'_>)
     json.value(if flavour == Flavour::Incus { Value::EMPTY } else { Value::NULL });
     json.key("metadata");
     json.value(operation.metadata);
-    json.key("may_cancel");
-    json.boolean(flavour == Flavour::Lxd);
+    json.flag("may_cancel", flavour == Flavour::Lxd);
     json.pair("err", operation.error);
     if flavour == Flavour::Lxd {
         let code = if operation.state == State::Failure { FAILED } else { 0 };

@@ -87,33 +87,28 @@ impl<'j> Value<'j> {
 
     /// Returns names and values of an object's members; nothing if this is not an object.
     pub fn members(self) -> impl Iterator<Item = (Self, Self)> {
-        let mut cursor = Cursor::new(self.0);
-        let mut open = cursor.eat(b'{');
-        core::iter::from_fn(move || {
-            if !core::mem::replace(&mut open, false) || cursor.peek() == Some(b'}') {
-                return None;
-            }
-            let name = cursor.value().ok()?;
-            if !cursor.eat(b':') {
-                return None;
-            }
-            let value = cursor.value().ok()?;
-            open = cursor.eat(b',');
-            Some((Self(name), Self(value)))
-        })
+        self.items(b"{}")
     }
 
     /// Returns the elements of an array; nothing if this is not an array.
     pub fn elements(self) -> impl Iterator<Item = Self> {
+        self.items(b"[]").map(|(_, value)| value)
+    }
+
+    /// Returns what is between these brackets; names are empty in an array.
+    fn items(self, [begin, end]: &'static [u8; 2]) -> impl Iterator<Item = (Self, Self)> {
         let mut cursor = Cursor::new(self.0);
-        let mut open = cursor.eat(b'[');
+        let mut open = cursor.eat(*begin);
         core::iter::from_fn(move || {
-            if !core::mem::replace(&mut open, false) || cursor.peek() == Some(b']') {
+            if !core::mem::replace(&mut open, false) || cursor.peek() == Some(*end) {
                 return None;
             }
+            let name = if *begin == b'{' { cursor.value().ok()? } else { "" };
+            // After a name.
+            cursor.eat(b':');
             let value = cursor.value().ok()?;
             open = cursor.eat(b',');
-            Some(Self(value))
+            Some((Self(name), Self(value)))
         })
     }
 
@@ -196,8 +191,9 @@ impl<'j> Envelope<'j> {
     /// Reads a host's answer. Errors: [`JsonError`] if it is not JSON; [`JsonError::Shape`] if it
     /// is not an object or its `type` is unknown.
     pub fn parse(answer: &'j [u8]) -> Result<Self, JsonError> {
-        let fields = ["type", "error_code", "error", "metadata"];
-        let [kind, error_code, error, metadata] = Value::parse(answer)?.fields(fields)?;
+        let answer = Value::parse(answer)?;
+        let [kind, error_code, error, metadata] =
+            answer.fields(["type", "error_code", "error", "metadata"])?;
         let kind = kind.ok_or(JsonError::Shape)?;
         let kind = [("sync", Kind::Sync), ("async", Kind::Async), ("error", Kind::Error)]
             .into_iter()

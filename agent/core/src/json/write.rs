@@ -39,6 +39,12 @@ impl<'o> Writer<'o> {
         self.open("{");
     }
 
+    /// Begins an object that is the value of a member.
+    pub fn begin_member(&mut self, name: &'static str) {
+        self.key(name);
+        self.begin_object();
+    }
+
     pub fn end_object(&mut self) {
         self.close("}");
     }
@@ -118,8 +124,7 @@ impl<'o> Writer<'o> {
     /// Writes a number, limited to `i64::MAX`: the host reads `int64` and refuses the whole answer
     /// if a number does not fit.
     pub fn number(&mut self, number: u64) {
-        let number = number.min(i64::MAX.unsigned_abs());
-        self.raw(format_args!("{number}"));
+        self.signed(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     /// Writes a number that may be negative.
@@ -174,6 +179,12 @@ impl<'o> Writer<'o> {
     pub fn count(&mut self, name: &'static str, number: u64) {
         self.key(name);
         self.number(number);
+    }
+
+    /// Writes a member whose value is a boolean.
+    pub fn flag(&mut self, name: &'static str, value: bool) {
+        self.key(name);
+        self.boolean(value);
     }
 
     /// Writes members whose values are numbers.

@@ -59,13 +59,10 @@ fn entry(json: &mut Writer<'_>, flavour: Flavour, label: &'static str, name: &[u
 }
 
 pub fn cpu(json: &mut Writer<'_>, flavour: Flavour, cpu: &Cpu<'_>) {
-    #[rustfmt::skip] // several in a line
-    const NAMES: [&str; 8] = [
-        "cpu_seconds_user", "cpu_seconds_nice", "cpu_seconds_system", "cpu_seconds_idle",
-        "cpu_seconds_iowait", "cpu_seconds_irq", "cpu_seconds_softirq", "cpu_seconds_steal",
-    ];
+    const NAMES: &str = "cpu_seconds_user cpu_seconds_nice cpu_seconds_system cpu_seconds_idle \
+        cpu_seconds_iowait cpu_seconds_irq cpu_seconds_softirq cpu_seconds_steal";
     entry(json, flavour, "cpu", cpu.name);
-    for (name, ticks) in NAMES.iter().zip(cpu.ticks) {
+    for (name, ticks) in NAMES.split(' ').zip(cpu.ticks) {
         json.key(name);
         json.hundredths(ticks);
     }
@@ -126,26 +123,24 @@ pub fn network(json: &mut Writer<'_>, flavour: Flavour, interface: &Interface<'_
     json.end_object();
 }
 
-pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kills: u64) {
-    const SAME: [(&str, &str); 16] = [
-        ("memory_active_anon_bytes", "Active(anon)"),
-        ("memory_active_bytes", "Active"),
-        ("memory_active_file_bytes", "Active(file)"),
-        ("memory_cached_bytes", "Cached"),
-        ("memory_dirty_bytes", "Dirty"),
-        ("memory_inactive_anon_bytes", "Inactive(anon)"),
-        ("memory_inactive_bytes", "Inactive"),
-        ("memory_inactive_file_bytes", "Inactive(file)"),
-        ("memory_mapped_bytes", "Mapped"),
-        ("memory_mem_available_bytes", "MemAvailable"),
-        ("memory_mem_free_bytes", "MemFree"),
-        ("memory_mem_total_bytes", "MemTotal"),
-        ("memory_shmem_bytes", "Shmem"),
-        // Read by LXD since 6.9; other servers ignore unknown members.
-        ("memory_sreclaimable_bytes", "SReclaimable"),
-        ("memory_unevictable_bytes", "Unevictable"),
-        ("memory_writeback_bytes", "Writeback"),
-    ];
+pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: Memory<'_>, oom_kills: u64) {
+    // LXD reads `memory_sreclaimable_bytes` since 6.9; other servers ignore unknown members.
+    const SAME: &str = "memory_active_anon_bytes Active(anon)\n\
+        memory_active_bytes Active\n\
+        memory_active_file_bytes Active(file)\n\
+        memory_cached_bytes Cached\n\
+        memory_dirty_bytes Dirty\n\
+        memory_inactive_anon_bytes Inactive(anon)\n\
+        memory_inactive_bytes Inactive\n\
+        memory_inactive_file_bytes Inactive(file)\n\
+        memory_mapped_bytes Mapped\n\
+        memory_mem_available_bytes MemAvailable\n\
+        memory_mem_free_bytes MemFree\n\
+        memory_mem_total_bytes MemTotal\n\
+        memory_shmem_bytes Shmem\n\
+        memory_sreclaimable_bytes SReclaimable\n\
+        memory_unevictable_bytes Unevictable\n\
+        memory_writeback_bytes Writeback";
     let get = |key| memory.get(key);
     // The names say bytes; the Go agents report pages.
     let huge = |key| get(key).saturating_mul(get("Hugepagesize"));
@@ -155,10 +150,9 @@ pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kill
         // Documented as "anonymous and swap cache memory"; Incus' agent reports 0.
         Flavour::Incus => get("AnonPages").saturating_add(get("SwapCached")),
     };
-    json.key("memory");
-    json.begin_object();
-    for (name, key) in SAME {
-        json.numbers(&[(name, get(key))]);
+    json.begin_member("memory");
+    for (name, key) in SAME.lines().filter_map(|line| line.split_once(' ')) {
+        json.count(name, get(key));
     }
     json.numbers(&[
         ("memory_hugepages_free_bytes", huge("HugePages_Free")),

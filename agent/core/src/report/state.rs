@@ -10,7 +10,7 @@ use core::net::IpAddr;
 use heapless::String;
 
 use crate::flavour::Flavour;
-use crate::json::{Value, Writer};
+use crate::json::Writer;
 use crate::netlink::{Address, BROADCAST, LOOPBACK, Link, POINT_TO_POINT, UP};
 use crate::report::proc::memory::Memory;
 
@@ -20,8 +20,7 @@ const HARDWARE: usize = 32;
 /// The document's values, without its networks.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'s> {
-    /// Values of `/proc/meminfo`.
-    pub memory: Memory,
+    pub memory: Memory<'s>,
     /// Peak memory use, bytes; 0 if no cgroup records it.
     pub memory_peak: u64,
     /// Peak swap use, bytes; 0 if no cgroup records it.
@@ -51,13 +50,10 @@ pub struct System<'s> {
 /// Writes the document up to its networks; [`network`] for each of them and [`end`] must follow.
 pub fn begin(json: &mut Writer<'_>, flavour: Flavour, state: &State<'_>) {
     json.begin_object();
-    json.key("status");
-    json.text(b"");
-    json.numbers(&[("status_code", 0)]);
-    json.key("disk");
-    json.value(Value::NULL);
-    json.key("memory");
-    json.begin_object();
+    json.pair("status", "");
+    json.count("status_code", 0);
+    json.maybe("disk", None);
+    json.begin_member("memory");
     let (total, free) = (state.memory.get("MemTotal"), state.memory.get("MemFree"));
     json.numbers(&[
         ("usage", total.saturating_sub(free)),
@@ -70,25 +66,22 @@ pub fn begin(json: &mut Writer<'_>, flavour: Flavour, state: &State<'_>) {
     // A host identifies the state on the ring buffer by pid 1 (P§2.3). It shows a VM as having an
     // agent if there are processes, so the number is at least 1.
     json.numbers(&[("pid", 1), ("processes", state.processes.max(1))]);
-    json.key("cpu");
-    json.begin_object();
+    json.begin_member("cpu");
     json.key("usage");
     match state.cpu {
         Some(usage) => json.number(usage),
         None => json.signed(-1),
     }
     if flavour == Flavour::Incus {
-        json.numbers(&[("allocated_time", 0)]);
+        json.count("allocated_time", 0);
     }
     json.end_object();
     if flavour == Flavour::Incus {
-        json.key("started_at");
         // Go's zero time; the host has the real value.
-        json.text(b"0001-01-01T00:00:00Z");
+        json.pair("started_at", "0001-01-01T00:00:00Z");
         system(json, &state.system);
     }
-    json.key("network");
-    json.begin_object();
+    json.begin_member("network");
 }
 
 pub fn end(json: &mut Writer<'_>) {
@@ -97,8 +90,7 @@ pub fn end(json: &mut Writer<'_>) {
 }
 
 fn system(json: &mut Writer<'_>, system: &System<'_>) {
-    json.key("os_info");
-    json.begin_object();
+    json.begin_member("os_info");
     for (name, text) in [
         ("os", system.name),
         ("os_version", system.version),
@@ -122,8 +114,7 @@ pub fn network(json: &mut Writer<'_>, link: &Link<'_>, addresses: &[Address]) {
         write_address(json, address);
     }
     json.end_array();
-    json.key("counters");
-    json.begin_object();
+    json.begin_member("counters");
     let (received, sent) = (&link.counters.received, &link.counters.sent);
     json.numbers(&[
         ("bytes_received", received.bytes),
@@ -137,37 +128,32 @@ pub fn network(json: &mut Writer<'_>, link: &Link<'_>, addresses: &[Address]) {
         ("packets_dropped_inbound", received.dropped),
     ]);
     json.end_object();
-    json.key("hwaddr");
-    json.text(hardware(link.hardware).as_bytes());
-    json.key("host_name");
-    json.text(b"");
-    json.numbers(&[("mtu", link.mtu.into())]);
+    json.pair("hwaddr", &hardware(link.hardware));
+    json.pair("host_name", "");
+    json.count("mtu", link.mtu.into());
     let is = |flag| link.flags & flag != 0;
-    json.key("state");
-    json.text(if is(UP) { b"up" } else { b"down" });
-    json.key("type");
-    json.text(if is(BROADCAST) {
-        b"broadcast"
+    json.pair("state", if is(UP) { "up" } else { "down" });
+    let kind = if is(BROADCAST) {
+        "broadcast"
     } else if is(LOOPBACK) {
-        b"loopback"
+        "loopback"
     } else if is(POINT_TO_POINT) {
-        b"point-to-point"
+        "point-to-point"
     } else {
-        b"unknown"
-    });
+        "unknown"
+    };
+    json.pair("type", kind);
     json.end_object();
 }
 
 fn write_address(json: &mut Writer<'_>, Address { address, prefix, .. }: &Address) {
     json.begin_object();
-    json.key("family");
-    json.text(if address.is_ipv4() { b"inet" } else { b"inet6" });
+    json.pair("family", if address.is_ipv4() { "inet" } else { "inet6" });
     json.key("address");
     json.shown(format_args!("{address}"));
     json.key("netmask");
     json.shown(format_args!("{prefix}"));
-    json.key("scope");
-    json.text(scope(address).as_bytes());
+    json.pair("scope", scope(address));
     json.end_object();
 }
 

@@ -21,19 +21,12 @@ const STEP: i64 = SECOND / 50;
 const QUARTER: i64 = 15 * 60 * SECOND;
 
 /// Programs that set the clock, by their name in `/proc`, at most 15 bytes.
-const SETTERS: [[u8; 16]; 7] = [
-    *b"chronyd\n        ",
-    *b"ntpd\n           ",
-    *b"ntp-daemon\n     ",
-    *b"openntpd\n       ",
-    *b"systemd-timesyn\n",
-    *b"phc2sys\n        ",
-    *b"connmand\n       ",
-];
+const SETTERS: &str = "chronyd ntpd ntp-daemon openntpd systemd-timesyn phc2sys connmand";
 
 /// Returns whether a program of this name, which ends with a newline, sets the clock.
 pub fn is_setter(name: &[u8]) -> bool {
-    name.ends_with(b"\n") && SETTERS.iter().any(|one| one.starts_with(name))
+    let name = name.strip_suffix(b"\n");
+    SETTERS.split(' ').any(|setter| Some(setter.as_bytes()) == name)
 }
 
 /// The known difference to the RTC, which has whole seconds.

@@ -1,6 +1,6 @@
 //! Open files and directories by handle. A handle consists of a slot's index and generation, so
-//! that one used after its CLOSE is invalid and never names another file. Each slot takes 16 bytes,
-//! and every call takes constant time.
+//! that one used after its CLOSE is invalid and never names another file. Each slot takes 16 bytes
+//! with its place among the free ones, and every call takes constant time.
 
 use alloc::vec::Vec;
 
@@ -10,9 +10,8 @@ use super::request::Handle;
 #[derive(Debug)]
 pub struct Handles<T> {
     slots: Vec<Slot<T>>,
-    /// Head of the list of free slots.
-    free: Option<u32>,
-    open: usize,
+    /// Indices of the free slots.
+    free: Vec<u32>,
     most: usize,
 }
 
@@ -20,19 +19,12 @@ pub struct Handles<T> {
 struct Slot<T> {
     /// Number of handles given out for this slot.
     generation: u32,
-    content: Content<T>,
-}
-
-#[derive(Debug)]
-enum Content<T> {
-    Open(T),
-    /// Holds the next free slot.
-    Free(Option<u32>),
+    open: Option<T>,
 }
 
 impl<T> Handles<T> {
     pub fn new(most: usize) -> Self {
-        Self { slots: Vec::new(), free: None, open: 0, most }
+        Self { slots: Vec::new(), free: Vec::new(), most }
     }
 
     pub fn most(&self) -> usize {
@@ -42,7 +34,7 @@ impl<T> Handles<T> {
     /// Returns whether one more handle fits. Check this before you open, and so perhaps create, a
     /// file.
     pub fn has_room(&self) -> bool {
-        self.open < self.most
+        self.slots.len() - self.free.len() < self.most
     }
 
     /// Adds an open file; `None` if the table is full.
@@ -50,47 +42,30 @@ impl<T> Handles<T> {
         if !self.has_room() {
             return None;
         }
-        let index = match self.free {
-            Some(index) => index,
-            None => {
-                let index = u32::try_from(self.slots.len()).ok()?;
-                self.slots.push(Slot { generation: 0, content: Content::Free(None) });
-                index
-            }
-        };
+        let index = self.free.pop().or_else(|| {
+            let index = u32::try_from(self.slots.len()).ok()?;
+            self.slots.push(Slot { generation: 0, open: None });
+            Some(index)
+        })?;
         let slot = self.slots.get_mut(usize::try_from(index).ok()?)?;
-        let Content::Free(next) = slot.content else { return None };
-        self.free = next;
         slot.generation = slot.generation.wrapping_add(1);
-        slot.content = Content::Open(opened);
-        self.open += 1;
+        slot.open = Some(opened);
         Some(Handle(u64::from(slot.generation) << u32::BITS | u64::from(index)))
     }
 
     pub fn get(&self, handle: Handle) -> Option<&T> {
         let (generation, index) = parts(handle)?;
-        match self.slots.get(index)? {
-            Slot { generation: current, content: Content::Open(opened) }
-                if *current == generation =>
-            {
-                Some(opened)
-            }
-            Slot { content: Content::Open(_) | Content::Free(_), .. } => None,
-        }
+        let slot = self.slots.get(index).filter(|slot| slot.generation == generation)?;
+        slot.open.as_ref()
     }
 
     /// Removes and returns the open file; the handle becomes invalid.
     pub fn take(&mut self, handle: Handle) -> Option<T> {
-        self.get(handle)?;
-        let (_, index) = parts(handle)?;
-        let slot = self.slots.get_mut(index)?;
-        let content = core::mem::replace(&mut slot.content, Content::Free(self.free));
-        self.free = u32::try_from(index).ok();
-        self.open -= 1;
-        match content {
-            Content::Open(opened) => Some(opened),
-            Content::Free(_) => None,
-        }
+        let (generation, index) = parts(handle)?;
+        let slot = self.slots.get_mut(index).filter(|slot| slot.generation == generation)?;
+        let opened = slot.open.take()?;
+        self.free.extend(u32::try_from(index));
+        Some(opened)
     }
 }
 
@@ -117,6 +92,6 @@ mod tests {
     #[test]
     fn a_slot_takes_sixteen_bytes() {
         // With a descriptor and a flag, as in the shell.
-        assert_eq!(size_of::<Slot<(bool, i32)>>(), 16);
+        assert_eq!(size_of::<Slot<(bool, i32)>>() + size_of::<u32>(), 16);
     }
 }

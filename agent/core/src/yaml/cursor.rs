@@ -166,7 +166,7 @@ impl<'y> Cursor<'y> {
             // Not a scalar key; the caller reports it.
             return Ok(None);
         }
-        let scalar = self.scalar(None)?;
+        let scalar = self.scalar(None, false)?;
         if self.line != line {
             *self = begin;
             return Ok(None);
@@ -184,15 +184,19 @@ impl<'y> Cursor<'y> {
         Ok(Some(scalar))
     }
 
-    /// Reads a plain or quoted scalar outside of flow style. Further lines must be indented by
-    /// `min`; without it (keys) a plain scalar is on one line.
-    pub(super) fn scalar(&mut self, min: Option<usize>) -> Result<Scalar<'y>, YamlError> {
+    /// Reads a plain or quoted scalar. Further lines must be indented by `min`; without it (keys) a
+    /// plain scalar is on one line.
+    pub(super) fn scalar(
+        &mut self,
+        min: Option<usize>,
+        in_flow: bool,
+    ) -> Result<Scalar<'y>, YamlError> {
         match self.byte() {
             Some(b'"') => self.quoted(Style::Double, min.unwrap_or(0)),
             Some(b'\'') => self.quoted(Style::Single, min.unwrap_or(0)),
             _ => {
-                self.check_plain(false)?;
-                self.plain(min, false)
+                self.check_plain(in_flow)?;
+                self.plain(min, in_flow)
             }
         }
     }

@@ -104,14 +104,7 @@ impl<'y> Parser<'y> {
     }
 
     fn flow_scalar(&mut self) -> Result<Scalar<'y>, YamlError> {
-        match self.cursor.byte() {
-            Some(b'"') => self.cursor.quoted(Style::Double, self.flow_min),
-            Some(b'\'') => self.cursor.quoted(Style::Single, self.flow_min),
-            _ => {
-                self.cursor.check_plain(true)?;
-                self.cursor.plain(Some(self.flow_min), true)
-            }
-        }
+        self.cursor.scalar(Some(self.flow_min), true)
     }
 
     pub(super) fn flow_next(&mut self) -> Result<Event<'y>, YamlError> {

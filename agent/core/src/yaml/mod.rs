@@ -200,7 +200,7 @@ impl<'y> Parser<'y> {
                     self.block(Frame::Map { indent: column }, position)?;
                     return Ok(Event::Map);
                 }
-                let scalar = self.cursor.scalar(Some(position.min))?;
+                let scalar = self.cursor.scalar(Some(position.min), false)?;
                 self.cursor.end_of_line()?;
                 Ok(Event::Scalar(scalar))
             }

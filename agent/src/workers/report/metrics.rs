@@ -9,6 +9,7 @@ use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
 use mote_core::report::metrics::{self, Section, Totals};
 use mote_core::report::proc::keyed;
+use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 
 use crate::workers::report::{filesystems, lines, state};
@@ -80,7 +81,8 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     });
     metrics::close(&mut json, flavour);
     let oom_kills = lines::find(&root.join("proc/vmstat"), |line| keyed(line, "oom_kill"));
-    metrics::memory(&mut json, flavour, &state::memory(root), oom_kills.unwrap_or(0));
+    let memory = state::meminfo(root);
+    metrics::memory(&mut json, flavour, Memory(&memory), oom_kills.unwrap_or(0));
     metrics::open(&mut json, flavour, Section::Network);
     // Not through netlink, whose dump waits while an interface changes.
     lines::each(&root.join("proc/net/dev"), |line| {

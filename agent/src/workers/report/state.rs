@@ -15,11 +15,13 @@ use mote_core::report::state::{self, State, System};
 use rustix::fs::{OFlags, RawDir, readlinkat_raw};
 use rustix::io::Errno;
 
-use crate::runtime::log;
+use crate::runtime::{log, read_bounded};
 use crate::sys::file;
 use crate::system::netlink::Netlink;
 use crate::workers::report::lines;
 
+/// Limit of `/proc/meminfo`, bytes; it has about 60 lines. A longer one is ignored.
+const MEMINFO: u64 = 64 * 1024;
 /// Upper bound of addresses, about 100 KB of JSON.
 const ADDRESSES: usize = 4096;
 
@@ -32,8 +34,9 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
         system = read_system(root, host);
     }
     let processes = count_processes(root, flavour);
+    let memory = meminfo(root);
     let state = State {
-        memory: memory(root),
+        memory: Memory(&memory),
         memory_peak: peak(root, ["memory.peak", "memory/memory.max_usage_in_bytes"]),
         swap_peak: peak(root, ["memory.swap.peak", ""]),
         cpu: cpu(root),
@@ -55,11 +58,9 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
     json.done()
 }
 
-/// Reads `/proc/meminfo`.
-pub(crate) fn memory(root: &Path) -> Memory {
-    let mut memory = Memory::default();
-    lines::each(&root.join("proc/meminfo"), |line| memory.line(line));
-    memory
+/// Returns the text of `/proc/meminfo`; empty if it cannot be read.
+pub(crate) fn meminfo(root: &Path) -> Vec<u8> {
+    read_bounded(&root.join("proc/meminfo"), MEMINFO).unwrap_or_default()
 }
 
 /// Reads a number from the first of these files that exists in the topmost cgroup, else 0. Those of

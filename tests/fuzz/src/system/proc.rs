@@ -58,12 +58,6 @@ fn section(json: &mut Writer<'_>, flavour: Flavour, data: &[u8], section: Sectio
     count
 }
 
-fn memory_of(data: &[u8]) -> Memory {
-    let mut memory = Memory::default();
-    lines(data).for_each(|line| memory.line(line));
-    memory
-}
-
 fn check_metrics(flavour: Flavour, data: &[u8]) {
     let mut out = String::new();
     let mut json = Writer::new(&mut out);
@@ -71,7 +65,7 @@ fn check_metrics(flavour: Flavour, data: &[u8]) {
     let sections = [Section::Cpu, Section::Disk, Section::Filesystem, Section::Network];
     let counts = sections.map(|which| section(&mut json, flavour, data, which));
     let oom = lines(data).find_map(|line| keyed(line, "oom_kill")).unwrap_or(0);
-    metrics::memory(&mut json, flavour, &memory_of(data), oom);
+    metrics::memory(&mut json, flavour, Memory(data), oom);
     metrics::totals(&mut json, flavour, &Totals { cpus: oom, ..Totals::default() });
     json.end_object();
     json.done().unwrap();
@@ -91,9 +85,8 @@ fn check_state(flavour: Flavour, data: &[u8]) {
     let host = lines(data).find_map(|line| release::full_name(line, b"vm")).unwrap_or_default();
     let number = number(data).unwrap_or(7);
     let system = System { name: &name, version: data, kernel: b"", host: b"vm", full_host: host };
-    let memory = memory_of(data);
     let state = State {
-        memory,
+        memory: Memory(data),
         memory_peak: number,
         swap_peak: number,
         cpu: (number != 7).then_some(number),

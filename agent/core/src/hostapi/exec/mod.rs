@@ -191,16 +191,14 @@ impl Request {
         secrets: impl Iterator<Item = (&'static str, &'s str)>,
     ) {
         json.begin_object();
-        json.key("fds");
-        json.begin_object();
+        json.begin_member("fds");
         secrets.for_each(|(name, secret)| json.pair(name, secret));
         json.end_object();
         json.key("command");
         json.begin_array();
         shown(self.command.texts(), ",".len()).for_each(|word| json.string(word));
         json.end_array();
-        json.key("environment");
-        json.begin_object();
+        json.begin_member("environment");
         // In JSON a variable has a colon and two more quotes instead of the equals sign.
         for variable in shown(self.environment.texts(), ",:\"\"".len() - "=".len()) {
             let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
@@ -208,8 +206,7 @@ impl Request {
             json.string(value);
         }
         json.end_object();
-        json.key("interactive");
-        json.boolean(self.interactive);
+        json.flag("interactive", self.interactive);
         json.end_object();
     }
 }

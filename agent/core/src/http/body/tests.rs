@@ -1,50 +1,20 @@
 use super::*;
 
-/// Decodes a body from pieces; returns the data and the bytes after the body.
-fn feed<'p>(
-    framing: Framing,
-    pieces: impl IntoIterator<Item = &'p [u8]>,
-) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
+/// Decodes a body in pieces of this size. The fuzz target `body` compares the data.
+fn decode(framing: Framing, bytes: &[u8], size: usize) -> Result<(), BodyError> {
     let mut decoder = Decoder::new(framing);
-    let (mut data, mut pending) = (Vec::new(), Vec::new());
-    for piece in pieces {
+    let mut pending = Vec::new();
+    for piece in bytes.chunks(size) {
         pending.extend_from_slice(piece);
         loop {
-            let step = decoder.decode(&pending)?;
-            assert!(step.data.len() <= step.consumed, "data is part of what was consumed");
-            data.extend_from_slice(step.data);
-            let consumed = step.consumed;
+            let consumed = decoder.decode(&pending)?.consumed;
             pending.drain(..consumed);
             if consumed == 0 || decoder.finished() {
                 break;
             }
         }
     }
-    decoder.eof()?;
-    Ok((data, pending))
-}
-
-fn decode(framing: Framing, bytes: &[u8], size: usize) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
-    feed(framing, bytes.chunks(size))
-}
-
-const CHUNKED: &[u8] =
-    b"4;ext=\"x\"\r\nWiki\r\n00005\r\npedia\r\nA \t; b=\t\xff\r\n0123456789\r\n0\r\nA: b\r\nC:\r\n\r\nNEXT";
-const TEXT: &[u8] = b"Wikipedia0123456789";
-
-#[test]
-fn decodes_pieces_of_any_size_and_keeps_later_bytes() {
-    for size in 1..=CHUNKED.len() {
-        let (data, rest) = decode(Framing::Chunked, CHUNKED, size).unwrap();
-        assert_eq!((data.as_slice(), rest.as_slice()), (TEXT, &b"NEXT"[..]));
-        let (data, rest) = decode(Framing::Length(4), b"WikiNEXT", size).unwrap();
-        assert_eq!((data.as_slice(), rest.as_slice()), (&b"Wiki"[..], &b"NEXT"[..]));
-        let (data, rest) = decode(Framing::UntilClose, b"WikiNEXT", size).unwrap();
-        assert_eq!((data.as_slice(), rest.len()), (&b"WikiNEXT"[..], 0));
-        for none in [Framing::None, Framing::Length(0)] {
-            assert_eq!(decode(none, b"NEXT", size).unwrap(), (vec![], b"NEXT".to_vec()));
-        }
-    }
+    decoder.eof()
 }
 
 #[test]
@@ -94,6 +64,8 @@ fn accepts_the_largest_chunk_size_and_no_further_digit() {
 
 #[test]
 fn a_body_that_ends_early_is_truncated() {
+    const CHUNKED: &[u8] =
+        b"4;ext=\"x\"\r\nWiki\r\n00005\r\npedia\r\nA \t; b=\t\xff\r\n0123456789\r\n0\r\nA: b\r\nC:\r\n\r\nNEXT";
     for cut in 0..CHUNKED.len() - 4 {
         let result = decode(Framing::Chunked, &CHUNKED[..cut], 3);
         assert_eq!(result, Err(BodyError::Truncated), "cut at {cut}");

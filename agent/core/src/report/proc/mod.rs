@@ -10,21 +10,16 @@ pub mod mounts;
 pub mod release;
 pub mod stat;
 
+use crate::decimal::digits;
+
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 /// Parses a decimal number without a sign; saturates at `u64::MAX`.
 pub fn number(word: &[u8]) -> Option<u64> {
-    if word.is_empty() {
-        return None;
-    }
-    let mut value = 0u64;
-    for byte in word {
-        let digit = char::from(*byte).to_digit(10)?;
-        value = value.saturating_mul(10).saturating_add(digit.into());
-    }
-    Some(value)
+    let is_number = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits(word).unwrap_or(u64::MAX))
 }
 
 /// Returns the number after `key`, if the line begins with it: `oom_kill 7`, `btime 1700000000`.

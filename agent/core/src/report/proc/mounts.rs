@@ -1,20 +1,15 @@
 //! `/proc/mounts` (fstab(5)), and the choice of mounts to report (P§4.6).
 
+use super::mountinfo::is_over;
 use crate::flavour::Flavour;
 
 /// File systems without data.
-#[rustfmt::skip] // several in a line
-const SKIPPED: [&str; 24] = [
-    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
-    "devtmpfs", "fusectl", "hugetlbfs", "iso9660", "mqueue", "nsfs", "overlay", "proc", "procfs",
-    "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "sysfs", "tracefs",
-];
+const SKIPPED: &str = "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs fusectl \
+    hugetlbfs iso9660 mqueue nsfs overlay proc procfs pstore rpc_pipefs securityfs selinuxfs \
+    squashfs sysfs tracefs";
 
 /// File systems on this machine's memory or disks, where neither a path nor statfs(2) can hang.
-const LOCAL: [&str; 12] = [
-    "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "ramfs", "rootfs", "tmpfs", "vfat",
-    "xfs",
-];
+const LOCAL: &str = "btrfs erofs exfat ext2 ext3 ext4 f2fs ramfs rootfs tmpfs vfat xfs";
 
 /// A mount's fields as in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +33,15 @@ impl<'l> Mount<'l> {
     /// Returns whether a call on a path through this mount may hang: a server or a program provides
     /// it, or its type is unknown. systemd's automounts in `/proc` do not hang.
     pub fn may_hang(&self) -> bool {
-        let is_of = |kinds: &[&str]| kinds.iter().any(|kind| kind.as_bytes() == self.kind);
         match self.kind {
             b"autofs" => !self.point.starts_with(b"/proc/"),
             b"overlay" => true,
-            _ => !is_of(&LOCAL) && !is_of(&SKIPPED),
+            _ => !self.is_of(LOCAL) && !self.is_of(SKIPPED),
         }
+    }
+
+    fn is_of(&self, kinds: &str) -> bool {
+        kinds.split(' ').any(|kind| kind.as_bytes() == self.kind)
     }
 
     /// Returns whether the mount is reported; `point` is its mount point, unescaped.
@@ -52,12 +50,10 @@ impl<'l> Mount<'l> {
             Flavour::Lxd | Flavour::LxdOld => self.kind == b"fuse.lxcfs",
             Flavour::Incus => false,
         };
-        let system = [&b"/dev"[..], b"/proc", b"/sys"]
-            .into_iter()
-            .any(|top| point.strip_prefix(top).is_some_and(|rest| matches!(rest, [] | [b'/', ..])));
+        let is_below = |top: &[u8]| is_over(top, point);
+        let system = is_below(b"/dev") || is_below(b"/proc") || is_below(b"/sys");
         let docker = point.strip_prefix(b"/var/lib/docker/").is_some_and(|rest| !rest.is_empty());
-        let skipped = SKIPPED.iter().any(|kind| kind.as_bytes() == self.kind);
-        !(lxcfs || system || docker || skipped)
+        !(lxcfs || system || docker || self.is_of(SKIPPED))
     }
 }
 
