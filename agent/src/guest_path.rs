@@ -12,6 +12,7 @@ use mote_core::guest_path::Target;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fstatfs, mkdirat, openat, readlinkat};
 use rustix::io::Errno;
 
+use crate::runtime::io_error;
 use crate::sys::file;
 
 /// Limit of symbolic links in one path, as in the kernel.
@@ -120,7 +121,7 @@ fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8
     }
     if !trusted || !is_roots(about.st_uid) {
         let path = real_path(above).unwrap_or_default().join(OsStr::from_bytes(name.to_bytes()));
-        return Err(io::Error::other(format!(
+        return Err(io_error(format!(
             "the symbolic link {} is not followed: users other than root can change it",
             path.display()
         )));

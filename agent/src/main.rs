@@ -55,7 +55,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
             return 2;
         }
     };
-    if let Err(why) = options.check_starter(std::env::var_os(STARTED_BY).as_deref()) {
+    if let Err(why) = options.check_starter(sys::variable(STARTED_BY).as_deref()) {
         print::complain(format_args!("{why}"));
         return 2;
     }

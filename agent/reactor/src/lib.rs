@@ -286,11 +286,16 @@ impl<T: AsFd> Async<T> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 done => return done,
             }
-            if let Some(source) = self.registered() {
-                source.direction(interest).is_ready.set(false);
-            }
-            self.ready(interest).await?;
+            self.blocked(interest).await?;
         }
+    }
+
+    /// Waits after `WouldBlock`.
+    async fn blocked(&self, interest: Interest) -> io::Result<()> {
+        if let Some(source) = self.registered() {
+            source.direction(interest).is_ready.set(false);
+        }
+        self.ready(interest).await
     }
 
     /// Waits until there may be something to read. Returns immediately until [`Async::read_with`]

@@ -83,6 +83,7 @@ mod shipped {
         pub(crate) mod children;
         pub(crate) mod clock;
         pub(crate) mod digest;
+        pub(crate) mod io_error;
         #[path = "../../sim/src/below/runtime/log.rs"]
         pub(crate) mod log;
         pub(crate) mod notify;
@@ -104,6 +105,7 @@ mod shipped {
             LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, until, within,
         };
         pub(crate) use digest::{hex, sha256};
+        pub(crate) use io_error::io_error;
         pub(crate) use permits::{Permit, Semaphore};
         pub(crate) use reactor::Async;
         pub(crate) use run::Task;

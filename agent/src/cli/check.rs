@@ -12,7 +12,6 @@ use mote_core::hostapi::policy::{Capability, Policy};
 use mote_core::json::{Document, Value};
 use mote_core::status::State;
 use mote_core::status::view::View;
-use rustix::fs::{Access, access, statvfs};
 
 use crate::config::files::{self, ConfigFiles};
 use crate::config::policy::{self, Grade, Judged};
@@ -199,10 +198,10 @@ fn about_root(facts: &mut Facts, root: &Path) {
     // The agent's directory, or its nearest existing parent.
     let mut path = root.join(run_dir::DIRECTORY);
     while !file::exists(&path) && path.pop() {}
-    if let Err(error) = access(path.as_path(), Access::WRITE_OK) {
+    if let Err(error) = file::access(&path, file::Access::WRITE_OK) {
         let why = run_dir::unwritable("write", &path, &error.into());
         facts.missing("run", format_args!("{why}"));
-    } else if statvfs(&path).is_ok_and(|about| about.f_bavail == 0) {
+    } else if file::statfs(&path).is_ok_and(|about| about.f_bavail == 0) {
         let path = path.display();
         facts.note("run", format_args!("no space left in {path}: {RUN_FULL_ADVICE}"));
     }

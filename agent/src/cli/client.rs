@@ -1,8 +1,8 @@
 //! The built-in client, for images without curl: sends requests to the devlxd socket, and prints the
 //! agent's own view. `--help` lists the exit codes.
 
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,8 +16,9 @@ use mote_core::json::{Document, Value};
 use mote_core::status::State;
 use mote_core::status::view::View;
 use mote_core::time::Uptime;
-use rustix::io::Errno;
+use rustix::io::{Errno, read};
 use rustix::net::SocketAddrUnix;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::cli::connect::dial;
 use crate::handover::running::{self, Running};
@@ -80,8 +81,7 @@ fn encoded(key: &str) -> String {
 /// Prints the bytes, and a newline if they do not end with one.
 fn print(bytes: &[u8]) -> Result<(), Failure> {
     let newline: &[u8] = if bytes.ends_with(b"\n") { b"" } else { b"\n" };
-    let written = print::passed_on(bytes).and_then(|()| print::passed_on(newline));
-    written.map_err(|error| Failure::Refused(error.to_string()))
+    print::passed_on(bytes).and_then(|()| print::passed_on(newline)).map_err(unprinted)
 }
 
 /// Prints all configuration values, one line `key: value` each.
@@ -105,7 +105,7 @@ fn config(options: &Options) -> Result<(), Failure> {
 }
 
 /// Connects to the devlxd socket of the given flavour, or of any.
-fn connect(options: &Options) -> Result<UnixStream, Failure> {
+fn connect(options: &Options) -> Result<OwnedFd, Failure> {
     let flavours: &[Flavour] = match &options.flavour {
         Some(flavour) => std::slice::from_ref(flavour),
         None => &[Flavour::Incus, Flavour::Lxd],
@@ -128,7 +128,6 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
         // The socket of the other flavour does not exist.
         if known.is_none_or(|known| known.socket_path() == flavour.socket_path()) {
             let between = if why.is_empty() { "" } else { "; " };
-            let error = io::Error::from(error);
             why.extend([between, &format!("{}: {error}", path.display())]);
         }
     }
@@ -165,8 +164,8 @@ fn unserved(view: &View<'_>, why: &str) -> String {
 }
 
 /// Connects to a unix socket; `ETIMEDOUT` if its queue is full for [`ACCEPT`].
-fn connect_within(path: &Path) -> Result<UnixStream, Errno> {
-    Ok(dial(&SocketAddrUnix::new(path)?.into(), ACCEPT)?.into())
+fn connect_within(path: &Path) -> Result<OwnedFd, Errno> {
+    dial(&SocketAddrUnix::new(path)?.into(), ACCEPT)
 }
 
 /// Connects and sends one request.
@@ -175,10 +174,9 @@ fn send(
     method: &str,
     target: &str,
     body: Option<&[u8]>,
-) -> Result<UnixStream, Failure> {
-    let mut stream = connect(options)?;
-    let gone = |error: io::Error| Failure::NoAgent(error.to_string());
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(gone)?;
+) -> Result<OwnedFd, Failure> {
+    let stream = connect(options)?;
+    set_socket_timeout(&stream, Timeout::Recv, Some(ANSWER_TIMEOUT)).map_err(gone)?;
     let mut out = String::new();
     let length = body.map(|body| u64::try_from(body.len()).unwrap_or(u64::MAX));
     let request =
@@ -186,7 +184,7 @@ fn send(
     write_request(&mut out, &request).map_err(|_| Failure::Refused("not a usable path".into()))?;
     let mut out = out.into_bytes();
     out.extend_from_slice(body.unwrap_or_default());
-    stream.write_all(&out).map_err(gone)?;
+    print::write_all(stream.as_fd(), &out).map_err(gone)?;
     Ok(stream)
 }
 
@@ -197,9 +195,9 @@ fn ask(
     target: &str,
     body: Option<&[u8]>,
 ) -> Result<Vec<u8>, Failure> {
-    let mut stream = send(options, method, target, body)?;
+    let stream = send(options, method, target, body)?;
     let mut answer = Answer::default();
-    while answer.more(&mut stream)? {
+    while answer.more(&stream)? {
         if answer.body.len() > ANSWER {
             return Err(Failure::Refused("the answer is too long".into()));
         }
@@ -209,15 +207,13 @@ fn ask(
 
 /// Prints the event stream until it ends.
 fn events(options: &Options) -> Result<(), Failure> {
-    let mut stream = send(options, "GET", "/1.0/events", None)?;
+    let stream = send(options, "GET", "/1.0/events", None)?;
     let mut answer = Answer::default();
-    while answer.more(&mut stream)? {
+    while answer.more(&stream)? {
         // After the response has begun, silence is normal.
-        let gone = |error: io::Error| Failure::NoAgent(error.to_string());
-        stream.set_read_timeout(None).map_err(gone)?;
+        set_socket_timeout(&stream, Timeout::Recv, None).map_err(gone)?;
         if answer.status == 200 {
-            let written = print::passed_on(&answer.body);
-            written.map_err(|error| Failure::Refused(error.to_string()))?;
+            print::passed_on(&answer.body).map_err(unprinted)?;
             answer.body.clear();
         }
     }
@@ -234,12 +230,9 @@ struct Answer {
 
 impl Answer {
     /// Reads more of the response; returns false at its end.
-    fn more(&mut self, stream: &mut UnixStream) -> Result<bool, Failure> {
+    fn more(&mut self, stream: &OwnedFd) -> Result<bool, Failure> {
         let mut buffer = [0; 16 * 1024];
-        let count = match stream.read(&mut buffer) {
-            Ok(count) => count,
-            Err(error) => return Err(Failure::NoAgent(error.to_string())),
-        };
+        let count = read(stream, &mut buffer).map_err(gone)?;
         self.raw.extend_from_slice(buffer.get(..count).unwrap_or_default());
         let invalid = || Failure::NoAgent("the agent's answer is invalid".into());
         if self.decoder.is_none() {
@@ -277,7 +270,7 @@ impl Answer {
         match self.status {
             200..300 => Ok(self.body),
             500 | 503 => Err(Failure::NoHost(text())),
-            status => Err(Failure::Refused(format!("{} ({status})", text().trim_end()))),
+            status => Err(Failure::Refused(format!("{} ({status})", text().trim_ascii_end()))),
         }
     }
 }
@@ -292,6 +285,14 @@ enum Failure {
     NoHost(String),
 }
 
+fn unprinted(error: io::Error) -> Failure {
+    Failure::Refused(error.to_string())
+}
+
+fn gone(error: Errno) -> Failure {
+    Failure::NoAgent(error.to_string())
+}
+
 impl Failure {
     fn report(self) -> u8 {
         let (code, text) = match self {
@@ -299,7 +300,7 @@ impl Failure {
             Self::NoAgent(text) => (3, text),
             Self::NoHost(text) => (4, text),
         };
-        print::complain(format_args!("{}", text.trim_end()));
+        print::complain(format_args!("{}", text.trim_ascii_end()));
         code
     }
 }
@@ -330,7 +331,7 @@ fn status(options: &Options) -> Result<(), Failure> {
     } else {
         print::out(format_args!("{}", lines(&view)))
     };
-    printed.map_err(|error| Failure::Refused(error.to_string()))?;
+    printed.map_err(unprinted)?;
     if view.blocked {
         return Err(Failure::NoHost(view.last_error.unwrap_or_default().into_owned()));
     }

@@ -183,11 +183,11 @@ fn mounted_before(
     make_directory(&place).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
     let data = is_plan9.then_some(c"trans=virtio,access=0,msize=131072");
-    let [device, kind] = [device, kind].map(|text| text.to_str().unwrap_or_default());
+    let name = &*file::name(&place)?;
     // An agent that was killed here has left its mount, which would prevent a new one.
-    let _left = unmount(&place, UnmountFlags::DETACH);
-    let share = mount(device, &place, kind, flags, data).and_then(|()| directory(&place));
-    let _none = unmount(&place, UnmountFlags::DETACH);
+    let _left = unmount(name, UnmountFlags::DETACH);
+    let share = mount(device, name, kind, flags, data).and_then(|()| directory(&place));
+    let _none = unmount(name, UnmountFlags::DETACH);
     let _ours = file::rmdir(&place);
     share
 }

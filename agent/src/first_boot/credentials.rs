@@ -9,7 +9,7 @@ use mote_core::first_boot::credentials::{HOSTNAME, KEYS, find, host_name};
 use mote_core::hostapi::policy::{Capability, Features};
 
 use super::HOSTNAME as FILE;
-use crate::runtime::{is_there, log, read_bounded, text_of, write_lasting};
+use crate::runtime::{io_error, is_there, log, read_bounded, text_of, write_lasting};
 use crate::sys::file;
 
 /// The firmware's table, which root can read even without the module `dmi-sysfs`.
@@ -28,7 +28,7 @@ pub(crate) fn apply(root: &Path, features: Features) {
             if features.allows(Capability::Templates) {
                 apply(root, &value)
             } else {
-                Err(io::Error::other("denied by the policy (templates)"))
+                Err(io_error("denied by the policy (templates)"))
             }
         });
         match done {
@@ -52,13 +52,13 @@ fn read(root: &Path, name: &str) -> io::Result<Vec<u8>> {
     let is_too_large = |error: &io::Error| error.kind() == ErrorKind::FileTooLarge;
     let table = read_bounded(&root.join(TABLE), MOST)
         .map_err(|error| if is_too_large(&error) { error } else { ErrorKind::NotFound.into() })?;
-    find(&table, name).ok_or(ErrorKind::NotFound)?.map_err(io::Error::other)
+    find(&table, name).ok_or(ErrorKind::NotFound)?.map_err(io_error)
 }
 
 type Apply = fn(&Path, &[u8]) -> io::Result<bool>;
 
 fn name(root: &Path, value: &[u8]) -> io::Result<bool> {
-    let name = host_name(value).ok_or_else(|| io::Error::other("not a name"))?;
+    let name = host_name(value).ok_or_else(|| io_error("not a name"))?;
     let is_unnamed = |path| UNNAMED.contains(&text_of(root, path).trim_ascii());
     if !text_of(root, FILE).trim_ascii().is_empty() || !is_unnamed(KERNEL) {
         return Ok(false);

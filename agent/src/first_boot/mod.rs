@@ -6,20 +6,21 @@ pub(crate) mod nics;
 pub(crate) mod templates;
 
 use std::ffi::CString;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Duration;
 
 use mote_core::hostapi::policy::{Capability, Features};
-use rustix::fs::statfs;
+use rustix::io::Errno;
 use rustix::system::{RebootCommand, reboot};
 
 use crate::config::files::ConfigFiles;
 use crate::first_boot::templates::Applied;
-use crate::runtime::{is_there, log, read_bounded};
+use crate::runtime::{io_error, is_there, log, read_bounded};
 use crate::sys::{self, Signalled, file, next_signal};
+use crate::system::devices::entries;
 use crate::workers::command;
 
 /// Template that also sets the kernel's hostname.
@@ -73,7 +74,7 @@ fn set_hostname(root: &Path) {
         .and_then(|name| file::write(&kernel, &name).map(|()| name));
     match set {
         Ok(name) => {
-            log::info(format_args!("hostname {}", String::from_utf8_lossy(&name).trim_end()));
+            log::info(format_args!("hostname {}", String::from_utf8_lossy(&name).trim_ascii_end()));
         }
         Err(error) => log::warn(format_args!("cannot set the hostname: {error}")),
     }
@@ -86,7 +87,7 @@ fn wants_reboot(root: &Path) -> bool {
     if !is_there(root, "etc/cloud") {
         return false;
     }
-    let in_memory = statfs(root.join(SEED))
+    let in_memory = file::statfs(&root.join(SEED))
         .is_ok_and(|fs| IN_MEMORY.into_iter().any(|kind| i64::from(kind) == fs.f_type));
     if in_memory {
         log::warn(format_args!("not rebooting for cloud-init's seed: it is in memory"));
@@ -98,8 +99,8 @@ fn wants_reboot(root: &Path) -> bool {
 fn restart(root: &Path, signals: &impl AsFd) -> Next {
     log::info(format_args!("cloud-init has a new seed: rebooting"));
     let cloud_init = root.join("run/cloud-init");
-    if let Err(error) = std::fs::remove_dir_all(&cloud_init)
-        && error.kind() != ErrorKind::NotFound
+    if let Err(error) = remove(&cloud_init)
+        && error != Errno::NOENT
     {
         log::warn(format_args!("cannot remove {}: {error}", cloud_init.display()));
     }
@@ -124,12 +125,22 @@ fn restart(root: &Path, signals: &impl AsFd) -> Next {
     }
 }
 
+/// Removes a directory of root's and everything in it. Follows no links.
+fn remove(path: &Path) -> Result<(), Errno> {
+    match file::unlink(path) {
+        Err(Errno::ISDIR) => {}
+        removed => return removed,
+    }
+    entries(path).iter().try_for_each(|entry| remove(entry))?;
+    file::rmdir(path)
+}
+
 /// Runs the `reboot` command, which is in `/sbin` by FHS 3.0 §3.16. Kills it after `limit`.
 fn reboot_command(root: &Path, limit: Duration) -> io::Result<()> {
     let path = CString::new(root.join("sbin/reboot").into_os_string().into_vec())?;
     match command::run(&[&path], io::stderr().as_fd(), limit)? {
         0 => Ok(()),
-        code => Err(io::Error::other(format!("exit code {code}"))),
+        code => Err(io_error(format!("exit code {code}"))),
     }
 }
 

@@ -23,7 +23,9 @@ use rustix::io::Errno;
 
 use crate::config::policy;
 use crate::guest_path::{Place, find, is_private};
-use crate::runtime::{is_there, log, log::audit, log::audit::Quoted, open_regular, read_if_there};
+use crate::runtime::{
+    io_error, is_there, log, log::audit, log::audit::Quoted, open_regular, read_if_there,
+};
 use crate::sys::fd::give;
 use crate::sys::file;
 
@@ -176,7 +178,7 @@ fn write(
     };
     let about = fstat(&file)?;
     if about.st_nlink > 1 && !is_private(&fstat(&place.directory)?) {
-        return Err(io::Error::other("a hard link that users other than root can make"));
+        return Err(io_error("a hard link that users other than root can make"));
     }
     check(root, &about)?;
     let same = same(&mut source, &mut file)?;
@@ -291,15 +293,13 @@ fn is_same(one: &impl AsFd, other: &impl AsFd) -> bool {
 
 /// Errors: the open file is one of the policy's, under another name.
 fn check(root: &Path, about: &Stat) -> io::Result<()> {
-    let is_own = |own: &&str| {
-        let own = file::stat(&root.join(own));
-        own.is_ok_and(|own| (own.st_dev, own.st_ino) == (about.st_dev, about.st_ino))
-    };
-    if policy::FILES.iter().any(is_own) { Err(refused()) } else { Ok(()) }
+    let id = Ok((about.st_dev, about.st_ino));
+    let mut own = policy::FILES.iter().map(|own| file::id(&root.join(own)));
+    if own.any(|own| own == id) { Err(refused()) } else { Ok(()) }
 }
 
 fn refused() -> io::Error {
-    io::Error::other("it would change the guest's policy; not written")
+    io_error("it would change the guest's policy; not written")
 }
 
 #[cfg(test)]

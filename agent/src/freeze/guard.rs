@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::syncfs;
 use rustix::process::{WaitOptions, wait};
 
-use crate::runtime::read_to_end;
+use crate::runtime::{io_error, read_to_end};
 use crate::sys::file::{self, OFlags};
 use crate::sys::{self, fd};
 
@@ -54,14 +54,14 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
     let until = sys::since_boot() + length;
     for point in &points.all {
         if !sys::readable(answer.as_fd(), until) {
-            return Err(io::Error::other(about(point, LATE)));
+            return Err(io_error(about(point, LATE)));
         }
         fd::read(&answer, &mut [0])?;
     }
     let answer = read_to_end(answer.as_fd(), ANSWER)?;
     let (kind, text) = answer.split_first().unwrap_or((&b'-', b"its guard was killed"));
     let text = String::from_utf8_lossy(text).into_owned();
-    if *kind == DONE { Ok(text) } else { Err(io::Error::other(text)) }
+    if *kind == DONE { Ok(text) } else { Err(io_error(text)) }
 }
 
 struct Guard {
@@ -127,7 +127,7 @@ impl Guard {
         if is_hung {
             self.hung = disks.into_iter().nth(at).flatten();
         }
-        Err(io::Error::other(why))
+        Err(io_error(why))
     }
 
     /// Waits, without the lock, for a freeze call that hangs, and thaws the file system if the call

@@ -3,14 +3,14 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::FileType;
+use rustix::stdio::stdin;
 
-use crate::runtime::read_bounded;
+use crate::runtime::{io_error, read_bounded};
 use crate::sys::{self, file};
 use crate::workers::command::{self, hooks, is_roots};
 
@@ -35,8 +35,7 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     for (directory, one) in &PLACES {
         let (directory, one) = (root.join(directory), root.join(one));
         let mut is_new = |path: &Path| {
-            let Ok(found) = file::stat(path) else { return false };
-            let found = (found.st_dev, found.st_ino);
+            let Ok(found) = file::id(path) else { return false };
             let is_new = !seen.contains(&found);
             seen.push(found);
             is_new
@@ -69,7 +68,7 @@ pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Resu
         let limit = until.saturating_sub(sys::since_boot());
         if let Err(mut why) = call(hook, c"freeze", limit) {
             thaw(hooks.get(..=at).unwrap_or_default(), &mut why, note);
-            return Err(io::Error::other(why));
+            return Err(io_error(why));
         }
     }
     Ok(())
@@ -93,7 +92,7 @@ pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
 fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), String> {
     let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
     // The guard's standard input is /dev/null.
-    let why = match command::run(&[&name, what], io::stdin().as_fd(), limit) {
+    let why = match command::run(&[&name, what], stdin(), limit) {
         Ok(0) => return Ok(()),
         Ok(code) => format!("exit code {code}"),
         Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {

@@ -16,7 +16,7 @@ use mote_core::report::proc::mounts::unescape;
 use rustix::process::geteuid;
 
 use crate::options::command::Freeze;
-use crate::runtime::{log::frozen, read_bounded};
+use crate::runtime::{io_error, log::frozen, read_bounded};
 use crate::{print, sys};
 
 use self::state::{End, Known, State};
@@ -73,7 +73,7 @@ fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
                 if end == End::Hooks {
                     *code = HOOKS;
                 }
-                return Err(io::Error::other(format!("{}{failed}", end.words())));
+                return Err(io_error(format!("{}{failed}", end.words())));
             }
         }
     }
@@ -87,7 +87,7 @@ fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
     // Or writers of logs would wait until a killed guard's deadline.
     frozen::forget(root);
     let words = if unguarded > 0 { "thawed file systems that had no guard" } else { end.words() };
-    Err(io::Error::other(words.to_owned() + &failed))
+    Err(io_error(words.to_owned() + &failed))
 }
 
 /// Discards unused blocks (FITRIM). Skips file systems that do not support it.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, ftruncate};
 use rustix::process::{Pid, getpid};
 
-use crate::runtime::{log::frozen, make_directory, read_to_end, run_dir};
+use crate::runtime::{io_error, log::frozen, make_directory, read_to_end, run_dir};
 use crate::sys::file::{self, OFlags};
 
 /// Length of the fixed part, bytes.
@@ -80,7 +80,7 @@ impl State {
     }
 
     pub(super) fn taken() -> io::Error {
-        io::Error::other("already frozen")
+        io_error("already frozen")
     }
 
     /// Records that nothing is frozen, how the freeze ended, and what failed.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::handover::incumbent;
 use crate::handover::lock_file::{self, LockFile, take};
-use crate::runtime::{log, look_for};
+use crate::runtime::{io_error, log, look_for};
 use crate::transport::Transport;
 
 const ANOTHER: &str = "another mote-agent is running";
@@ -71,7 +71,7 @@ pub(crate) fn acquire(
     let other = if lock.is_some() { incumbent::hidden(root) } else { incumbent::holder(root) };
     if let Some(other) = other {
         if !takes_over.is_some_and(|transport| other.makes_room(transport, prepare)) {
-            return Err(io::Error::other(format!("{ANOTHER}: {other}")));
+            return Err(io_error(format!("{ANOTHER}: {other}")));
         }
         // It closes its listeners before it releases the lock.
         let gone = || incumbent::hidden(root).is_none().then_some(());
@@ -94,7 +94,7 @@ pub(crate) fn acquire(
 
 /// Returns the error for a lock held by another process.
 fn another(root: &Path) -> io::Error {
-    io::Error::other(match lock_file::pid(root) {
+    io_error(match lock_file::pid(root) {
         Some(pid) => format!("{ANOTHER}: process {pid}"),
         None => ANOTHER.into(),
     })

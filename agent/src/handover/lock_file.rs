@@ -12,7 +12,8 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::guest_path::is_roots_alone;
 use crate::runtime::{
-    log, log::frozen, make_directory, read_bounded, run_dir, run_dir::unwritable,
+    io_error, io_error_of, log, log::frozen, make_directory, read_bounded, run_dir,
+    run_dir::unwritable,
 };
 use crate::sys::file::{self, OFlags};
 
@@ -39,7 +40,7 @@ impl LockFile {
     }
 
     pub(super) fn is_named(&self) -> bool {
-        id(&self.path) == Some(self.id)
+        file::id(&self.path) == Ok(self.id)
     }
 
     #[cfg(test)]
@@ -62,14 +63,14 @@ impl LockFile {
 pub(super) fn take(root: &Path) -> io::Result<Option<LockFile>> {
     let path = root.join(run_dir::LOCK);
     let refused = |verb, path: &Path, error: io::Error| {
-        io::Error::new(error.kind(), unwritable(verb, path, &error))
+        io_error_of(error.kind(), unwritable(verb, path, &error))
     };
     if let Some(directory) = path.parent() {
         make_directory(directory).map_err(|error| refused("make", directory, error))?;
         if !is_roots_alone(directory) {
             let text =
                 format!("{}: users other than root can change it; remove it", directory.display());
-            return Err(io::Error::other(text));
+            return Err(io_error(text));
         }
     }
     let file = file::open(&path, OFlags::WRONLY | OFlags::CREATE)
@@ -79,12 +80,8 @@ pub(super) fn take(root: &Path) -> io::Result<Option<LockFile>> {
         locked => locked.map_err(|error| refused("lock", &path, error.into()))?,
     }
     forget(root);
-    let id = id(&path).unwrap_or_default();
+    let id = file::id(&path).unwrap_or_default();
     Ok(Some(LockFile { file: Some(file), path, id }))
-}
-
-fn id(path: &Path) -> Option<Id> {
-    file::stat(path).ok().map(|about| (about.st_dev, about.st_ino))
 }
 
 /// Returns another process's lock.

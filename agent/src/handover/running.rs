@@ -3,12 +3,12 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use crate::handover::incumbent::{self, Incumbent};
 use crate::handover::lock_file;
 use crate::runtime::run_dir;
+use crate::sys::file::{Access, access};
 
 const BLIND: &str = "/run is read-only: mount a tmpfs there";
 pub(crate) enum Running {
@@ -25,7 +25,7 @@ pub(crate) fn running(root: &Path) -> Running {
     match lock_file::held(root) {
         Ok(Some(_)) => Running::Yes,
         // There, an agent runs without a lock.
-        Err(_) if access(root.join("run"), Access::WRITE_OK) == Err(Errno::ROFS) => {
+        Err(_) if access(&root.join("run"), Access::WRITE_OK) == Err(Errno::ROFS) => {
             Running::Unknown(BLIND.into())
         }
         Err(error) if error.kind() != ErrorKind::NotFound => {

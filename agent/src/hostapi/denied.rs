@@ -9,6 +9,7 @@ use crate::agent::{Agent, error};
 use crate::net::relay::relay;
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;
+use crate::runtime::io_error;
 use crate::transport::Socket;
 
 /// Relays a connection until either side ends it or the policy changes. `allowed` is the policy's
@@ -21,7 +22,7 @@ pub(crate) async fn relay_while_allowed(
 ) -> io::Result<()> {
     let changed = async {
         agent.policy.changed.after(allowed).await;
-        Err(io::Error::other("the guest's policy has changed"))
+        Err(io_error("the guest's policy has changed"))
     };
     changed.or(relay(stream, socket)).await
 }

@@ -126,7 +126,7 @@ impl Listener {
         let write = async {
             loop {
                 let event = self.next().await;
-                socket.send(Opcode::Text, event.line.trim_end().as_bytes()).await?;
+                socket.send(Opcode::Text, event.line.trim_ascii_end().as_bytes()).await?;
                 drop(event);
                 self.sent();
             }

@@ -14,7 +14,9 @@ use mote_core::hostapi::policy::Capability;
 use mote_core::json::Value;
 
 use crate::agent::Agent;
-use crate::runtime::{log, log::audit, log::audit::Quoted, log::printable, sha256, within};
+use crate::runtime::{
+    io_error, log, log::audit, log::audit::Quoted, log::printable, sha256, within,
+};
 use crate::sys::process_id;
 use crate::workers::run;
 
@@ -105,7 +107,7 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     // A worker may take 10 s, and a host may send events faster.
     let Some(share) = agent.operations.memory.try_take_many(document.len() + TASK) else {
         log::warn(format_args!("too many device events at once"));
-        return Err(io::Error::other("too many device events at once"));
+        return Err(io_error("too many device events at once"));
     };
     let outcome = Rc::new(Cell::new(Ok(())));
     let result = outcome.clone();
@@ -117,14 +119,14 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
             send(&task, document.as_bytes(), PLUGGED).await
         } else {
             log::info(format_args!("policy: ignoring a device event"));
-            Err(io::Error::other("the guest's policy does not allow mounts"))
+            Err(io_error("the guest's policy does not allow mounts"))
         });
     });
     if agent.flavour == Flavour::Incus {
         work.detach();
     } else if within(ANSWER, &mut work).await.is_none() {
         work.detach();
-        return Err(io::Error::other("not mounted yet; the agent keeps trying for a few seconds"));
+        return Err(io_error("not mounted yet; the agent keeps trying for a few seconds"));
     }
     outcome.replace(Ok(()))
 }
@@ -138,8 +140,8 @@ async fn send(agent: &Rc<Agent>, document: &[u8], (timeout, limit): Timeouts) ->
     let done = run::run(agent, words, document, LINE, limit).await;
     let line = done.inspect_err(|why| agent.report_error(format_args!("mount: {why}")))?;
     let line = String::from_utf8_lossy(&line);
-    if !line.trim_end().is_empty() {
-        audit::note(format_args!("mount {}", Quoted(line.trim_end())));
+    if !line.trim_ascii_end().is_empty() {
+        audit::note(format_args!("mount {}", Quoted(line.trim_ascii_end())));
     }
     Ok(())
 }

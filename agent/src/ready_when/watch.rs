@@ -10,6 +10,7 @@ use mote_core::ready_when::{Calm, Condition, is_default_level, listens, starts_s
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::stdio::stdin;
 
 use crate::runtime::{is_there, log, text_of};
 use crate::sys::file::{self, OFlags};
@@ -33,7 +34,7 @@ pub(crate) fn run(root: &Path, list: &[String]) -> u8 {
         let (mut looks, mut pause) = (Looks::default(), Duration::ZERO);
         loop {
             // The agent closes the socket if it ends or the policy changes.
-            if sys::readable(io::stdin().as_fd(), sys::since_boot() + pause) {
+            if sys::readable(stdin(), sys::since_boot() + pause) {
                 return 1;
             }
             if looks.hold(root, next) {

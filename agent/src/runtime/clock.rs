@@ -50,12 +50,20 @@ pub(crate) fn look_interval(missing: Uptime) -> Duration {
 /// Calls `look` until it returns something, the last time after `limit`. It blocks the thread, so
 /// use it only before the executor runs.
 pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let mut found = None;
+    repeat(limit, &mut || {
+        found = look();
+        found.is_some()
+    });
+    found
+}
+
+fn repeat(limit: Duration, look: &mut dyn FnMut() -> bool) {
     let end = now() + limit;
     loop {
         let late = now() >= end;
-        let found = look();
-        if found.is_some() || late {
-            return found;
+        if look() || late {
+            return;
         }
         crate::sys::sleep(LOOK_INTERVAL);
     }

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::sys::file;
+use crate::sys::{self, file};
 
 pub(crate) mod audit;
 pub(crate) mod frozen;
@@ -66,7 +66,7 @@ fn line(level: &str, priority: char, fact: Arguments<'_>) {
 
 /// A line with a limited length.
 fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
-    let out = if std::env::var_os("JOURNAL_STREAM").is_some() {
+    let out = if sys::variable("JOURNAL_STREAM").is_some() {
         // The journal reads the level from this prefix (sd-daemon(3)).
         printable(most, false, format_args!("<{priority}>{fact}"))
     } else {

@@ -3,6 +3,7 @@
 pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod digest;
+pub(crate) mod io_error;
 pub(crate) mod log;
 pub(crate) mod notify;
 pub(crate) mod permits;
@@ -21,6 +22,7 @@ pub(crate) use clock::{
     LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, until, within,
 };
 pub(crate) use digest::{hex, sha256};
+pub(crate) use io_error::{io_error, io_error_of};
 pub(crate) use permits::{Permit, Semaphore};
 pub(crate) use reactor::Async;
 pub(crate) use run::Task;

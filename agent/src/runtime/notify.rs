@@ -1,12 +1,15 @@
 //! Messages to the service manager (sd_notify(3)). Without `NOTIFY_SOCKET`, does nothing.
 
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::io::Result;
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
 use crate::runtime::log;
+use crate::sys::variable;
 
 pub(crate) fn stopping() {
     send("STOPPING=1");
@@ -18,7 +21,7 @@ pub(crate) fn watchdog() {
 
 /// Returns the longest interval between two pings, if the service manager expects them.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
-    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
     if number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id())) {
         return None;
     }
@@ -27,10 +30,11 @@ pub(crate) fn watchdog_interval() -> Option<Duration> {
 
 /// Sends the service manager a message.
 pub(crate) fn send(fact: &str) {
+    let tell = |socket: &OwnedFd| net::send(socket, fact.as_bytes(), SendFlags::NOSIGNAL);
     let sent = match KEPT.get() {
-        Some(socket) => socket.send(fact.as_bytes()),
+        Some(socket) => tell(socket),
         None => match connected() {
-            Some(socket) => socket.and_then(|socket| socket.send(fact.as_bytes())),
+            Some(socket) => socket.and_then(|socket| tell(&socket)),
             None => return,
         },
     };
@@ -40,7 +44,7 @@ pub(crate) fn send(fact: &str) {
 }
 
 /// Socket of a sandboxed agent, which cannot create another one.
-static KEPT: OnceLock<UnixDatagram> = OnceLock::new();
+static KEPT: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Opens a socket for all further messages.
 pub(crate) fn keep() {
@@ -49,17 +53,16 @@ pub(crate) fn keep() {
     }
 }
 
-fn connected() -> Option<io::Result<UnixDatagram>> {
-    let path = std::env::var_os("NOTIFY_SOCKET")?;
-    let bytes = path.as_encoded_bytes();
-    let address = match bytes.strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&path),
+fn connected() -> Option<Result<OwnedFd>> {
+    let path = variable("NOTIFY_SOCKET")?;
+    let address = match path.as_encoded_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddrUnix::new_abstract_name(name),
+        None => SocketAddrUnix::new(Path::new(&path)),
     };
     Some(address.and_then(|address| {
-        let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        socket.connect_addr(&address)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        net::connect(&socket, &address)?;
         Ok(socket)
     }))
 }

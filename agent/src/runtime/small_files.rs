@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{FileType, OFlags, fstat, fsync};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::runtime::io_error;
 use crate::sys::file;
 
 /// Bytes allocated to every file that has data, so that overwriting them needs no free space.
@@ -31,7 +32,7 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = file::open(path, OFlags::NONBLOCK | OFlags::NOCTTY)?;
     let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
-    if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+    if kind.is_file() { Ok(file) } else { Err(io_error("not a regular file")) }
 }
 
 /// Like [`read_bounded`], of a regular file. Errors: also, it is another file.

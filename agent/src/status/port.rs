@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use mote_core::flavour::{Flavour, LEGACY_PORT, PORT_NAMES, misspelt};
 use mote_core::report::proc::number;
-use rustix::fs::{Access, FileType, OFlags, access, fstat};
+use rustix::fs::{Access, FileType, OFlags, fstat};
 use rustix::io::Errno;
 
 use crate::built;
 use crate::handover::processes::{Proc, Process};
 use crate::options::Options;
-use crate::runtime::{Async, is_there, look_for, text_of};
+use crate::runtime::{Async, io_error, io_error_of, is_there, look_for, text_of};
 use crate::sys::{file, sandbox};
 use crate::system::devices::{self, CONSOLE, Device, entries};
 use crate::system::modules;
@@ -104,7 +104,7 @@ fn listed(root: &Path) -> Vec<(String, PathBuf)> {
     let mut ports = Vec::new();
     for port in entries(&root.join("sys/class/virtio-ports")) {
         let name = text_of(&port, "name");
-        ports.push((name.trim_end().to_owned(), port.file_name().unwrap_or_default().into()));
+        ports.push((name.trim_ascii_end().to_owned(), port.file_name().unwrap_or_default().into()));
     }
     ports
 }
@@ -146,7 +146,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), String> {
         }
         // In the sandbox only opening shows it: the sandbox has no access to a new port.
         Ok(_) if sandbox::is_entered() => Ok(()),
-        Ok(_) => match access(path, Access::READ_OK | Access::WRITE_OK) {
+        Ok(_) => match file::access(path, Access::READ_OK | Access::WRITE_OK) {
             Ok(()) => Ok(()),
             Err(error) => refused(&format_args!("{error}: run the agent as root")),
         },
@@ -243,7 +243,8 @@ impl Port {
         let file = file::open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         if FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
             // A regular file would grow with each line.
-            return Err(io::Error::new(ErrorKind::InvalidInput, "a regular file is not a port"));
+            let why = "a regular file is not a port";
+            return Err(io_error_of(ErrorKind::InvalidInput, why.into()));
         }
         Ok(Self(file))
     }
@@ -271,7 +272,7 @@ pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
     Async::new_nonblocking(port).and_then(Async::watched).map_err(|error| {
         // epoll_ctl(2) refuses files such as /dev/zero.
         let no_port = error.kind() == ErrorKind::PermissionDenied;
-        if no_port { io::Error::other("that device is not a port") } else { error }
+        if no_port { io_error("that device is not a port") } else { error }
     })
 }
 

@@ -1,7 +1,6 @@
 //! System calls that enlarge a partition or file system in the kernel.
 
 use std::ffi::c_void;
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
@@ -34,8 +33,7 @@ pub(crate) fn resize_partition(disk: BorrowedFd<'_>, number: u32, place: [u64; 2
     let data = (&raw mut partition).cast();
     let order = Order { operation: RESIZE_PARTITION, flags: 0, length: 0, data };
     // SAFETY: the kernel reads `order` and the partition that it points to; both outlive the call.
-    let result = unsafe { libc::ioctl(disk.as_raw_fd(), BLKPG, &raw const order) };
-    said(result)
+    said(unsafe { libc::ioctl(disk.as_raw_fd(), BLKPG, &raw const order) })
 }
 
 /// Performs an ioctl whose number encodes the length of its argument (`asm-generic/ioctl.h`).
@@ -47,11 +45,9 @@ pub(crate) fn control(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) ->
     let fd = file.as_raw_fd();
     // SAFETY: the argument is readable and writable for the length that the number encodes. The
     // callers, `workers/grow` and `sys/freeze`, pass structures without pointers.
-    let result = unsafe { libc::ioctl(fd, number as libc::Ioctl, argument.as_mut_ptr()) };
-    said(result)
+    said(unsafe { libc::ioctl(fd, number as libc::Ioctl, argument.as_mut_ptr()) })
 }
 
 fn said(result: i32) -> Result<()> {
-    let error = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
-    if result == 0 { Ok(()) } else { Err(error()) }
+    super::done(result).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }

@@ -7,11 +7,12 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-pub(crate) use rustix::fs::OFlags;
-use rustix::fs::{self, Gid, Mode, Stat};
+use rustix::fs::{self, Gid, Mode, Stat, StatFs};
+pub(crate) use rustix::fs::{Access, OFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
 
-fn name(path: &Path) -> Result<CString> {
+/// Returns the name as C has it. Errors: `EINVAL` if it contains a NUL.
+pub(crate) fn name(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
 }
 
@@ -36,6 +37,19 @@ pub(crate) fn lstat(path: &Path) -> Result<Stat> {
 
 pub(crate) fn exists(path: &Path) -> bool {
     stat(path).is_ok()
+}
+
+/// Returns device and inode number, which identify a file whatever its path.
+pub(crate) fn id(path: &Path) -> Result<(u64, u64)> {
+    stat(path).map(|about| (about.st_dev, about.st_ino))
+}
+
+pub(crate) fn access(path: &Path, wanted: Access) -> Result<()> {
+    fs::access(&*name(path)?, wanted)
+}
+
+pub(crate) fn statfs(path: &Path) -> Result<StatFs> {
+    fs::statfs(&*name(path)?)
 }
 
 pub(crate) fn unlink(path: &Path) -> Result<()> {

@@ -9,8 +9,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::stdio::stdin;
 
-use super::call_in_fork;
 use super::disk::control;
+use super::{call_in_fork, done};
 
 /// `_IOWR('X', 119, int)`.
 const FREEZE: u32 = 0xc004_5877;
@@ -22,8 +22,7 @@ const TRIM: u32 = 0xc018_5879;
 /// Locks all present and future memory, so that the process needs no disk to continue.
 pub(crate) fn stay_in_memory() -> io::Result<()> {
     // SAFETY: mlockall takes no pointers.
-    let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    done(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) })
 }
 
 /// Freezes the file system of an open directory until `until`, a time since boot; returns 0 or the

@@ -22,11 +22,12 @@ pub(crate) use spawn::{
 };
 pub(crate) use start::arguments;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::time::{Duration, SystemTime};
+use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -75,13 +76,23 @@ unsafe impl SocketAddrArg for VsockAddr {
     }
 }
 
-/// Returns the time since boot. The C library reads it in the vDSO, without a system call; a devlxd
-/// call reads it 18 times. rustix would search for the vDSO even under valgrind, which hides it.
+/// Returns the time since boot.
 pub(crate) fn since_boot() -> Duration {
+    clock(libc::CLOCK_BOOTTIME)
+}
+
+/// Returns the wall clock's time since 1970.
+pub(crate) fn since_1970() -> Duration {
+    clock(libc::CLOCK_REALTIME)
+}
+
+/// Returns a clock's time. The C library reads it in the vDSO, without a system call; a devlxd call
+/// reads it 18 times. rustix would search for the vDSO even under valgrind, which hides it.
+fn clock(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-    debug_assert_eq!(result, 0, "every Linux since 2.6.39 has this clock");
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    debug_assert_eq!(result, 0, "every Linux since 2.6.39 has these clocks");
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
@@ -116,14 +127,19 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Returns a variable of the environment, which nothing changes: std's lock for it costs 700 bytes.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a string of C, as is the value, unless it is null.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| OsString::from_vec(CStr::from_ptr(value).to_bytes().to_vec()))
+    }
+}
+
 /// Names the process: one started through a descriptor is called "exe".
 pub(crate) fn take_name() {
     let _named = rustix::thread::set_name(c"mote-agent");
-}
-
-/// Returns the wall clock's time since 1970.
-pub(crate) fn since_1970() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 /// Returns the peer's address; `None` unless the socket is a vsock connection.
@@ -143,8 +159,8 @@ pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
     let mut cid = 0u32;
     let fd = device.as_fd().as_raw_fd();
     // SAFETY: this ioctl writes one u32 to its argument.
-    let result = unsafe { libc::ioctl(fd, GET_LOCAL_CID, &raw mut cid) };
-    if result == 0 { Ok(cid) } else { Err(io::Error::last_os_error()) }
+    done(unsafe { libc::ioctl(fd, GET_LOCAL_CID, &raw mut cid) })?;
+    Ok(cid)
 }
 
 /// Returns the bytes that a unix socket's peer has not read yet, as the kernel counts them; 0 if it
@@ -155,6 +171,19 @@ pub(crate) fn unread(socket: &impl AsFd) -> libc::c_int {
     // SAFETY: this ioctl, also a socket's SIOCOUTQ, writes one int to its argument.
     let _kept = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
     bytes
+}
+
+/// Has backspace on a terminal erase a whole UTF-8 character. rustix's functions would link 600
+/// bytes for the terminal's speed. Errors: any error of tcgetattr(3) or tcsetattr(3).
+pub(crate) fn erase_whole_characters(terminal: &impl AsFd) -> io::Result<()> {
+    let fd = terminal.as_fd().as_raw_fd();
+    let mut attributes = MaybeUninit::<libc::termios>::zeroed();
+    // SAFETY: the attributes consist of integers, and are readable and writable.
+    unsafe {
+        done(libc::tcgetattr(fd, attributes.as_mut_ptr()))?;
+        attributes.assume_init_mut().c_iflag |= libc::IUTF8;
+        done(libc::tcsetattr(fd, libc::TCSANOW, attributes.as_ptr()))
+    }
 }
 
 pub(crate) type SignalSource = OwnedFd;
@@ -246,15 +275,18 @@ pub(crate) fn keep_secrets() {
 /// Moves this process into its own mount namespace. It must have a single thread.
 pub(crate) fn own_mounts() -> io::Result<()> {
     // SAFETY: no pointers.
-    let result = unsafe { libc::unshare(libc::CLONE_NEWNS) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    done(unsafe { libc::unshare(libc::CLONE_NEWNS) })
 }
 
 /// Closes a descriptor and returns the error, which `drop` would discard.
 /// Errors: any error of close(2); the descriptor is closed anyway.
 pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is taken from its owner, so nothing uses or closes it again.
-    let result = unsafe { libc::close(fd.into_raw_fd()) };
+    done(unsafe { libc::close(fd.into_raw_fd()) })
+}
+
+/// Returns the outcome of a call that returns 0 on success and sets `errno` otherwise.
+fn done(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

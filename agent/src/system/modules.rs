@@ -50,7 +50,7 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
         .find(|(file, _)| is_named(file, name))
         .ok_or_else(|| missing(&"not there"))?;
     let options = text_of(root, "proc/cmdline");
-    for file in line.1.split_whitespace().rev().chain([line.0]) {
+    for file in line.1.split_ascii_whitespace().rev().chain([line.0]) {
         // The kernel would read and check the whole file before it reports EEXIST.
         if !is_loaded(root, stem(file)) {
             insert(&directory.join(file), &parameters(&options, stem(file)))

@@ -62,9 +62,8 @@ pub(crate) fn is_mote() -> bool {
     if !built::INIT {
         return false;
     }
-    let id = |path: &str| file::stat(path.as_ref()).map(|about| (about.st_dev, about.st_ino)).ok();
-    let first = id("/proc/1/exe");
-    first.is_some() && first == id("/proc/self/exe")
+    let first = file::id("/proc/1/exe".as_ref());
+    first.is_ok() && first == file::id("/proc/self/exe".as_ref())
 }
 
 /// Opens a FIFO that a process reads.

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use mote_core::report::proc::number;
 use mote_core::resume::is_fork;
-use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use crate::runtime::read_text;
-use crate::sys::file;
+use crate::sys::file::{self, OFlags};
 use crate::sys::restored::only_announcements;
 
 /// Multicast group `RTMGRP_LINK`.
@@ -45,10 +45,9 @@ pub(crate) fn has_generation() -> bool {
 
 /// Opens the kernel's log at its end, non-blocking.
 pub(crate) fn kernel_log() -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let log = open(c"/dev/kmsg", flags, Mode::empty()).ok()?;
+    let log = file::open("/dev/kmsg".as_ref(), OFlags::NONBLOCK).ok()?;
     seek(&log, SeekFrom::End(0)).ok()?;
-    Some(log)
+    Some(log.into())
 }
 
 /// Reads all pending records; returns whether one reports a new generation.

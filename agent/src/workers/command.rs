@@ -12,7 +12,7 @@ use mote_core::hostapi::exec::Program;
 use rustix::fs::FileType;
 use rustix::process::{WaitOptions, geteuid, waitpid};
 
-use crate::runtime::log;
+use crate::runtime::{io_error, log};
 use crate::sys::{self, DIRECTORIES, PATH, Plan, fd, file};
 use crate::system::devices::entries;
 
@@ -70,7 +70,7 @@ pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io
                 if fd::read(&failure, &mut error) == Ok(error.len()) {
                     return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)));
                 }
-                return status.exit_status().ok_or_else(|| io::Error::other("killed"));
+                return status.exit_status().ok_or_else(|| io_error("killed"));
             }
             Ok(None) if sys::since_boot() < until => sys::sleep(LOOK),
             Ok(None) | Err(_) => {

@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_core::hostapi::mount::{
     BadMount, Entry, Kind, MAX_MOUNTS, Wanted, Way, entries, shares, wanted,
@@ -26,7 +26,7 @@ use crate::guest_path::{by_descriptor, enter, real_path};
 use crate::options::Options;
 use crate::print;
 use crate::runtime::{MAX_DOCUMENT, read_bounded, read_text, read_to_end, sha256};
-use crate::sys::file;
+use crate::sys::{file, since_boot};
 use crate::system::modules;
 
 /// Longest mount table, bytes; a guest with containers has some hundred lines of 200.
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
     // A hanging worker of a killed agent would mount later, on the share of the next agent.
     // It accepts any signal.
     let _done = set_parent_process_death_signal(Some(Signal::KILL));
-    let end = Instant::now() + limit;
+    let end = since_boot() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {
         // It was killed before, so the signal never comes.
         _ if Pid::as_raw(getppid()) != agent => Err("the agent has ended".into()),
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
 }
 
 /// Applies the document; returns the line to print, also on failure.
-fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, String> {
+fn act(options: &Options, document: &[u8], end: Duration) -> Result<String, String> {
     if document.is_empty() {
         let files = files::find(options, &mut |_, _| Ok(()))?;
         let list = files.mounts.unwrap_or_default();
@@ -107,13 +107,14 @@ fn mount_point(
     Ok((place, mounted))
 }
 
-/// Loads the modules and mounts the share in the first way that works.
+/// Loads the modules and mounts the share in the first way that works, until `end`, a time since
+/// boot.
 fn mount_share(
     root: &Path,
     (source, target): (&str, &str),
     place: &OwnedFd,
     ways: &[Way],
-    end: Instant,
+    end: Duration,
 ) -> Result<String, String> {
     for way in ways {
         load(root, way.kind);
@@ -138,7 +139,7 @@ fn mount_share(
         let Some((kind, error)) = why else { return Err(BadMount::Kind.to_string()) };
         let known = ways.iter().any(|way| is_known(root, way.kind));
         let passing = matches!(error, Errno::NOENT | Errno::NODEV | Errno::INVAL);
-        if !known || !passing || Instant::now() + pause > end {
+        if !known || !passing || since_boot() + pause > end {
             return Err(format!("{}: {error}", kind.name()));
         }
         std::thread::sleep(pause);
@@ -150,8 +151,9 @@ fn mount_share(
 fn attach(source: &str, place: &OwnedFd, kind: &str, flags: u32, data: &str) -> Result<(), Errno> {
     let flags = MountFlags::from_bits_retain(flags);
     let data = CString::new(data).map_err(|_| Errno::INVAL)?;
-    let place = &by_descriptor(place);
-    mount(source, place, kind, flags, Some(data.as_c_str()))
+    let [source, kind] = [source, kind].map(|text| file::name(text.as_ref()));
+    let place = file::name(&by_descriptor(place))?;
+    mount(&*source?, &*place, &*kind?, flags, Some(data.as_c_str()))
 }
 
 /// Returns the mount point of the new share. If the target no longer leads there, because a user
@@ -181,8 +183,8 @@ fn take_off(entry: &Entry) -> Result<(), String> {
         if mount_id(&open) != Some(entry.id) {
             return Err(Errno::NOENT.into());
         }
-        let place = &by_descriptor(&open);
-        Ok(unmount(place, UnmountFlags::DETACH)?)
+        let place = file::name(&by_descriptor(&open))?;
+        Ok(unmount(&*place, UnmountFlags::DETACH)?)
     });
     gone.map_err(|error| format!("{} on {}: {error}", entry.source, entry.point))
 }
@@ -198,7 +200,7 @@ fn load(root: &Path, kind: Kind) {
 fn is_known(root: &Path, kind: Kind) -> bool {
     // Without /proc, the mount's own error decides.
     let Ok(list) = read_text(&root.join("proc/filesystems")) else { return true };
-    list.lines().any(|line| line.split_whitespace().next_back() == Some(kind.name()))
+    list.lines().any(|line| line.split_ascii_whitespace().next_back() == Some(kind.name()))
 }
 
 fn table(root: &Path) -> Result<Vec<Entry>, String> {
@@ -361,7 +363,7 @@ mod tests {
         crate::runtime::put(&root, "proc/filesystems", "nodev\ttmpfs\n\text4\n");
         assert!(!is_known(&root, Kind::Virtiofs));
         let way = Way { kind: Kind::Virtiofs, flags: 0, data: String::new() };
-        let end = Instant::now() + Duration::from_secs(9999);
+        let end = since_boot() + Duration::from_secs(9999);
         let place = enter(&root, "x", true).unwrap();
         assert!(mount_share(&root, ("mote-no-such-tag", "x"), &place, &[way], end).is_err());
     }

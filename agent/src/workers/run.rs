@@ -6,12 +6,12 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::runtime::{Async, Child, Ended, log, within};
+use crate::runtime::{Async, Child, Ended, io_error, log, within};
 use mote_core::hostapi::exec::Program;
 
 use crate::agent::Agent;
 use crate::sys::fd::{self, AsFd, BorrowedFd, OwnedFd};
-use crate::sys::{Plan, SELF, is_found};
+use crate::sys::{Plan, SELF, is_found, variable};
 use crate::system::devices::NO_PROC;
 use crate::transport::Socket;
 
@@ -76,13 +76,13 @@ pub(crate) async fn run(
             Ended::Code(0) => Ok(printed),
             Ended::Code(code) => {
                 let text = String::from_utf8_lossy(&printed);
-                let text = text.trim_end();
-                Err(io::Error::other(match text {
+                let text = text.trim_ascii_end();
+                Err(io_error(match text {
                     "" => format!("exit code {code}"),
                     text => text.to_owned(),
                 }))
             }
-            Ended::Signal(signal) => Err(io::Error::other(format!("killed by signal {signal}"))),
+            Ended::Signal(signal) => Err(io_error(format!("killed by signal {signal}"))),
         }
     };
     within(limit, work).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
@@ -108,7 +108,7 @@ pub(crate) fn start(
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
 ) -> io::Result<Rc<Child>> {
-    possible().map_err(io::Error::other)?;
+    possible().map_err(io_error)?;
     let mut words = vec![c"mote-agent".to_owned(), c"--flavour".to_owned()];
     let root = agent.options.root.to_str().ok_or(io::ErrorKind::InvalidInput)?;
     let ours = [agent.flavour.name(), "--root", root];
@@ -117,7 +117,7 @@ pub(crate) fn start(
         words.push(CString::new(*word).map_err(|_| io::ErrorKind::InvalidInput)?);
     }
     // The first lets it start; the second gives its log lines the agent's format.
-    let journal = std::env::var_os("JOURNAL_STREAM")
+    let journal = variable("JOURNAL_STREAM")
         .and_then(|id| CString::new([b"JOURNAL_STREAM=", id.as_encoded_bytes()].concat()).ok());
     let mut environment = vec![AS_AGENT];
     environment.extend(journal.as_deref());

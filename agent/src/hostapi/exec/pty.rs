@@ -7,10 +7,10 @@ use mote_core::hostapi::exec::Size;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::runtime::make_directory;
-use crate::sys::fd::give;
+use crate::sys::{self, fd::give};
 
 /// Opens a pseudoterminal; returns its master, and the command's side, owned by `user` and `group`.
 /// Errors: any error of opening `/dev/ptmx`, mount(2), fchown(2) or tcsetattr(3).
@@ -28,10 +28,8 @@ pub(super) fn open(size: Size, user: u32, group: u32) -> io::Result<(OwnedFd, Ow
     let slave = ioctl_tiocgptpeer(&master, flags)?;
     give(&slave, user, group)?;
     resize(&master, size);
-    // Backspace erases a whole UTF-8 character; the Go agents intend to set this and fail (P§9.5).
-    let mut attributes = tcgetattr(&slave)?;
-    attributes.input_modes |= InputModes::IUTF8;
-    tcsetattr(&slave, OptionalActions::Now, &attributes)?;
+    // The Go agents intend to set this and fail (P§9.5).
+    sys::erase_whole_characters(&slave)?;
     Ok((master, slave))
 }
 

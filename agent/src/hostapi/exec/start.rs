@@ -94,7 +94,7 @@ fn log_command(request: &Request, id: &str) {
         let _infallible = write!(words, " {}", Quoted(last));
     }
     let (user, group, cwd) = (request.user, request.group, Quoted(&request.directory));
-    let words = words.trim_start();
+    let words = words.trim_ascii_start();
     audit::note(format_args!("exec uid={user} gid={group} op={id} cwd={cwd} argv={words}"));
 }
 

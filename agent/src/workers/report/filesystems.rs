@@ -16,12 +16,11 @@ use mote_core::json::Writer;
 use mote_core::report::metrics::{self, Filesystems};
 use mote_core::report::proc::mounts::{Mount, Space};
 use mote_core::report::proc::number;
-use rustix::fs::statfs;
 use rustix::process::{Pid, test_kill_process};
 use rustix::stdio::stdin;
 
 use crate::runtime::{log, run_dir, write_small};
-use crate::sys::{Fork, reap, since_boot};
+use crate::sys::{Fork, file::statfs, reap, since_boot};
 use crate::workers::report::lines::{self, Lines};
 
 /// Time after which the next mount is queried in parallel.
@@ -167,7 +166,7 @@ impl Entries<'_> {
 /// Calls statfs(2) on a mount point.
 fn ask(root: &Path, point: &[u8]) -> Option<Space> {
     let relative = point.strip_prefix(b"/").unwrap_or(point);
-    let answer = statfs(root.join(std::ffi::OsStr::from_bytes(relative))).ok()?;
+    let answer = statfs(&root.join(std::ffi::OsStr::from_bytes(relative))).ok()?;
     // `f_type` is signed and has 32 or 64 bits; the magic number is the lower 32.
     let [a, b, c, d, ..] = answer.f_type.to_le_bytes();
     Some(Space {

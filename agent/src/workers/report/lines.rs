@@ -38,22 +38,30 @@ impl Lines {
     }
 }
 
+/// Passes the lines of a file to `show` until it returns true; none if it cannot be opened.
+fn until(path: &Path, show: &mut dyn FnMut(&[u8]) -> bool) {
+    let Some(mut lines) = Lines::open(path) else { return };
+    while let Some(line) = lines.next()
+        && !show(line)
+    {}
+}
+
 /// Passes every line of a file to `show`; none if it cannot be opened.
 pub(crate) fn each(path: &Path, mut show: impl FnMut(&[u8])) {
-    let Some(mut lines) = Lines::open(path) else { return };
-    while let Some(line) = lines.next() {
+    until(path, &mut |line| {
         show(line);
-    }
+        false
+    });
 }
 
 /// Returns the first `Some` of `read` for a line of the file.
 pub(crate) fn find<T>(path: &Path, mut read: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
-    let mut lines = Lines::open(path)?;
-    loop {
-        if let Some(found) = read(lines.next()?) {
-            return Some(found);
-        }
-    }
+    let mut found = None;
+    until(path, &mut |line| {
+        found = read(line);
+        found.is_some()
+    });
+    found
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 use std::fmt::{self, Write};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
@@ -12,6 +11,7 @@ use mote_core::report::proc::keyed;
 use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 
+use crate::runtime::clock;
 use crate::workers::report::{filesystems, lines, state};
 
 /// Upper bound of the machine's tasks for which the agent itself reads their directories in
@@ -91,7 +91,7 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
         }
     });
     metrics::close(&mut json, flavour);
-    totals.now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    totals.now = clock::wall().0;
     metrics::totals(&mut json, flavour, &totals);
     // Last, because a mount may hang.
     metrics::open(&mut json, flavour, Section::Filesystem);

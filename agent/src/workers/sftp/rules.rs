@@ -23,7 +23,7 @@ use rustix::process::{chdir, chroot};
 
 use crate::guest_path::{PROC, by_descriptor, enter};
 use crate::options::command::Sftp;
-use crate::runtime::{log, make_directory, run_dir};
+use crate::runtime::{io_error, log, make_directory, run_dir};
 use crate::sys::{self, become_user, sandbox};
 use crate::workers::sftp::attributes::{self, Target};
 use crate::workers::sftp::refusal::Refusal;
@@ -128,7 +128,7 @@ fn confine<'b>(root: &Path, below: &'b [PathBuf], at: &mut &'b Path) -> io::Resu
         mount_bind(&*shown, &*shown)?;
         let about = statfs(&*shown)?;
         if i128::from(about.f_type) == i128::from(PROC) {
-            return Err(io::Error::other("it is in /proc"));
+            return Err(io_error("it is in /proc"));
         }
         // Device nodes have no effect there. A read-only directory stays read-only.
         let mut flags = flags | MountFlags::BIND;

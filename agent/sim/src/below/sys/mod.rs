@@ -43,6 +43,10 @@ pub(crate) fn is_found() -> bool {
     true
 }
 
+pub(crate) fn variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name)
+}
+
 pub(crate) fn exit(_code: i32) -> ! {
     unreachable!("only from the sandbox")
 }
