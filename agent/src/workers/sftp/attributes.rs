@@ -1,7 +1,7 @@
 //! Converts and sets file attributes.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mote_core::sftp::attrs::Attrs;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
@@ -23,10 +23,8 @@ pub(super) fn of(stat: &Stat) -> Attrs {
 
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
-    /// The file at this path, following symbolic links.
-    Path(&'a CStr),
-    /// The file at this path, or the symbolic link itself.
-    Link(&'a CStr),
+    /// The file at this path or, with `SYMLINK_NOFOLLOW`, the symbolic link itself.
+    Path(&'a CStr, AtFlags),
     /// An open file or directory.
     Open(BorrowedFd<'a>),
 }
@@ -34,13 +32,9 @@ pub(super) enum Target<'a> {
 /// Works like [`set`], but only for files and directories: a device node or socket with a new owner
 /// would give access beyond the permitted directories. An open file needs no check.
 pub(super) fn set_of_file(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
-    let (path, follow) = match target {
-        Target::Path(path) => (path, OFlags::empty()),
-        Target::Link(path) => (path, OFlags::NOFOLLOW),
-        Target::Open(_) => return set(target, attrs),
-    };
+    let Target::Path(path, how) = target else { return set(target, attrs) };
     let access = if attrs.size.is_some() { OFlags::WRONLY } else { OFlags::RDONLY };
-    let file = files::open_regular(path, access | follow, Mode::empty())?;
+    let file = open(path, how, access)?;
     files::check_kind(&rustix::fs::fstat(&file)?)?;
     set(Target::Open(file.as_fd()), attrs)
 }
@@ -49,16 +43,18 @@ pub(super) fn set_of_file(target: Target<'_>, attrs: &Attrs) -> Result<(), Refus
 /// the permissions, because chown(2) clears set-user-id.
 pub(super) fn set(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
     if let Some(size) = attrs.size {
-        resize(target, size)?;
+        match target {
+            Target::Path(path, how) => {
+                rustix::fs::ftruncate(open(path, how, OFlags::WRONLY)?, size)?
+            }
+            Target::Open(fd) => rustix::fs::ftruncate(fd, size)?,
+        }
     }
     if let Some((user, group)) = attrs.owner {
         let user = (user != u32::MAX).then(|| Uid::from_raw(user));
         let group = (group != u32::MAX).then(|| Gid::from_raw(group));
         match target {
-            Target::Path(path) => rustix::fs::chownat(CWD, path, user, group, AtFlags::empty())?,
-            Target::Link(path) => {
-                rustix::fs::chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
+            Target::Path(path, how) => rustix::fs::chownat(CWD, path, user, group, how)?,
             Target::Open(fd) => rustix::fs::fchown(fd, user, group)?,
         }
     }
@@ -66,8 +62,10 @@ pub(super) fn set(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
         let mode = Mode::from_raw_mode(permissions);
         match target {
             // Linux cannot set permissions of symbolic links.
-            Target::Link(path) if is_link(path)? => return Err(Refusal::Unsupported),
-            Target::Path(path) | Target::Link(path) => rustix::fs::chmod(path, mode)?,
+            Target::Path(path, how) if !how.is_empty() && is_link(path)? => {
+                return Err(Refusal::Unsupported);
+            }
+            Target::Path(path, _) => rustix::fs::chmod(path, mode)?,
             Target::Open(fd) => rustix::fs::fchmod(fd, mode)?,
         }
     }
@@ -75,10 +73,7 @@ pub(super) fn set(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
         let time = |seconds: u32| Timespec { tv_sec: seconds.into(), tv_nsec: 0 };
         let times = Timestamps { last_access: time(access), last_modification: time(modification) };
         match target {
-            Target::Path(path) => rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?,
-            Target::Link(path) => {
-                rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
+            Target::Path(path, how) => rustix::fs::utimensat(CWD, path, &times, how)?,
             Target::Open(fd) => rustix::fs::futimens(fd, &times)?,
         }
     }
@@ -90,14 +85,7 @@ fn is_link(path: &CStr) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(mode) == FileType::Symlink)
 }
 
-fn resize(target: Target<'_>, size: u64) -> Result<(), Refusal> {
-    let by_path = |path, follow| {
-        let file = files::open_regular(path, OFlags::WRONLY | follow, Mode::empty())?;
-        Ok(rustix::fs::ftruncate(file.as_fd(), size)?)
-    };
-    match target {
-        Target::Path(path) => by_path(path, OFlags::empty()),
-        Target::Link(path) => by_path(path, OFlags::NOFOLLOW),
-        Target::Open(fd) => Ok(rustix::fs::ftruncate(fd, size)?),
-    }
+fn open(path: &CStr, how: AtFlags, access: OFlags) -> Result<OwnedFd, Refusal> {
+    let follow = if how.is_empty() { OFlags::empty() } else { OFlags::NOFOLLOW };
+    files::open_regular(path, access | follow, Mode::empty())
 }

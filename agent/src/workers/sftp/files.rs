@@ -104,13 +104,6 @@ pub(super) fn write(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> Result<()
     Ok(())
 }
 
-/// Opens a directory for READDIR.
-pub(super) fn open_directory(path: &CStr) -> Result<OwnedFd, Refusal> {
-    // O_DIRECTORY refuses a FIFO or device before opening it, so O_NONBLOCK is not needed.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
-}
-
 pub(super) fn make_directory(path: &CStr, permissions: Option<u32>) -> Result<(), Refusal> {
     Ok(rustix::fs::mkdir(path, Mode::from_raw_mode(permissions.unwrap_or(0o755)))?)
 }

@@ -26,25 +26,26 @@ mod session;
 use std::fmt::Display;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
+use rustix::process::chdir;
 
 use crate::options::command::Sftp;
 use crate::runtime::log;
+use crate::sys::file::{self, OFlags};
 use crate::workers::sftp::rules::Rules;
 
 /// Serves one session until its input ends.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(root: &Path, how: &Sftp) -> u8 {
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let names = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()).ok();
+    let names = file::open("/proc/self/fd".as_ref(), OFlags::PATH | OFlags::DIRECTORY).ok();
     let rules = Rules::apply(root, how);
     if let Some(directory) = &how.directory
-        && let Err(error) = std::env::set_current_dir(directory)
+        && let Err(error) = file::name(directory).and_then(|name| chdir(&*name))
     {
         return failed(&format_args!("{}: {error}", directory.display()));
     }
-    match session::serve(&rules, names) {
+    match session::serve(&rules, names.map(Into::into)) {
         Ok(()) => 0,
         Err(why) => failed(&why),
     }

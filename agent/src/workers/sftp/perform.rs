@@ -1,19 +1,20 @@
 //! Performs one request, with the open files and directories of the session.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CString, OsStr};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 use mote_core::sftp::HANDLES;
 use mote_core::sftp::handles::Handles;
 use mote_core::sftp::reply::{self, Code, Full};
 use mote_core::sftp::request::{Handle, Request};
-use rustix::fs::{FileType, Stat, StatVfs, StatVfsMountFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::sys;
+use crate::sys::{self, file};
 use crate::workers::sftp::attributes::{self, Target};
 use crate::workers::sftp::files;
 use crate::workers::sftp::refusal::Refusal;
@@ -28,13 +29,17 @@ pub(super) fn perform(
     out: &mut [u8],
 ) -> Result<Answer, Refusal> {
     match *request {
+        Request::Open { .. } | Request::Opendir { .. } if !handles.has_room() => {
+            return Err(Errno::MFILE.into());
+        }
         Request::Open { path, flags, attrs } => {
-            let open = || Ok(Open::File(files::open(&c(path)?, flags, attrs.permissions)?));
-            return Ok(Answer::Handle(add_handle(handles, open)?));
+            let file = files::open(&c(path)?, flags, attrs.permissions)?;
+            return add_handle(handles, Open { file, is_listed: false });
         }
         Request::Opendir { path } => {
-            let open = || Ok(Open::Directory(files::open_directory(&c(path)?)?));
-            return Ok(Answer::Handle(add_handle(handles, open)?));
+            // O_DIRECTORY refuses a FIFO or device before opening it, so O_NONBLOCK is not needed.
+            let file = file::open(at(path), OFlags::DIRECTORY)?.into();
+            return add_handle(handles, Open { file, is_listed: true });
         }
         Request::Read { handle, offset, length } => {
             let file = file_of(handles, handle)?;
@@ -47,11 +52,10 @@ pub(super) fn perform(
         }
         Request::Realpath { path } => return Ok(Answer::Path(real_path(path)?)),
         Request::Readlink { path } => {
-            let target = rustix::fs::readlink(&*c(path)?, Vec::new())?;
-            return Ok(Answer::Path(target.into_bytes()));
+            return Ok(Answer::Path(file::readlink(at(path))?.into_os_string().into_vec()));
         }
-        Request::Stat { path } => return Ok(Answer::Attrs(rustix::fs::stat(&*c(path)?)?)),
-        Request::Lstat { path } => return Ok(Answer::Attrs(rustix::fs::lstat(&*c(path)?)?)),
+        Request::Stat { path } => return Ok(Answer::Attrs(file::stat(at(path))?)),
+        Request::Lstat { path } => return Ok(Answer::Attrs(file::lstat(at(path))?)),
         Request::Fstat { handle } => {
             return Ok(Answer::Attrs(rustix::fs::fstat(file_or_directory_of(handles, handle)?)?));
         }
@@ -64,19 +68,23 @@ pub(super) fn perform(
         Request::Write { handle, offset, data } => {
             files::write(file_of(handles, handle)?, data, offset)?
         }
-        Request::Setstat { path, attrs } => rules.set(Target::Path(&c(path)?), &attrs)?,
-        Request::Lsetstat { path, attrs } => rules.set(Target::Link(&c(path)?), &attrs)?,
+        Request::Setstat { path, attrs } => {
+            rules.set(Target::Path(&c(path)?, AtFlags::empty()), &attrs)?;
+        }
+        Request::Lsetstat { path, attrs } => {
+            rules.set(Target::Path(&c(path)?, AtFlags::SYMLINK_NOFOLLOW), &attrs)?;
+        }
         Request::Fsetstat { handle, attrs } => {
             rules.set(Target::Open(file_or_directory_of(handles, handle)?), &attrs)?;
         }
         Request::Fsync { handle } => rustix::fs::fsync(file_of(handles, handle)?)?,
-        Request::Remove { path } => rustix::fs::unlink(&*c(path)?)?,
-        Request::Rmdir { path } => rustix::fs::rmdir(&*c(path)?)?,
+        Request::Remove { path } => file::unlink(at(path))?,
+        Request::Rmdir { path } => file::rmdir(at(path))?,
         Request::Mkdir { path, attrs } => files::make_directory(&c(path)?, attrs.permissions)?,
-        Request::Rename { from, to } => rename(&c(from)?, &c(to)?)?,
-        Request::PosixRename { from, to } => rustix::fs::rename(&*c(from)?, &*c(to)?)?,
+        Request::Rename { from, to } => rename(at(from), at(to))?,
+        Request::PosixRename { from, to } => file::rename(at(from), at(to))?,
         Request::Hardlink { from, to } => rustix::fs::link(&*c(from)?, &*c(to)?)?,
-        Request::Symlink { target, link } => rustix::fs::symlink(&*c(target)?, &*c(link)?)?,
+        Request::Symlink { target, link } => file::symlink(at(target), at(link))?,
         Request::Unknown => return Err(Refusal::Unsupported),
     }
     Ok(Answer::Done)
@@ -84,6 +92,10 @@ pub(super) fn perform(
 
 fn c(path: &[u8]) -> Result<CString, Errno> {
     CString::new(path).map_err(|_| Errno::INVAL)
+}
+
+fn at(path: &[u8]) -> &Path {
+    OsStr::from_bytes(path).as_ref()
 }
 
 pub(super) enum Answer {
@@ -150,15 +162,15 @@ fn without_last(path: &[u8]) -> Result<&[u8], Errno> {
 }
 
 /// Renames like Go's `os.Rename` in the Go agents' server: replaces a file, but not a directory.
-fn rename(from: &CStr, to: &CStr) -> Result<(), Refusal> {
-    if let Ok(replaced) = rustix::fs::lstat(to)
+fn rename(from: &Path, to: &Path) -> Result<(), Errno> {
+    if let Ok(replaced) = file::lstat(to)
         && FileType::from_raw_mode(replaced.st_mode) == FileType::Directory
     {
         // An error of `from` takes precedence.
-        rustix::fs::lstat(from)?;
-        return Err(Errno::EXIST.into());
+        file::lstat(from)?;
+        return Err(Errno::EXIST);
     }
-    Ok(rustix::fs::rename(from, to)?)
+    file::rename(from, to)
 }
 
 /// Returns size and free space of a file system (`statvfs@openssh.com`).
@@ -184,11 +196,11 @@ fn space(stat: &StatVfs) -> Answer {
 /// change it, and inherited ones.
 const OTHERS: u64 = 8;
 
-pub(super) enum Open {
-    /// Opened by OPEN, possibly a directory, whose READ fails.
-    File(OwnedFd),
-    /// Opened by OPENDIR, for READDIR.
-    Directory(OwnedFd),
+pub(super) struct Open {
+    file: OwnedFd,
+    /// Whether it was opened by OPENDIR, for READDIR. OPEN may open a directory, too, whose READ
+    /// fails.
+    is_listed: bool,
 }
 
 /// Returns a handle table as large as the limit of descriptors permits. Raises the soft limit,
@@ -207,44 +219,32 @@ pub(super) fn handle_table() -> Handles<Open> {
     Handles::new(usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(HANDLES))
 }
 
-/// Opens a file or directory and returns its handle; `EMFILE` if the table is full.
-fn add_handle(
-    handles: &mut Handles<Open>,
-    open: impl FnOnce() -> Result<Open, Refusal>,
-) -> Result<Handle, Refusal> {
-    if !handles.has_room() {
-        return Err(Errno::MFILE.into());
-    }
-    handles.add(open()?).ok_or(Refusal::System(Errno::MFILE))
+/// Adds a file or directory to the table; `EMFILE` if it is full.
+fn add_handle(handles: &mut Handles<Open>, open: Open) -> Result<Answer, Refusal> {
+    handles.add(open).map(Answer::Handle).ok_or(Refusal::System(Errno::MFILE))
 }
 
 fn file_of(handles: &Handles<Open>, handle: Handle) -> Result<BorrowedFd<'_>, Refusal> {
-    match handles.get(handle).ok_or(Refusal::BadHandle)? {
-        Open::File(fd) => Ok(fd.as_fd()),
-        Open::Directory(_) => Err(Refusal::BadHandle),
-    }
+    descriptor(handles.get(handle).filter(|open| !open.is_listed))
 }
 
 fn directory_of(handles: &Handles<Open>, handle: Handle) -> Result<BorrowedFd<'_>, Refusal> {
-    match handles.get(handle).ok_or(Refusal::BadHandle)? {
-        Open::Directory(fd) => Ok(fd.as_fd()),
-        Open::File(_) => Err(Refusal::BadHandle),
-    }
+    descriptor(handles.get(handle).filter(|open| open.is_listed))
 }
 
 pub(super) fn file_or_directory_of(
     handles: &Handles<Open>,
     handle: Handle,
 ) -> Result<BorrowedFd<'_>, Refusal> {
-    match handles.get(handle).ok_or(Refusal::BadHandle)? {
-        Open::File(fd) | Open::Directory(fd) => Ok(fd.as_fd()),
-    }
+    descriptor(handles.get(handle))
+}
+
+fn descriptor(open: Option<&Open>) -> Result<BorrowedFd<'_>, Refusal> {
+    open.map(|open| open.file.as_fd()).ok_or(Refusal::BadHandle)
 }
 
 /// Closes a handle. close(2) may report an error of an earlier write, such as a full quota on a
 /// network file system.
 fn close_handle(handles: &mut Handles<Open>, handle: Handle) -> Result<(), Refusal> {
-    match handles.take(handle).ok_or(Refusal::BadHandle)? {
-        Open::File(fd) | Open::Directory(fd) => Ok(sys::close(fd)?),
-    }
+    Ok(sys::close(handles.take(handle).ok_or(Refusal::BadHandle)?.file)?)
 }

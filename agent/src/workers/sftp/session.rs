@@ -14,6 +14,7 @@ use mote_core::sftp::{PACKET, REPLY, SMALL_REPLY, frame};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::stdio::{stdin, stdout};
 
+use crate::print::write_all;
 use crate::workers::sftp::acts::Acts;
 use crate::workers::sftp::perform::{Open, handle_table, perform};
 use crate::workers::sftp::refusal::Refusal;
@@ -174,11 +175,8 @@ impl Output {
     }
 
     fn flush(&mut self) -> Result<(), End> {
-        let mut rest = self.bytes.get(..self.used).unwrap_or_default();
-        while !rest.is_empty() {
-            let count = retry_on_intr(|| rustix::io::write(stdout(), rest)).map_err(failed)?;
-            rest = rest.get(count..).unwrap_or_default();
-        }
+        let replies = self.bytes.get(..self.used).unwrap_or_default();
+        write_all(stdout(), replies).map_err(failed)?;
         self.used = 0;
         Ok(())
     }
