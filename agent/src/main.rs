@@ -31,7 +31,7 @@ mod system;
 mod transport;
 mod workers;
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fmt::Arguments;
 
 use mote_core::hostapi::exec::STARTED_BY;
@@ -55,7 +55,8 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
             return 2;
         }
     };
-    if let Err(why) = options.check_starter(sys::variable(STARTED_BY).as_deref()) {
+    let starter = CString::new(STARTED_BY).ok().and_then(|name| sys::variable(&name));
+    if let Err(why) = options.check_starter(starter.as_deref()) {
         print::complain(format_args!("{why}"));
         return 2;
     }

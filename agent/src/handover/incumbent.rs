@@ -7,6 +7,8 @@
 use std::fmt;
 use std::path::Path;
 
+use mote_core::status::view::View;
+
 use crate::built;
 use crate::handover::processes::{Handle, Proc, Process, taken};
 use crate::handover::{lock_file, view};
@@ -41,7 +43,8 @@ pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
     let process = Proc::open(root)?.process(pid)?;
     // It still holds the lock, so the opened directory belongs to it.
     let is_it = lock_file::pid(root) == Some(pid) && process.is_root();
-    let serves = view::writer(root) == Some((pid, true));
+    let is_started = |view: View<'_>| view.pid == Some(pid) && !view.is_waiting();
+    let serves = view::current(root).is_some_and(is_started);
     is_it.then_some(Incumbent { pid, process, why: "", serves })
 }
 

@@ -34,10 +34,3 @@ pub(crate) fn read(root: &Path) -> Result<View<'static>, String> {
 pub(crate) fn current(root: &Path) -> Option<View<'static>> {
     View::read(&read_bounded(&root.join(run_dir::STATUS), MAX_STATUS_FILE).ok()?)
 }
-
-/// Returns the process id of the agent that wrote the status file, and whether it has finished its
-/// start. Does not wait.
-pub(crate) fn writer(root: &Path) -> Option<(u64, bool)> {
-    let view = current(root)?;
-    Some((view.pid?, !view.is_waiting()))
-}

@@ -66,7 +66,7 @@ fn line(level: &str, priority: char, fact: Arguments<'_>) {
 
 /// A line with a limited length.
 fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
-    let out = if sys::variable("JOURNAL_STREAM").is_some() {
+    let out = if sys::variable(c"JOURNAL_STREAM").is_some() {
         // The journal reads the level from this prefix (sd-daemon(3)).
         printable(most, false, format_args!("<{priority}>{fact}"))
     } else {

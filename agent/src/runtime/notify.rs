@@ -22,10 +22,10 @@ pub(crate) fn watchdog() {
 /// Returns the longest interval between two pings, if the service manager expects them.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
     let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
-    if number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id())) {
+    if number(c"WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id())) {
         return None;
     }
-    number("WATCHDOG_USEC").filter(|micros| *micros > 0).map(Duration::from_micros)
+    number(c"WATCHDOG_USEC").filter(|micros| *micros > 0).map(Duration::from_micros)
 }
 
 /// Sends the service manager a message.
@@ -54,7 +54,7 @@ pub(crate) fn keep() {
 }
 
 fn connected() -> Option<Result<OwnedFd>> {
-    let path = variable("NOTIFY_SOCKET")?;
+    let path = variable(c"NOTIFY_SOCKET")?;
     let address = match path.as_encoded_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddrUnix::new_abstract_name(name),
         None => SocketAddrUnix::new(Path::new(&path)),

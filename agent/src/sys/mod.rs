@@ -22,7 +22,7 @@ pub(crate) use spawn::{
 };
 pub(crate) use start::arguments;
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, OsString};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -128,8 +128,7 @@ pub(crate) fn exit(code: i32) -> ! {
 }
 
 /// Returns a variable of the environment, which nothing changes: std's lock for it costs 700 bytes.
-pub(crate) fn variable(name: &str) -> Option<OsString> {
-    let name = CString::new(name).ok()?;
+pub(crate) fn variable(name: &CStr) -> Option<OsString> {
     // SAFETY: a string of C, as is the value, unless it is null.
     unsafe {
         let value = libc::getenv(name.as_ptr());

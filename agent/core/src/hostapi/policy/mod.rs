@@ -134,7 +134,7 @@ impl Features {
     /// Allows only the names in `list`, separated by commas; it may be empty.
     /// Errors: [`NoCapability`] with the first name that is unknown.
     pub fn only(list: &str) -> Result<Self, NoCapability<'_>> {
-        let mut names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let mut names = list.split(',').map(str::trim_ascii).filter(|name| !name.is_empty());
         names.try_fold(Self::NONE, |all, name| {
             let capability = Capability::parse(name).ok_or(NoCapability(name))?;
             Ok(Self(all.0 | capability.bit()))
