@@ -51,7 +51,7 @@ impl Signals {
     /// root.
     pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, String> {
         let (mut follows, mut mode) = (agent.options.is_early(), Mode::Same);
-        let mut leave: Option<Leave> = None;
+        let (mut leave, mut is_replaced): (Option<Leave>, _) = (None, false);
         loop {
             let looks = follows || leave.is_some();
             let look = async {
@@ -71,7 +71,8 @@ impl Signals {
                     agent.status_changed.raise();
                 }
                 Some(Signalled::Replaced) if agent.options.makes_room() => {
-                    return Ok(ExitReason::Replaced);
+                    // The host may be between two requests that belong to one command.
+                    (is_replaced, leave) = (true, Some(Leave::before_takeover(now())));
                 }
                 Some(Signalled::End) => {
                     notify::stopping();
@@ -81,9 +82,12 @@ impl Signals {
             }
             if built::INITRAMFS && follows && self.root.left() {
                 (follows, mode) = (false, Mode::Left);
-                leave = Some(Leave::reexec(now()));
+                leave.get_or_insert_with(|| Leave::reexec(now()));
             }
             if leave.as_mut().is_some_and(|leave| leave.may(now(), load(agent))) {
+                if is_replaced {
+                    return Ok(ExitReason::Replaced);
+                }
                 reexec(agent, mode);
                 leave = None;
                 agent.will_reexec.set(false);
@@ -164,5 +168,13 @@ fn load(agent: &Agent) -> Load {
         || agent.sessions.free() != SESSIONS
         || agent.ready.is_held()
         || !sys::is_found();
-    if is_busy { Load::Busy } else { agent.operations.load() }
+    let load = agent.operations.load();
+    if is_busy || load == Load::Busy {
+        Load::Busy
+    } else if agent.events.hosts() > 0 {
+        // It does so before it sends its command.
+        Load::Listener
+    } else {
+        load
+    }
 }

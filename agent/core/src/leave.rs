@@ -10,6 +10,11 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Longest wait for results that the host may still request. A host that runs one short command
 /// after another must not delay the exit forever.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
+/// The same for a host that only listens to events: it waits for the end of a command, or is about to
+/// send one. Without its listener it reports exit code 129 (P§4.1).
+const LISTENER_DEADLINE: Duration = Duration::from_secs(60);
+/// Longest wait for the host before a takeover. The other agent waits for 5 s.
+const BEFORE_TAKEOVER: Duration = Duration::from_secs(3);
 /// Longest time for the host's commands after a takeover.
 const DRAIN: Duration = Duration::from_secs(300);
 
@@ -18,6 +23,8 @@ pub enum Load {
     Idle,
     /// Only results of commands that the host may still request.
     Results,
+    /// A host that listens to events, and perhaps results.
+    Listener,
     /// A request, a command, a session.
     Busy,
 }
@@ -36,6 +43,11 @@ impl Leave {
         Self { asked, latest: None, quiet_since: None }
     }
 
+    /// Waits before a takeover, while this agent still serves the host.
+    pub fn before_takeover(now: Uptime) -> Self {
+        Self { asked: now, latest: Some(now + BEFORE_TAKEOVER), quiet_since: None }
+    }
+
     /// Waits after a takeover: the other agent serves the host from now on.
     pub fn replaced(now: Uptime) -> Self {
         Self { asked: now, latest: Some(now + DRAIN), quiet_since: None }
@@ -43,11 +55,13 @@ impl Leave {
 
     /// Returns whether the agent may exit now; call it again soon otherwise.
     pub fn may(&mut self, now: Uptime, load: Load) -> bool {
-        let is_late = now - self.asked >= LEAVE_DEADLINE;
+        let waited = now - self.asked;
+        let is_late = waited >= LEAVE_DEADLINE;
         match load {
             Load::Idle => {}
             Load::Results if is_late => {}
-            Load::Results | Load::Busy => {
+            Load::Listener if waited >= LISTENER_DEADLINE => {}
+            Load::Results | Load::Listener | Load::Busy => {
                 self.quiet_since = None;
                 return self.latest.is_some_and(|latest| now >= latest);
             }
@@ -72,7 +86,7 @@ mod tests {
 
     #[test]
     fn leaves_once_idle_or_after_its_limit() {
-        use Load::{Busy, Results};
+        use Load::{Busy, Listener, Results};
         let reexec = || Leave::reexec(START);
         let always = [(Busy, 0, u64::MAX)];
         for (leave, loads, expected) in [
@@ -82,9 +96,14 @@ mod tests {
             (reexec(), &[(Busy, 0, 30_000)], Some(30_000)),
             // A busy host does not delay it forever.
             (reexec(), &[(Busy, 0, 9_900), (Results, 9_900, u64::MAX)], Some(10_000)),
+            // A listener outlasts its commands' results, but does not delay it forever, either.
+            (reexec(), &[(Listener, 0, 20_000), (Results, 20_000, 25_000)], Some(20_000)),
+            (reexec(), &[(Listener, 0, u64::MAX)], Some(60_000)),
             // Only a takeover limits the wait for commands.
             (reexec(), &always, None),
             (Leave::replaced(START), &always, Some(300_000)),
+            (Leave::before_takeover(START), &always, Some(3_000)),
+            (Leave::before_takeover(START), &[(Listener, 0, 200)], Some(300)),
             (Leave::replaced(START), &[(Busy, 0, 200)], Some(300)),
         ] {
             assert_eq!(leaves(leave, loads), expected, "{loads:?}");

@@ -199,8 +199,10 @@ impl Oracle {
         self.excuses.get() + self.guests_excuses.get()
     }
 
-    /// Returns the rank of the next agent that completes its start.
+    /// Returns the rank of the next agent that completes its start. An older one has served guests
+    /// until then, and ends what it has not answered.
     pub(crate) fn next_to_serve(&self) -> u32 {
+        self.excuse_guests();
         self.agents.set(self.agents.get() + 1);
         self.agents.get()
     }

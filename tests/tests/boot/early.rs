@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixDatagram;
 
 use crate::world::{Boot, LIMIT, connected, fifo, in_private_mounts, mount, terminate, whole};
-use mote_tests::prelude::*;
+use mote_tests::conform::prelude::*;
 
 /// Starts an agent whose files are elsewhere until [`arrive`].
 fn started_early(boot: &Boot, args: &[&str]) -> Process {
@@ -345,8 +345,14 @@ fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
     let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
     until("the command", LIMIT, || said.exists());
 
+    let client = boot.client();
+    let asked = Exec::ask(&client, &plain(&["true"])).unwrap();
     let outage = Outage::watch(boot.client());
     let second = boot.start(&["--port", &path]);
+    boot.logged("taking over from the initramfs' agent");
+    // The host is about to connect to its command.
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(asked.connect(&client).unwrap().exec.code(&client, LIMIT), Ok(0));
     connected(&boot, 2);
     let outage = outage.longest();
     println!("no answer for {:?} at most", outage.unanswered);

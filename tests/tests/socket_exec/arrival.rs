@@ -148,6 +148,22 @@ fn the_host_sees_a_hang_up_of_the_terminal_last() {
 }
 
 #[test]
+fn a_restart_in_place_waits_for_the_command_of_a_host_that_listens() {
+    let pair = Pair::start("lxd", &[]);
+    let agent = pair.client();
+    let restarts = || pair.log().contains("restarting in place");
+    let mut events = Ws::open(&agent, "/1.0/events").unwrap();
+    kill(Signal::HUP, pair.agent.0.id());
+    // An idle host delays the restart by 100 ms.
+    sleep(Duration::from_secs(1));
+    let running = Running::start(&agent, &plain(&["true"])).unwrap();
+    assert_eq!(over(&mut events, &running)["metadata"]["return"], 0, "{}", pair.log());
+    assert!(!restarts(), "{}", pair.log());
+    drop((running, events));
+    until("the restart", LIMIT + END, restarts);
+}
+
+#[test]
 fn a_stalled_host_delays_the_end_by_seconds_only() {
     for flood in [false, true] {
         let mut pair = start();
