@@ -137,8 +137,10 @@ impl Request {
         self.environment = kept;
     }
 
-    /// Empties `PATH`, so that a name without a slash finds no program.
+    /// Empties `PATH`, so that a name without a slash finds no program, and enters no directory of the
+    /// host's choice.
     pub fn find_nothing(&mut self) {
+        self.directory = String::new();
         self.environment = Strings::default();
         self.environment.push(&["PATH="]);
     }

@@ -60,10 +60,10 @@ mod tests {
         for name in ["poweroff", "halt", "reboot"] {
             let bare = format!("[\"{name}\"]");
             assert_eq!(power(&bare), Some(name));
-            let mut request = asked(&bare);
+            let mut request = asked(&format!("{bare},\"cwd\":\"/hangs\""));
             request.add_defaults(&|_| true);
             request.find_nothing();
-            assert_eq!(request.program().directories().count(), 0);
+            assert_eq!((request.program().directories().count(), request.directory()), (0, "/"));
             for other in [
                 "[\"/sbin/N\"]",
                 "[\"N\",\"-f\"]",
