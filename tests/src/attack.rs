@@ -88,12 +88,23 @@ struct Counts {
 impl Attack {
     /// Starts an attack by this user; only root can choose the user.
     pub fn start(socket: &Path, kind: Kind, connections: usize, user: u32) -> Self {
+        Self::sending(kind.first(), socket, kind, connections, user)
+    }
+
+    /// Starts one that sends other bytes first.
+    pub fn sending(
+        first: [Vec<u8>; 2],
+        socket: &Path,
+        kind: Kind,
+        connections: usize,
+        user: u32,
+    ) -> Self {
         more_descriptors();
         let counts = Arc::new(Counts::default());
         let (theirs, socket) = (counts.clone(), socket.to_owned());
         let thread = thread::spawn(move || {
             become_user(user);
-            Attacker::new(kind, &socket, theirs).run(connections);
+            Attacker::new(first, &socket, kind, theirs).run(connections);
         });
         Self { counts, thread: Some(thread) }
     }
@@ -137,9 +148,9 @@ struct Attacker {
 }
 
 impl Attacker {
-    fn new(kind: Kind, socket: &Path, counts: Arc<Counts>) -> Self {
+    fn new(first: [Vec<u8>; 2], socket: &Path, kind: Kind, counts: Arc<Counts>) -> Self {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
-        let (first, socket) = (kind.first(), socket.to_owned());
+        let socket = socket.to_owned();
         Self { kind, first, socket, epoll, counts, all: Vec::new(), missing: Vec::new() }
     }
 

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-use mote_tests::attack::Cgroup;
+use mote_tests::attack::{Attack, Cgroup, Kind};
 use mote_tests::conform::prelude::*;
 
 const PEAK: u64 = 6 * 1024;
@@ -169,6 +169,65 @@ fn incomplete_requests_of_the_host() {
     thread::sleep(Duration::from_secs(12));
     victim.survived("24 half-sent requests of 2 MB, 1 MB and 60 kB");
     drop((events, commands, short));
+}
+
+/// Numbers of callers of an attack; the second is a former limit of those in their handshake.
+const CALLERS: [usize; 2] = [500, 4096];
+
+/// The agent's time limit for a handshake.
+const HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// The beginning of a ClientHello that is longer than the agent accepts, in the longest records.
+fn endless_hello() -> Vec<u8> {
+    let mut hello = vec![0; 60_000];
+    hello[..4].copy_from_slice(&[1, 0, 0xff, 0xff]);
+    hello.chunks(1 << 14).fold(Vec::new(), |sent, part| {
+        let length = u16::try_from(part.len()).unwrap().to_be_bytes();
+        [&sent, &[22, 3, 1][..], &length, part].concat()
+    })
+}
+
+/// `MOTE_SAMPLES=100` prints the figures of docs/explanation/security.md.
+#[test]
+fn callers_without_an_end_of_their_handshake() {
+    let samples = std::env::var("MOTE_SAMPLES").map_or(3, |samples| samples.parse().unwrap());
+    for (what, first) in [
+        ("nothing", Some(Vec::new())),
+        ("half a ClientHello of 64 kB", Some(endless_hello())),
+        ("no TLS", Some(b"GET / HTTP/1.1\r\n\r\n".to_vec())),
+        ("a ClientHello", None),
+    ] {
+        let mut victim = Victim::start();
+        let first = first.unwrap_or_else(|| {
+            let mut hello = Vec::new();
+            victim.host.begin(Caller::Nobody).unwrap().write_tls(&mut hello).unwrap();
+            hello
+        });
+        let socket = victim.pair.scratch.0.join("vs.listen_8443");
+        // Each ClientHello costs the agent milliseconds.
+        let counts = if what == "a ClientHello" { 1 } else { 2 };
+        for count in CALLERS.into_iter().take(counts) {
+            let first = [first.clone(), first.clone()];
+            let attack = Attack::sending(first, &socket, Kind::Silent, count, 0);
+            until("the attack", LIMIT, || attack.opened() >= count);
+            let mut took: Vec<_> = std::iter::repeat_with(|| {
+                // A host that this machine delays may be closed, and tries again.
+                let called = || {
+                    let mut wire = victim.host.connect().ok()?;
+                    wire.ask("GET", "/1.0", "", b"").ok().filter(|answer| answer.status == 200)
+                };
+                wait("the host's call", LIMIT, called).1
+            })
+            .take(samples)
+            .collect();
+            took.sort();
+            let (half, most) = (took[samples / 2], took[samples - 1 - samples / 100]);
+            println!("{count} callers, {what}: the host waits {half:.1?} / {most:.1?}");
+            // If none were closed early, it would wait for several time limits of a handshake.
+            assert!(count > CALLERS[0] || half < patient(HANDSHAKE), "{what}: {half:?}");
+        }
+        victim.survived(&format!("callers that send {what}"));
+    }
 }
 
 /// A former limit of listeners.

@@ -38,6 +38,9 @@ use crate::workers::run;
 
 /// Limit of connections; further ones wait in the listen queue. A running exec holds up to five.
 const CALLERS: usize = 4096;
+/// Limit of them during their handshake, when they may be any program of the host. Each can occupy
+/// 25 kB.
+const NEWCOMERS: usize = 128;
 /// How long a long request waits for memory; then: 503. Shorter than a body's deadline.
 const ADMIT_WAIT: Duration = Duration::from_secs(3);
 /// Longest report, bytes: ten times one with 500 mounts and 500 interfaces.
@@ -47,7 +50,7 @@ const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 /// Errors: any permanent error of accept(2), or rustls's for an unusable identity.
 pub(crate) async fn listen(agent: Rc<Agent>, listeners: Vec<Listener>) -> io::Result<Infallible> {
     let config = agent.identity.server()?;
-    let permits = Rc::new(Semaphore::new(CALLERS));
+    let permits = [CALLERS, NEWCOMERS].map(|most| Rc::new(Semaphore::new(most)));
     let mut all: BoxFuture<'static, _> = Box::pin(pending());
     for listener in listeners {
         all = Box::pin(all.or(callers(agent.clone(), listener, config.clone(), permits.clone())));
@@ -59,16 +62,17 @@ async fn callers(
     agent: Rc<Agent>,
     listener: Listener,
     config: tls::Server,
-    permits: Rc<Semaphore>,
+    [callers, newcomers]: [Rc<Semaphore>; 2],
 ) -> io::Result<Infallible> {
     loop {
-        let permit = permits.clone().take().await;
+        let permit = callers.clone().take().await;
+        let slot = newcomers.clone().take().await;
         let socket = accept(&agent, &listener).await?;
         // Before a restart, the agent waits for the first answer on each accepted connection.
         let act = agent.host_requests.try_take();
         let (task, config) = (agent.clone(), config.clone());
         agent.spawn(async move {
-            serve_one(&task, socket, config, act).await;
+            serve_one(&task, socket, config, slot, act).await;
             drop(permit);
         });
     }
@@ -88,8 +92,16 @@ async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
     }
 }
 
-async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: tls::Server, act: Option<Permit>) {
-    let stream = match within(limits::HEAD_TIMEOUT, Stream::accept(socket, config)).await {
+async fn serve_one(
+    agent: &Rc<Agent>,
+    socket: Socket,
+    config: tls::Server,
+    slot: Permit,
+    act: Option<Permit>,
+) {
+    let accepted = within(limits::HEAD_TIMEOUT, Stream::accept(socket, config, &slot)).await;
+    drop(slot);
+    let stream = match accepted {
         Some(Ok(stream)) => stream,
         Some(Err(error)) => {
             if is_other_certificate(&error) {

@@ -19,6 +19,8 @@ const SHORT: usize = 4 * 1024;
 const LONG: usize = 36 * 1024;
 /// Limit of received unprocessed bytes: rustls's limit for a handshake message.
 const LONGEST: usize = 64 * 1024;
+/// The same during the handshake. The longest accepted certificate has half of that.
+const UNKNOWN: usize = 16 * 1024;
 /// Default limit of encrypted unsent bytes, as in rustls.
 const UNSENT: usize = 64 * 1024;
 /// Longest content of a record, bytes.
@@ -171,10 +173,13 @@ impl Session {
         self.incoming.drain(..self.processed);
         self.processed = 0;
         let held = self.incoming.len();
-        if held >= LONGEST {
+        // During the handshake, the peer may be any program.
+        let is_known = !self.state().is_handshaking();
+        let (room, longest) = if is_known { (self.room, LONGEST) } else { (SHORT, UNKNOWN) };
+        if held >= longest {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        self.incoming.reserve_exact(self.room.max(held + SHORT) - held);
+        self.incoming.reserve_exact(room.max(held + SHORT) - held);
         let received = receive(from, rustix::buffer::spare_capacity(&mut self.incoming));
         match received {
             Ok(count) => {

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mote_core::http::admission::Patience;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{Shutdown, shutdown};
@@ -16,10 +17,11 @@ use rustls::ServerConfig;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
+use smol::future::{FutureExt, pending};
 
 use crate::net::session::{Session, receive, transmit};
 use crate::net::tls_error::invalid;
-use crate::runtime::{Fair, sleep, within};
+use crate::runtime::{Fair, Permit, now, sleep, until, within};
 use crate::sys::unread;
 use crate::transport::Socket;
 
@@ -36,6 +38,14 @@ const BODY: Duration = Duration::from_millis(50);
 /// First and longest interval of checks whether a peer has read everything; the kernel reports no
 /// event for that.
 const UNREAD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// Waits until the slot is needed; forever if there is none.
+async fn needed(slot: Option<&Permit>) {
+    match slot {
+        Some(slot) => slot.needed().await,
+        None => pending().await,
+    }
+}
 
 /// Boxed, because it has over a kilobyte and streams are moved.
 type Tls = Box<RefCell<Session>>;
@@ -77,26 +87,31 @@ impl Stream {
     }
 
     /// Answers a TLS handshake. The caller sets the deadline. Errors: any error of the socket,
-    /// `UnexpectedEof` if the peer closes, or `InvalidData` with a `TlsError`.
-    pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Self> {
+    /// `UnexpectedEof` if the peer closes, `InvalidData` with a `TlsError`, or `TimedOut` if the
+    /// peer is slow and its slot is needed.
+    pub(crate) async fn accept(
+        socket: Socket,
+        config: Arc<ServerConfig>,
+        slot: &Permit,
+    ) -> io::Result<Self> {
         let connection = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        Self::new(socket, Some(boxed(connection))).handshake().await
+        Self::new(socket, Some(boxed(connection))).handshake(Some(slot)).await
     }
 
     /// Makes a TLS handshake. The caller must write first, which also sends the client's Finished,
     /// and sets the deadline. Errors: any error of the socket, `UnexpectedEof` if the peer closes,
     /// or `InvalidData` with a `TlsError`.
     pub(crate) async fn connect(socket: Socket, begun: Begun) -> io::Result<Self> {
-        Self::new(socket, Some(begun.0)).handshake().await
+        Self::new(socket, Some(begun.0)).handshake(None).await
     }
 
-    async fn handshake(self) -> io::Result<Self> {
-        match self.shake_hands().await {
+    async fn handshake(self, slot: Option<&Permit>) -> io::Result<Self> {
+        match self.shake_hands(slot).await {
             Ok(()) => Ok(self),
             Err(error) => {
                 // A dropped socket could lose the alert that gives the reason.
                 if error.kind() == io::ErrorKind::InvalidData {
-                    self.close().await;
+                    self.close().or(needed(slot)).await;
                 }
                 Err(error)
             }
@@ -104,17 +119,31 @@ impl Stream {
     }
 
     /// Leaves the client's Finished to the first application data: one packet less.
-    async fn shake_hands(&self) -> io::Result<()> {
+    async fn shake_hands(&self, slot: Option<&Permit>) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
+        let mut patience = Patience::new();
         loop {
             self.open(tls, &mut []).await?;
             if !tls.borrow().state().is_handshaking() {
                 return Ok(());
             }
-            self.flush(tls).await?;
-            if self.receive(tls).await? == 0 {
+            if !tls.borrow().is_sent() {
+                patience.answered();
+            }
+            let begun = now();
+            let exchange = async {
+                self.flush(tls).await?;
+                self.receive(tls).await
+            };
+            let outlasted = async {
+                until(slot.map(|_| patience.end(begun))).await;
+                needed(slot).await;
+                Err(io::ErrorKind::TimedOut.into())
+            };
+            if exchange.or(outlasted).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            patience.waited(now() - begun);
         }
     }
 
@@ -312,8 +341,8 @@ impl Stream {
         match opened {
             Ok(count) => Ok(count),
             Err(error) => {
-                // Best effort.
-                drop(self.flush(tls).await);
+                // Best effort, and without a wait for a peer that does not read.
+                drop(tls.borrow_mut().send(self.socket.get_ref()));
                 Err(invalid(error))
             }
         }

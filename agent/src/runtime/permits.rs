@@ -8,7 +8,8 @@ use crate::runtime::Signal;
 /// A number of permits, for example one per served peer or per held byte.
 pub(crate) struct Semaphore {
     free: Cell<usize>,
-    freed: Signal,
+    /// Raised when permits are returned, and when the last one is taken.
+    changed: Signal,
 }
 
 /// One permit or several; returned to the semaphore when dropped.
@@ -16,7 +17,7 @@ pub(crate) struct Permit(Rc<Semaphore>, usize);
 
 impl Semaphore {
     pub(crate) fn new(count: usize) -> Self {
-        Self { free: Cell::new(count), freed: Signal::default() }
+        Self { free: Cell::new(count), changed: Signal::default() }
     }
 
     pub(crate) async fn take(self: Rc<Self>) -> Permit {
@@ -25,7 +26,7 @@ impl Semaphore {
 
     /// Waits until `count` permits are free at once. Smaller requests may overtake it.
     pub(crate) async fn take_many(self: Rc<Self>, count: usize) -> Permit {
-        self.freed.until(|| self.try_take_many(count)).await
+        self.changed.until(|| self.try_take_many(count)).await
     }
 
     pub(crate) fn free(&self) -> usize {
@@ -38,11 +39,19 @@ impl Semaphore {
 
     pub(crate) fn try_take_many(self: &Rc<Self>, count: usize) -> Option<Permit> {
         self.free.set(self.free.get().checked_sub(count)?);
+        if self.free.get() == 0 {
+            self.changed.raise();
+        }
         Some(Permit(self.clone(), count))
     }
 }
 
 impl Permit {
+    /// Waits until all permits are taken, so that this one may be needed.
+    pub(crate) async fn needed(&self) {
+        self.0.changed.until(|| (self.0.free.get() == 0).then_some(())).await;
+    }
+
     /// Releases all except `count`.
     pub(crate) fn shrink(&mut self, count: usize) {
         let rest = self.1.saturating_sub(count);
@@ -54,6 +63,6 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.0.free.set(self.0.free.get() + self.1);
-        self.0.freed.raise();
+        self.0.changed.raise();
     }
 }

@@ -37,7 +37,7 @@ mod tests {
     use crate::config::files::ConfigFiles;
     use crate::net::stream::Stream;
     use crate::net::tls::{Identity, pem_fingerprint};
-    use crate::runtime::block_on;
+    use crate::runtime::{Semaphore, block_on};
 
     /// Returns how often another task runs while `talk` has a peer that has sent 64 KiB and closed.
     fn runs_beside(talk: impl AsyncFnOnce(Stream)) -> u32 {
@@ -95,7 +95,8 @@ mod tests {
         std::thread::spawn(move || {
             block_on(&LocalExecutor::new(), async {
                 let socket = Async::new(theirs.into()).unwrap();
-                let stream = Stream::accept(socket, server).await.unwrap();
+                let slot = Rc::new(Semaphore::new(2)).try_take().unwrap();
+                let stream = Stream::accept(socket, server, &slot).await.unwrap();
                 // One record, which the agent receives in two pieces.
                 stream.write_all(&[0; 16 * 1024]).await.unwrap();
                 sent.send(()).unwrap();

@@ -54,10 +54,14 @@ impl Client {
     }
 
     pub fn connect_as(&self, caller: Caller) -> Result<Wire, String> {
+        Wire::new(self.begin(caller)?, self.dial()?)
+    }
+
+    /// The state of a handshake before its first message is sent.
+    pub fn begin(&self, caller: Caller) -> Result<ClientConnection, String> {
         let config = self.tls(caller).map_err(|error| format!("{error:#}"))?;
         let name = ServerName::try_from("unspecified").map_err(|error| error.to_string())?;
-        let connection = ClientConnection::new(config, name).map_err(|error| error.to_string())?;
-        Wire::new(connection, self.dial()?)
+        ClientConnection::new(config, name).map_err(|error| error.to_string())
     }
 
     fn tls(&self, caller: Caller) -> anyhow::Result<Arc<ClientConfig>> {

@@ -12,6 +12,39 @@ use crate::time::Uptime;
 /// ms.
 pub const GRACE: Duration = Duration::from_millis(50);
 
+/// How long to wait in total for the first message of a caller that has not proved its identity, while
+/// others wait for its slot. A host sends it immediately.
+const UNHEARD: Duration = Duration::from_millis(20);
+/// The same once the agent has answered that. The answer costs the agent milliseconds, so an attack
+/// occupies few slots in this time.
+const ANSWERED: Duration = Duration::from_millis(200);
+
+/// The rest of the time for which such a caller may keep the agent waiting. Single bytes do not extend
+/// it. The agent's own time does not count: a burst of the host's calls may need seconds of that.
+#[derive(Debug)]
+pub struct Patience(Duration);
+
+impl Patience {
+    #[expect(clippy::new_without_default, reason = "the default is not zero")]
+    pub fn new() -> Self {
+        Self(UNHEARD)
+    }
+
+    /// Records that the agent has answered.
+    pub fn answered(&mut self) {
+        self.0 = ANSWERED;
+    }
+
+    /// Returns when a wait that begins now uses it up.
+    pub fn end(&self, now: Uptime) -> Uptime {
+        now + self.0
+    }
+
+    pub fn waited(&mut self, time: Duration) {
+        self.0 = self.0.saturating_sub(time);
+    }
+}
+
 /// State of a connection, in the order in which idle connections are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
@@ -84,6 +117,21 @@ impl Candidate {
 mod tests {
     use super::*;
     use crate::time::at;
+
+    #[test]
+    fn only_the_callers_own_time_counts_against_it() {
+        let mut patience = Patience::new();
+        // Five bytes, 3 ms apart, each of which costs the agent 100 ms.
+        for begun in [0, 103, 206, 309, 412] {
+            assert!(patience.end(at(begun)) > at(begun + 3));
+            patience.waited(Duration::from_millis(3));
+        }
+        assert_eq!(patience.end(at(515)), at(520));
+        patience.waited(UNHEARD);
+        assert_eq!(patience.end(at(1000)), at(1000));
+        patience.answered();
+        assert_eq!(patience.end(at(1000)), at(1200));
+    }
 
     /// The fuzz target `admission` compares the choice with an independent order.
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::machine::{Broken, Certificate, Hello};
 use crate::net::tls::{self, Begun, OURS, fingerprint};
-use crate::runtime::{Fair, sleep, within};
+use crate::runtime::{Fair, Permit, sleep, within};
 use crate::transport::Socket;
 
 /// As in the agent.
@@ -41,7 +41,11 @@ impl Stream {
         Self::new(socket, None)
     }
 
-    pub(crate) async fn accept(socket: Socket, config: tls::Server) -> io::Result<Self> {
+    pub(crate) async fn accept(
+        socket: Socket,
+        config: tls::Server,
+        _: &Permit,
+    ) -> io::Result<Self> {
         let theirs = Hello::receive(socket.stream()).await.map_err(broken)?;
         if theirs.certificate != config.caller {
             return Err(io::ErrorKind::InvalidData.into());
