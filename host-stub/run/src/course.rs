@@ -353,7 +353,7 @@ impl Course<'_> {
 
     /// Powers off the VM, so that its disk gets all written data.
     pub(crate) fn switch_off(&mut self) {
-        let is_asked = switch_off(&self.vm.host.daemon.root, &self.vm.instance().name);
+        let is_asked = switch_off(&self.vm.host.daemon.root, &self.vm.instance().name, OFF);
         if is_asked.unwrap_or(false) && self.vm.qemu.ends_within(OFF).is_some() {
             return;
         }

@@ -72,13 +72,13 @@ pub(crate) fn start(root: &Path, name: &str) -> Result<()> {
 
 pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
     let name = &args.name;
+    let limit = Duration::try_from_secs_f64(args.timeout)?;
+    let begun = Instant::now();
     let is_ordered = if args.force {
         order(root, name, "stop", &json!({"force": true}))?["ordered"] == true
     } else {
-        switch_off(root, name)?
+        switch_off(root, name, limit)?
     };
-    let limit = Duration::try_from_secs_f64(args.timeout)?;
-    let begun = Instant::now();
     // The monitor ends with the VM; without one there is nothing to wait for.
     loop {
         let state = state(root, name)?;

@@ -148,6 +148,37 @@ fn serves_a_caller_while_two_hundred_are_silent() {
     drop(held);
 }
 
+/// Callers of a hostile guest, and the memory that the daemon may need for them, kB: far less than
+/// for all of their requests, 256 KiB each.
+const CALLERS: usize = 200;
+const MEMORY: u64 = 30_000;
+
+#[test]
+fn incomplete_requests_share_a_limit_of_memory() {
+    let (host, _) = started();
+    let stranger = Guest::with_share(&host, "vm1", None);
+    let peak = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let before = peak();
+    std::thread::scope(|threads| {
+        for _ in 0..CALLERS {
+            threads.spawn(|| {
+                let mut stream = stranger.connect();
+                let head = "PATCH /1.0 HTTP/1.1\r\nContent-Length: 262144\r\n\r\n";
+                let request = [head.as_bytes(), &[b' '; 262_143]].concat();
+                let _hung_up = stream.write_all(&request);
+                drain(&mut stream);
+            });
+        }
+    });
+    let grown = peak() - before;
+    println!("{CALLERS} incomplete requests: {grown} kB");
+    assert!(grown < MEMORY, "{grown} kB");
+}
+
 #[test]
 fn survives_invalid_requests() {
     let (host, guest) = started();

@@ -193,6 +193,24 @@ fn a_micro_vm_is_polled_and_ends_by_poweroff_and_its_console() {
 }
 
 #[test]
+fn stop_gives_up_on_a_micro_vm_that_never_ends_its_poweroff() {
+    let mut host = Host::with_instance("lxd-micro", &[]);
+    let agent = Agent::of(&host, "lxd-agent");
+    let _qemu = Qemu::of(&host);
+    host.start();
+    agent.wait_for("PUT /1.0", 1);
+    host.wait_for("CONNECTED");
+    std::fs::remove_file(host.path("vm1.p.listen_8443")).unwrap();
+    let _shell = Shell::of(&host, "lxd-agent", End::Silent);
+    let mut stop = host.command(&["stop", "vm1", "--timeout", "1"]);
+    let mut stopping = mote_machine::bounded(stop.stderr(std::process::Stdio::piped())).unwrap();
+    // A guest that only stops answering counts as lost after 15 s.
+    wait("its end", SOON, || stopping.try_wait().unwrap());
+    let said = std::io::read_to_string(stopping.stderr.take().unwrap()).unwrap();
+    assert!(said.contains("vm1 did not power off within 1 s"), "{said}");
+}
+
+#[test]
 fn puts_devlxd_before_the_change_takes_effect() {
     let (host, qemu, agent) = world("lxd", &[]);
     // The VM runs, but its agent is absent: the change fails, as on a real host.

@@ -7,6 +7,8 @@
 //! ```
 
 use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread::spawn;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -70,11 +72,16 @@ fn whole(agent: &Agent, exec: &Exec) -> Result<End> {
 }
 
 /// Asks the guest to power off as its server does: a micro VM by `poweroff`, others by the power
-/// button. Returns whether there was a way to ask.
-pub fn switch_off(root: &Path, name: &str) -> Result<bool> {
+/// button. Returns whether there was a way to ask, at the latest after `limit`.
+pub fn switch_off(root: &Path, name: &str, limit: Duration) -> Result<bool> {
     let (agent, known) = daemon::known(root, name)?;
     match (agent.instance.flavour, known) {
-        (Flavour::LxdMicro, Known::Reachable) => power_off(&agent).map(|()| true),
+        (Flavour::LxdMicro, Known::Reachable) => {
+            let (end, ended) = channel();
+            spawn(move || end.send(power_off(&agent)));
+            // A guest may never end the command.
+            ended.recv_timeout(limit).unwrap_or(Ok(())).map(|()| true)
+        }
         (Flavour::LxdMicro, not) => Err(not.refused(&agent)),
         _ => Ok(daemon::order(root, name, "stop", &Value::Null)?["ordered"] == true),
     }

@@ -115,3 +115,41 @@ impl Pump {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limit;
+    use crate::net::tls::{self, Pair};
+    use rustls::ServerConnection;
+
+    #[test]
+    fn a_local_side_that_closes_with_unread_data_is_an_end() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [host, agent] =
+            ["host", "agent"].map(|name| Pair::load_or_make(scratch.path(), name).unwrap());
+        let config = tls::client(&host, agent.certificate.clone()).unwrap();
+        let name = "unspecified".try_into().unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let peer = spawn(move || {
+            let server = ServerConnection::new(tls::server(&agent, 0).unwrap()).unwrap();
+            let far = Timed::new(far, Limit::within(Duration::from_secs(60)));
+            let mut peer = StreamOwned::new(server, far);
+            peer.write_all(b"unread").unwrap();
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).map(|_| all).map_err(|error| error.kind())
+        });
+        let mut client = StreamOwned::new(
+            ClientConnection::new(config, name).unwrap(),
+            Timed::new(near, Limit::within(Duration::from_secs(60))),
+        );
+        client.flush().unwrap();
+        let mut local = plain(client).unwrap();
+        local.write_all(b"last").unwrap();
+        let mut arrived = [PollFd::new(&local, PollFlags::IN)];
+        poll(&mut arrived, None).unwrap();
+        drop(local);
+        // Without close_notify, this would be an unexpected end.
+        assert_eq!(peer.join().unwrap(), Ok(b"last".to_vec()));
+    }
+}
