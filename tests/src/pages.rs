@@ -2,6 +2,8 @@
 
 use mote_checks::markdown;
 
+pub use mote_checks::markdown::{between, grouped};
+
 use crate::prelude::*;
 
 /// Writes a page of `docs/` if `MOTE_WRITE_DOCS` is set.
@@ -13,12 +15,6 @@ pub fn write(name: &str, page: &str) {
 
 pub fn committed(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_default()
-}
-
-pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
-    let (before, rest) = page.split_once(begin).expect("the begin's mark");
-    let (_, after) = rest.split_once(end).expect("the end's mark");
-    format!("{before}{begin}{text}{end}{after}")
 }
 
 pub fn hold(name: &str, page: &str) {
@@ -75,14 +71,6 @@ pub fn measured(what: &str, figure: &str) {
 fn today() -> String {
     let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
     String::from_utf8_lossy(&said.stdout).trim().to_owned()
-}
-
-/// With a comma every three digits: `12,640,936`.
-pub fn grouped(number: u64) -> String {
-    match number / 1_000 {
-        0 => number.to_string(),
-        more => format!("{},{:03}", grouped(more), number % 1_000),
-    }
 }
 
 /// Formats a number with at least three significant digits, and commas.

@@ -1,4 +1,4 @@
-//! Tables of the generated pages.
+//! Tables and figures of the generated pages.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -29,4 +29,19 @@ pub fn table(head: &Head, rows: impl IntoIterator<Item = Vec<String>>) -> String
 pub fn row(cells: impl IntoIterator<Item = String>) -> String {
     let cell = |cell: String| if cell.is_empty() { " |".into() } else { format!(" {cell} |") };
     format!("|{}\n", cells.into_iter().map(cell).collect::<String>())
+}
+
+/// Returns the page with this text between its two marks.
+pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
+    let (before, rest) = page.split_once(begin).expect("the begin's mark");
+    let (_, after) = rest.split_once(end).expect("the end's mark");
+    format!("{before}{begin}{text}{end}{after}")
+}
+
+/// With a comma every three digits: `12,640,936`.
+pub fn grouped(number: u64) -> String {
+    match number / 1_000 {
+        0 => number.to_string(),
+        more => format!("{},{:03}", grouped(more), number % 1_000),
+    }
 }

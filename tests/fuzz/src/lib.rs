@@ -9,6 +9,19 @@ pub mod corpus;
 mod input;
 pub mod tally;
 
+mod prelude {
+    pub(crate) use core::time::Duration;
+
+    pub(crate) use mote_core::flavour::Flavour;
+    pub(crate) use mote_core::host_address::HostAddress;
+    pub(crate) use mote_core::http::head::Method;
+    pub(crate) use mote_core::json::Document;
+    pub(crate) use mote_core::limits;
+    pub(crate) use mote_core::time::Uptime;
+
+    pub(crate) use crate::input::{Input, METHODS, decoded, is_deep, segments, text};
+}
+
 /// Codecs: JSON, SFTP, websockets, YAML.
 pub mod codec {
     pub mod json;

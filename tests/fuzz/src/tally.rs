@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use mote_checks::markdown::grouped;
+
 use crate::{TARGETS, corpus};
 
 /// Executions and seconds of all recorded runs of each target, the edges that the last one covered,
@@ -33,36 +35,21 @@ pub fn write(all: &Tally) -> String {
     HEAD.to_owned() + &all.iter().map(line).collect::<String>()
 }
 
-/// With a comma every three digits.
-fn shown(number: u64) -> String {
-    match number / 1_000 {
-        0 => number.to_string(),
-        more => format!("{},{:03}", shown(more), number % 1_000),
-    }
-}
-
 pub fn table(all: &Tally) -> String {
     let head = "| target | executions | per s | edges | inputs kept |\n\
                 | --- | --: | --: | --: | --: |\n";
     let row = |target: &&str| {
         let [executions, seconds, edges, of] = all.get(*target).copied().unwrap_or_default();
-        let speed = shown(executions.checked_div(seconds).unwrap_or(0));
-        let [executions, edges, of] = [executions, edges, of].map(shown);
+        let speed = grouped(executions.checked_div(seconds).unwrap_or(0));
+        let [executions, edges, of] = [executions, edges, of].map(grouped);
         let kept = corpus::kept(target).len();
         format!("| `{target}` | {executions} | {speed} | {edges} of {of} | {kept} |\n")
     };
-    let sum = shown(all.values().map(|count| count[0]).sum());
+    let sum = grouped(all.values().map(|count| count[0]).sum());
     format!("{head}{}| all | {sum} | | | |\n", TARGETS.iter().map(row).collect::<String>())
 }
 
 pub const MARKS: [&str; 2] = ["<!-- fuzz:begin -->\n", "<!-- fuzz:end -->\n"];
-
-/// Returns the page with this table; `None` if it has no place for one.
-pub fn page(page: &str, table: &str) -> Option<String> {
-    let (before, rest) = page.split_once(MARKS[0])?;
-    let (_, after) = rest.split_once(MARKS[1])?;
-    Some([before, MARKS[0], table, MARKS[1], after].concat())
-}
 
 #[cfg(test)]
 mod tests {
@@ -75,7 +62,5 @@ mod tests {
         let table = table(&all);
         assert!(table.contains("| 1,234,567 | 123,456 | 5 of 9 |"), "{table}");
         assert!(table.contains("| all | 1,234,567 |"));
-        let whole = format!("a\n{}old\n{}b\n", MARKS[0], MARKS[1]);
-        assert_eq!(page(&whole, "new\n").unwrap(), whole.replace("old", "new"));
     }
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
-use mote_fuzz::tally::{self, page, table};
+use mote_checks::markdown::between;
+use mote_fuzz::tally::{self, MARKS, table};
 use mote_fuzz::{TARGETS, about, corpus, run};
 
 fn here(path: &str) -> PathBuf {
@@ -131,6 +132,6 @@ fn the_page_matches_tally_and_targets() {
     let targets: BTreeSet<&str> = TARGETS.iter().copied().collect();
     assert_eq!(all.keys().map(String::as_str).collect::<BTreeSet<_>>(), targets);
     let text = read_to_string(here("../../docs/results/fuzzing.md")).unwrap();
-    let expected = page(&text, &(table(&all) + &about())).unwrap();
+    let expected = between(&text, MARKS, &(table(&all) + &about()));
     assert!(text == expected, "docs/results/fuzzing.md is out of date: run `scripts/fuzz --page`");
 }

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mote_fuzz::tally::{Tally, file, page, read, table, write};
+use mote_checks::markdown::between;
+use mote_fuzz::tally::{MARKS, Tally, file, read, table, write};
 use mote_fuzz::{TARGETS, about, corpus};
 
 /// Limits of inputs per target, and of bytes per file.
@@ -58,8 +59,8 @@ fn ran(target: &str, [executions, seconds, edges, of]: [&str; 4]) -> std::io::Re
 fn write_page() -> std::io::Result<()> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/fuzzing.md");
     let table = table(&read(&fs::read_to_string(file())?)) + &about();
-    let text = page(&fs::read_to_string(&place)?, &table).expect("a place for the table");
-    fs::write(place, text)
+    let page = between(&fs::read_to_string(&place)?, MARKS, &table);
+    fs::write(place, page)
 }
 
 fn main() -> ExitCode {

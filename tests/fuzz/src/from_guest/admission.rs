@@ -2,13 +2,10 @@
 //! is of the larger class, past its grace period, earliest in activity, idle longest; no quota is
 //! lost or granted twice; users other than root get at most half; limits fit the descriptors.
 
-use core::time::Duration;
-
 use mote_core::devlxd::quota::{Bounds, Class, Quota, Quotas};
 use mote_core::http::admission::{Activity, Connected, GRACE, eviction_candidate};
-use mote_core::time::Uptime;
 
-use crate::input::Input;
+use crate::prelude::*;
 
 #[rustfmt::skip] // several in a line
 const ORDER: [Activity; 7] = [

@@ -4,10 +4,9 @@
 use mote_core::devlxd::answer::{Body, present};
 use mote_core::devlxd::ready::host_state;
 use mote_core::devlxd::route::Ask;
-use mote_core::flavour::Flavour;
 use serde_json::Value;
 
-use crate::input::Input;
+use crate::prelude::*;
 
 /// Longest error text with its newline, bytes.
 const ERROR: usize = 1025;

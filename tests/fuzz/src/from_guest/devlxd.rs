@@ -7,12 +7,11 @@ use mote_core::devlxd::forward::{forwards, returns, write_target};
 use mote_core::devlxd::ready::{Ready, ReadyState, write_state};
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
 use mote_core::dial::Reply;
-use mote_core::flavour::Flavour;
 use mote_core::http::head::{self, Method};
 use mote_core::http::reply::{RequestLine, write_request};
 use mote_core::json::{Document, Value};
 
-use crate::input::{Input, METHODS, segments, text};
+use crate::prelude::*;
 
 fn routes(method: Method, path: &str) {
     let [incus, lxd, old] =

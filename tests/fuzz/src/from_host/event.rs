@@ -4,10 +4,9 @@
 
 use mote_core::hostapi::event::{Audience, Posted, RESTORED, Subscription, one_line};
 use mote_core::hostapi::port_forward::{BadTarget, Target};
-use mote_core::json::Document;
 use serde_json::Value;
 
-use crate::input::{Input, text};
+use crate::prelude::*;
 
 fn posted(data: &[u8]) {
     let Ok(theirs) = serde_json::from_slice::<Value>(data) else { return };
@@ -23,8 +22,7 @@ fn posted(data: &[u8]) {
         assert_eq!(line.find(['\n', '\r']), Some(line.len() - 1));
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), theirs);
     }
-    let is_shallow = data.iter().filter(|byte| b"[{".contains(byte)).count() <= 30;
-    assert!(ours.is_ok() || !is_kind || !is_shallow, "{ours:?}");
+    assert!(ours.is_ok() || !is_kind || is_deep(data), "{ours:?}");
 }
 
 fn forwarded(data: &[u8]) {
@@ -42,10 +40,7 @@ fn forwarded(data: &[u8]) {
         }
         Err(BadTarget::Port(_)) => assert!(port.is_none_or(|port| port == 0)),
         Err(BadTarget::Address) => assert!(!theirs["address"].is_string()),
-        Err(BadTarget::Json(_)) => {
-            let deep = data.iter().filter(|byte| b"[{".contains(byte)).count() > 30;
-            assert!(deep || !theirs.is_object());
-        }
+        Err(BadTarget::Json(_)) => assert!(is_deep(data) || !theirs.is_object()),
     }
 }
 

@@ -4,10 +4,9 @@
 
 use mote_core::hostapi::exec::power::Power;
 use mote_core::hostapi::exec::{BY_HOST, Control, MAX_PATH, Request, SHOWN, STARTED_BY, control};
-use mote_core::json::Document;
 use serde_json::Value;
 
-use crate::input::Input;
+use crate::prelude::*;
 
 fn request(data: &[u8]) {
     let Ok(mut request) = Request::parse(data, usize::MAX) else { return };

@@ -2,12 +2,11 @@
 //! is mounted with its options and unmounted again, no string contains NUL, and `mountinfo` reads
 //! back.
 
-use mote_core::flavour::Flavour;
 use mote_core::guest_path::Target;
 use mote_core::hostapi::mount::{Wanted, entries, wanted};
 use mote_core::json::Value;
 
-use crate::input::Input;
+use crate::prelude::*;
 
 fn good_target(target: &str) {
     assert!(!target.is_empty() && !target.starts_with('/') && !target.contains('\0'));

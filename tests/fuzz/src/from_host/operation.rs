@@ -2,7 +2,6 @@
 //! random bits, times equal those of a slow calendar, the JSON has the input's values, and a secret
 //! equals only itself.
 
-use mote_core::flavour::Flavour;
 use mote_core::hostapi::operation::{
     Operation, State, same_secret, write, write_async, write_id, write_return,
 };
@@ -10,7 +9,7 @@ use mote_core::json::{Document, Value};
 use mote_core::time::Timestamp;
 use serde_json::Value as Theirs;
 
-use crate::input::Input;
+use crate::prelude::*;
 
 fn id(flavour: Flavour, now: (u64, u32), random: [u8; 16]) -> String {
     let mut out = String::new();

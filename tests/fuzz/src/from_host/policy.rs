@@ -8,7 +8,7 @@ use mote_core::hostapi::port_forward::Target;
 
 use mote_core::ready_when::Condition;
 
-use crate::input::{Input, text};
+use crate::prelude::*;
 
 #[derive(Debug, Default)]
 struct Meant {

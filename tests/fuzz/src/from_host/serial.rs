@@ -1,12 +1,11 @@
 //! The serial line. Invariants: lines are split at newlines, without carriage returns and within
 //! the limit; another parser reads CONNECT lines the same; cuts do not change the state machine.
 
-use mote_core::host_address::HostAddress;
-use mote_core::limits;
 use mote_core::status::line::LineBuf;
 use mote_core::status::{Action, Intervals, Status};
 use mote_core::status::{Connect, RefusedLine};
-use mote_core::time::Uptime;
+
+use crate::prelude::*;
 
 fn expected(line: &[u8]) -> Option<&[u8]> {
     (line.len() <= limits::LINE).then(|| line.strip_suffix(b"\r").unwrap_or(line))

@@ -3,11 +3,9 @@
 //! verification's result counts, numbers are unique, lines and calls per second are limited, silent
 //! lines appear only in CONNECTED, an announcement always follows, and STOPPED is final.
 
-use core::time::Duration;
-
-use mote_core::host_address::HostAddress;
 use mote_core::status::{Action, Host, Intervals, State, Status};
-use mote_core::time::Uptime;
+
+use crate::prelude::*;
 
 /// A host on one of 256 ports, with one of 16 certificates.
 fn host(value: u8) -> Host {

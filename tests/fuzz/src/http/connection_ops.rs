@@ -2,11 +2,9 @@
 //! future deadline, polling ends, no more body comes out than went in, a request is readable until
 //! its answer, and closed is final. Without operations, cuts do not change the events.
 
-use core::time::Duration;
-
 use mote_core::http::connection::{Connection, Event};
-use mote_core::limits;
-use mote_core::time::Uptime;
+
+use crate::prelude::*;
 
 #[expect(clippy::struct_excessive_bools, reason = "two unrelated facts")]
 struct Run {

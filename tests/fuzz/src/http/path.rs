@@ -2,13 +2,11 @@
 //! separator, the first value of a parameter counts, and the endpoints are those of P§4 by an
 //! independent table.
 
-use mote_core::flavour::Flavour;
 use mote_core::hostapi::route::{NoRoute, Route, operation, route};
-use mote_core::http::head::Method;
 use mote_core::http::path::Segments;
 use mote_core::http::query;
 
-use crate::input::{Input, METHODS, decoded, segments};
+use crate::prelude::*;
 
 /// Upper bound of stored segments.
 const KEPT: usize = 9;
@@ -89,7 +87,7 @@ fn queries(text: &str) {
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let (flavour, method) = (input.flavour(), METHODS[usize::from(input.byte() % 8)]);
-    let path = crate::input::text(input.0);
+    let path = text(input.0);
     split(path);
     routes(flavour, method, path);
     queries(path);

@@ -3,9 +3,8 @@
 
 use mote_core::http::head::{self, Framing, Method};
 use mote_core::http::reply::{Head, Length, Persistence, RequestLine, write_reply, write_request};
-use mote_core::limits;
 
-use crate::input::Input;
+use crate::prelude::*;
 
 fn is_name(text: &str) -> bool {
     let others = "!#$%&'*+-.^_`|~";

@@ -4,7 +4,7 @@
 
 use mote_core::tls::certificate::public_key;
 
-use crate::input::Input;
+use crate::prelude::*;
 
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = u16::try_from(content.len()).unwrap();

@@ -1,17 +1,15 @@
 //! Tickets, file handles, log limits and retries under arbitrary operations. Invariants: each
 //! behaves like a simple model, and nothing waits without a reason.
 
-use core::time::Duration;
 use std::collections::HashMap;
 
 use mote_core::dial::{Failure, Retry, Tries};
 use mote_core::log_limit::LogLimit;
 use mote_core::sftp::handles::Handles;
 use mote_core::sftp::request::Handle;
-use mote_core::time::Uptime;
 use mote_core::tls::tickets::{Earner, Tickets, Turn};
 
-use crate::input::Input;
+use crate::prelude::*;
 
 fn tickets(mut input: Input<'_>) {
     let mut tickets = Tickets::default();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use mote_core::hotplug::disk::{DiskGeometry, Step, Table};
 use mote_core::hotplug::event::is_of_disk;
 
-use crate::input::Input;
+use crate::prelude::*;
 
 const SECTOR: usize = 512;
 

@@ -6,14 +6,13 @@ use std::path::{Component, Path};
 
 use mote_core::flavour::{Flavour, PORT_NAMES, misspelt};
 use mote_core::guest_path::Target;
-use mote_core::host_address::HostAddress;
 use mote_core::init::button;
 use mote_core::init::plan::Plan;
 use mote_core::report::proc::mounts::unescape;
 use mote_core::report::proc::release::{full_name, variable};
 use mote_core::report::proc::{keyed, number};
 
-use crate::input::{Input, text};
+use crate::prelude::*;
 
 fn target(path: &str) {
     let target = Target::parse(path);

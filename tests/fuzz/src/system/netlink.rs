@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 use mote_core::netlink::{self, Change, Reply};
 
-use crate::input::Input;
+use crate::prelude::*;
 
 fn message(kind: u16, body: &[u8], attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
     let mut out = vec![0; 16];

@@ -4,7 +4,6 @@
 
 use mote_core::first_boot::credentials;
 use mote_core::first_boot::nic::{self, Search, Wanted};
-use mote_core::flavour::Flavour;
 use mote_core::freeze::{self, filesystems};
 use mote_core::hotplug::event::is_made_up;
 use mote_core::hotplug::nics::Plugged;
@@ -20,8 +19,9 @@ use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
 use mote_core::resume::clock::{Difference, Step, is_setter, step};
 use mote_core::resume::is_fork;
-use mote_core::time::Uptime;
 use serde_json::Value;
+
+use crate::prelude::*;
 
 fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     data.split(|byte| *byte == b'\n')
