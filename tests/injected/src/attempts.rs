@@ -1,7 +1,7 @@
 //! Calls that the agent's process may not make, with arguments that would work otherwise.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long};
@@ -86,33 +86,16 @@ fn files(injected: &Injected, around: &Around, report: &mut Report) {
     let of_all = [("file", read), ("file", both), ("new", new), (".", libc::O_TMPFILE | both)];
     let of_all = of_all.map(|(path, flags)| (around.open.join(path), flags));
     let of_system = [
-        ("/", read),
-        ("/etc", read),
-        ("/etc/passwd", read),
-        ("/etc/shadow", read),
-        ("/root", read),
-        ("/proc/1/environ", read),
-        ("/proc/1/mem", both),
-        ("/proc/1/root", read),
-        ("/proc/self/exe", both),
-        ("/proc/self/mem", both),
-        ("/proc/self/oom_score_adj", write),
-        ("/proc/self/cwd/etc/passwd", read),
-        ("/proc/self/uid_map", write),
-        ("/proc/kcore", read),
-        ("/proc/kmsg", read),
-        ("/proc/sys/kernel/core_pattern", write),
-        ("/proc/sysrq-trigger", write),
-        ("/sys/class/net/lo/mtu", write),
-        ("/dev/console", both),
-        ("/dev/kmsg", read),
-        ("/dev/mem", both),
-        ("/dev/null", both),
-        ("/dev/ptmx", both),
-        ("/dev/vda", both),
-        ("/dev/vsock", read),
+        (read, "/ /etc /etc/passwd /etc/shadow /root /proc/self/cwd/etc/passwd"),
+        (read, "/proc/1/environ /proc/1/root /proc/kcore /proc/kmsg /dev/kmsg /dev/vsock"),
+        (write, "/proc/self/oom_score_adj /proc/self/uid_map /proc/sys/kernel/core_pattern"),
+        (write, "/proc/sysrq-trigger /sys/class/net/lo/mtu"),
+        (both, "/proc/1/mem /proc/self/exe /proc/self/mem"),
+        (both, "/dev/console /dev/mem /dev/null /dev/ptmx /dev/vda"),
     ];
-    let of_system = of_system.map(|(path, flags)| (Path::new(path).to_owned(), flags));
+    let of_system = of_system
+        .iter()
+        .flat_map(|(flags, paths)| paths.split(' ').map(|path| (PathBuf::from(path), *flags)));
     let guests = [(around.guests.join("new"), new)];
     for (path, flags) in of_root.into_iter().chain(of_all).chain(of_system).chain(guests) {
         // Not every system has all of them.

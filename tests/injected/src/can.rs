@@ -163,7 +163,6 @@ pub enum Way {
 }
 
 /// The surroundings. Dropping them ends the process and removes the files.
-#[derive(Debug)]
 pub struct Around {
     pub(crate) root: PathBuf,
     pub(crate) guests: PathBuf,

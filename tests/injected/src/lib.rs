@@ -1,6 +1,7 @@
 //! What code that was injected into a sandboxed agent can and cannot do: as root, a debugger stops
 //! the agent and makes its process call the kernel. x86-64 only, because of the registers.
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
+#![allow(missing_debug_implementations, reason = "no test prints these")]
 #![cfg(target_arch = "x86_64")]
 
 use std::ops::RangeInclusive;

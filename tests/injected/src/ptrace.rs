@@ -19,7 +19,6 @@ const LAST_ERROR: u64 = 4095;
 
 /// A process that is stopped, except for the calls that it is made to make, until this is dropped.
 /// Only the thread that entered may use it, because the kernel knows that thread as the tracer.
-#[derive(Debug)]
 pub struct Injected {
     process: Pid,
     memory: File,

@@ -2,6 +2,7 @@
 //! private namespaces if this user may create them ([`in_private`]), programs with a time limit
 //! ([`bounded`]), and terminals ([`Pty`]). For the tests of all crates.
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
+#![allow(missing_debug_implementations, reason = "no test prints these")]
 
 pub use rights::{Private, in_private, private, skipped};
 pub use speed::{SLOWDOWN, found, in_time, patient, slowdown, until, wait};
@@ -55,7 +56,6 @@ const SHOWN: usize = 300;
 /// Time of one wait for output: an end of the program is noticed after it.
 const MOMENT: Duration = Duration::from_millis(200);
 
-#[derive(Debug)]
 pub struct Pty {
     fd: OwnedFd,
     /// Output that [`Pty::until`] has not returned.

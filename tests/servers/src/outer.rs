@@ -44,7 +44,6 @@ pub enum End {
     Lost(String),
 }
 
-#[derive(Debug)]
 pub struct Outer {
     qemu: Child,
     directory: PathBuf,

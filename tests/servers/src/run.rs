@@ -33,7 +33,6 @@ impl Output {
     }
 }
 
-#[derive(Debug)]
 pub struct Run {
     command: Command,
     words: String,
@@ -107,7 +106,6 @@ impl Run {
     }
 }
 
-#[derive(Debug)]
 pub struct Background(pub Child);
 
 impl Background {
@@ -172,7 +170,6 @@ pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-#[derive(Debug)]
 pub struct Terminal {
     ours: Pty,
     child: Child,
