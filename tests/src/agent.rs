@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 
-#[derive(Debug)]
 pub struct Pair {
     pub agent: Process,
     pub host: Host,
@@ -67,11 +66,14 @@ impl Pair {
         let mut stream = self.connect();
         let sent = stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
         sent.expect("a request");
-        let (mut reader, mut head) = (BufReader::new(stream), String::new());
-        while !head.ends_with("\r\n\r\n") {
-            assert_ne!(reader.read_line(&mut head).expect("a line"), 0, "an end after {head:?}");
-        }
-        (head, reader)
+        let mut reader = BufReader::new(stream);
+        (head(&mut reader), reader)
+    }
+
+    /// Listens to events, or returns the head of the refusal.
+    pub fn listen(&self) -> Result<UnixStream, String> {
+        let (head, reader) = self.get("/1.0/events");
+        if head.starts_with("HTTP/1.1 200") { Ok(reader.into_inner()) } else { Err(head) }
     }
 
     pub fn ask(&self, method: &str, target: &str) -> (u16, String) {
@@ -142,6 +144,15 @@ pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> C
         .stdin(Stdio::null())
         .stderr(log.expect("a log"));
     command
+}
+
+/// Reads the head of an answer.
+pub fn head(reader: &mut BufReader<UnixStream>) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut head).expect("a line"), 0, "an end after {head:?}");
+    }
+    head
 }
 
 /// Returns status and body of an answer; 0 if there is none.

@@ -73,7 +73,6 @@ impl Kind {
     }
 }
 
-#[derive(Debug)]
 pub struct Attack {
     counts: Arc<Counts>,
     thread: Option<JoinHandle<()>>,
@@ -231,7 +230,6 @@ const LIMIT: u64 = 8 * 1024 * 1024;
 /// Limit until the kernel has removed its last process.
 const EMPTY: Duration = Duration::from_secs(60);
 
-#[derive(Debug)]
 pub struct Cgroup(Option<PathBuf>);
 
 impl Cgroup {

@@ -31,7 +31,6 @@ pub fn anonymous(pid: u32) -> u64 {
     proc::memory(pid, "smaps_rollup", "Anonymous:") * 1024
 }
 
-#[derive(Debug)]
 pub struct Budget {
     pub file: &'static str,
     pub tolerance: fn(&str, u64) -> u64,

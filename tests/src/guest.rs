@@ -8,7 +8,6 @@ use rustix::termios::{OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 
 use crate::prelude::*;
 
-#[derive(Debug)]
 pub struct Guest {
     stream: UnixStream,
     text: Vec<u8>,
@@ -80,7 +79,6 @@ impl Guest {
 
 const SOON: Duration = Duration::from_secs(60);
 
-#[derive(Debug)]
 pub struct Terminal {
     ours: Pty,
     pub theirs: OwnedFd,

@@ -6,11 +6,9 @@ use std::process::Output;
 use mote_client::instance::{Instance, store};
 
 use crate::prelude::*;
-use crate::vm;
 
 pub const NAME: &str = "vm1";
 
-#[derive(Debug)]
 pub struct Host {
     pub directory: PathBuf,
     pub share: PathBuf,
@@ -23,9 +21,7 @@ impl Host {
     pub fn new(scratch: &Path, args: &[&str]) -> Self {
         let directory = scratch.join("host");
         let mut host = Self { directory, share: PathBuf::new(), daemon: None, sockets: None };
-        let mut init = vec!["init", NAME];
-        init.extend(args);
-        host.share = host.run(&init).trim().into();
+        host.share = host.run(&[&["init", NAME], args].concat()).trim().into();
         host
     }
 
@@ -40,16 +36,11 @@ impl Host {
 
     /// Creates an instance for this VM, with its files in the same directory.
     pub fn of_vm(directory: &Path, spec: &Spec, flavour: &str, args: &[&str]) -> Self {
-        let vsock = vm::vsock(directory).display().to_string();
-        let port = if spec.socket {
-            ["--serial".into(), vm::serial(directory).display().to_string()]
-        } else {
-            ["--qmp".into(), vm::qmp(directory).display().to_string()]
-        };
-        let mut all = vec!["--flavour", flavour, "--vsock-uds", &vsock];
-        all.extend(port.iter().map(String::as_str));
-        all.extend(args);
-        Self::new(directory, &all)
+        let [vsock, serial, qmp] =
+            ["vs", "serial", "qmp"].map(|name| directory.join(name).display().to_string());
+        let port = if spec.socket { ["--serial", &serial] } else { ["--qmp", &qmp] };
+        let first = ["--flavour", flavour, "--vsock-uds", &vsock];
+        Self::new(directory, &[&first, &port[..], args].concat())
     }
 
     pub fn instance(&self) -> Instance {
@@ -80,6 +71,11 @@ impl Host {
 
     pub fn kill(&mut self) {
         self.daemon = None;
+    }
+
+    pub fn restart(&mut self) {
+        self.kill();
+        self.start();
     }
 
     pub fn run(&self, args: &[&str]) -> String {

@@ -6,6 +6,7 @@
 //! `scripts/test` and `scripts/run` set.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
+#![allow(missing_debug_implementations, reason = "no test prints these")]
 
 pub mod agent;
 pub mod attack;
@@ -65,7 +66,6 @@ pub fn agent() -> PathBuf {
 }
 
 /// A directory for one test, removed when dropped.
-#[derive(Debug)]
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -117,7 +117,14 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.success(), "{} to {}", from.display(), to.display());
 }
 
-pub fn fed(program: &str, arguments: &[&OsStr], input: &str) -> (Option<i32>, String) {
+/// Returns whether this machine has all of these programs.
+pub fn has_programs(names: &[&str]) -> bool {
+    let has = |name| output(Command::new(name).arg("-V")).is_ok();
+    names.iter().all(has)
+}
+
+/// Runs a program with this input. Returns its exit code, and its output with the errors.
+pub fn fed(program: &str, arguments: &[impl AsRef<OsStr>], input: &str) -> (Option<i32>, String) {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = bounded(&mut command).expect(program);
@@ -180,7 +187,6 @@ pub fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-#[derive(Debug)]
 pub struct Process(pub Child);
 
 impl Process {

@@ -1,4 +1,4 @@
-//! Measures how long a host gets no answer while a new agent replaces another.
+//! Calls an agent again and again while a new one replaces it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,45 +6,33 @@ use std::thread::JoinHandle;
 
 use crate::prelude::*;
 
-/// Calls the agent repeatedly, each time on a new connection: an existing one would stay with the
-/// old agent.
-#[derive(Debug)]
 pub struct Outage {
     over: Arc<AtomicBool>,
-    calls: JoinHandle<Longest>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Longest {
-    /// Longest time between two answers. A new connection takes 0.2 s of an emulated CPU.
-    pub unanswered: Duration,
-    pub failed: Vec<String>,
+    calls: JoinHandle<Vec<String>>,
 }
 
 impl Outage {
+    /// Makes each call on a new connection: an existing one would stay with the old agent.
     pub fn watch(client: Client) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ends = over.clone();
         let calls = thread::spawn(move || {
-            let (mut longest, mut answered) = (Longest::default(), Instant::now());
+            let mut failed = Vec::new();
             while !ends.load(Ordering::Relaxed) {
                 let answer = client.connect().and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
                 match answer.map(|answer| answer.status) {
-                    Ok(200) => {
-                        longest.unanswered = longest.unanswered.max(answered.elapsed());
-                        answered = Instant::now();
-                    }
-                    Ok(other) => longest.failed.push(format!("status {other}")),
-                    Err(why) => longest.failed.push(why),
+                    Ok(200) => {}
+                    Ok(other) => failed.push(format!("status {other}")),
+                    Err(why) => failed.push(why),
                 }
                 thread::sleep(Duration::from_millis(10));
             }
-            longest
+            failed
         });
         Self { over, calls }
     }
 
-    pub fn longest(self) -> Longest {
+    pub fn failures(self) -> Vec<String> {
         self.over.store(true, Ordering::Relaxed);
         self.calls.join().expect("the calls")
     }

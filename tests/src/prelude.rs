@@ -18,7 +18,7 @@ pub use serde_json::{Value, json};
 pub use crate::{
     AS_AGENT, BACK, BOOT, Client, Column, Guest, Host, Late, MOTE_BOOT, NAME, Noise, Outage, Pair,
     Private, Process, Scratch, Share, Spec, Terminal, Vm, World, agent, attempt, bounded, by_root,
-    contains, copy_program, cost, exits, fed, fifo, found, in_private, in_time, is_root, kill,
-    noise, output, pages, patient, plain, private, proc, program, put, skipped, slowdown, tool,
-    until, wait,
+    contains, copy_program, cost, exits, fed, fifo, found, has_programs, in_private, in_time,
+    is_root, kill, noise, output, pages, patient, plain, private, proc, program, put, skipped,
+    slowdown, tool, until, wait,
 };

@@ -17,7 +17,6 @@ pub enum Field<'a> {
     Text(&'a [u8]),
 }
 
-#[derive(Debug)]
 pub struct Session {
     pub server: Process,
     pub socket: UnixStream,

@@ -1,7 +1,7 @@
 //! A VM in QEMU, in software emulation unless `MOTE_ACCEL` is set, with a real vsock by
 //! vhost-device-vsock, its status port on a ring buffer or a socket, and its config share.
 
-pub use machine::{PC, has_smbios, is_pc, lets_go, little_memory, tells_off};
+pub use machine::{PC, is_pc, machine};
 
 use std::cell::Cell;
 
@@ -63,7 +63,6 @@ impl Default for Spec {
     }
 }
 
-#[derive(Debug)]
 pub struct Vm {
     qemu: Process,
     helpers: Vec<Process>,
@@ -71,19 +70,6 @@ pub struct Vm {
     shell: Option<UnixStream>,
     late: Vec<(Late, Vec<String>)>,
     plugged: Cell<usize>,
-}
-
-/// Returns the path of vhost-device-vsock's socket in a test's directory.
-pub fn vsock(directory: &Path) -> PathBuf {
-    directory.join("vs")
-}
-
-pub fn qmp(directory: &Path) -> PathBuf {
-    directory.join("qmp")
-}
-
-pub fn serial(directory: &Path) -> PathBuf {
-    directory.join("serial")
 }
 
 impl Vm {
@@ -206,7 +192,7 @@ fn serve(socket: &Path, command: &mut Command) -> Process {
 }
 
 fn start_vsock(directory: &Path) -> Process {
-    let (vhost, vsock) = (directory.join("vhost"), vsock(directory));
+    let (vhost, vsock) = (directory.join("vhost"), directory.join("vs"));
     let _none = fs::remove_file(&vsock);
     let config = format!("guest-cid=3,uds-path={},socket={}", vsock.display(), vhost.display());
     let program = tool("MOTE_VSOCK", "target/vhost-device-vsock");
@@ -292,25 +278,28 @@ fn start_virtiofs(
 /// Returns a run of the test image, whose shell is on the console. Files are in this directory.
 pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
     let image = Spec::default().image;
-    let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+    let mut run = mote_host();
     run.args(["run", "--accel", "tcg", "--append", "mote.shell=console", "--kernel"]);
     run.arg(image.join("vmlinuz")).arg("--initrd").arg(image.join("initrd"));
     run.args(architecture()).args(options).arg("--").args(command);
-    run.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
     run.env("MOTE_HOST_VIRTIOFSD", tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd"));
-    run.env(mote_machine::SLOWDOWN, slowdown().to_string());
     run.env("TMPDIR", scratch);
-    run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     run
+}
+
+/// Returns `mote-host` without input and with its output in pipes.
+pub fn mote_host() -> Command {
+    let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+    command.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
+    command.env(mote_machine::SLOWDOWN, slowdown().to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// Runs `mote-host` in the directory of a persistent VM. Returns its output and exit code.
 pub fn kept(directory: &Path, args: &[&str]) -> (String, String, Option<i32>) {
-    let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
-    command.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
-    command.env(mote_machine::SLOWDOWN, slowdown().to_string());
+    let mut command = mote_host();
     command.arg("--dir").arg(directory).args(args);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     output(command)
 }
 

@@ -9,7 +9,6 @@ pub const BACK: Duration = Duration::from_secs(2);
 const OFF: Duration = Duration::from_secs(20);
 
 /// All processes of one agent's test. Dropped in this order.
-#[derive(Debug)]
 pub struct World {
     pub vm: Vm,
     pub host: Host,
@@ -41,6 +40,13 @@ impl World {
     /// The same by a server's name, with one configuration key that tests read.
     pub fn of(flavour: &str, spec: &Spec, extra: &[&str]) -> Self {
         Self::prepare(flavour, spec, extra, |_| {})
+    }
+
+    /// The same with the guest's shell, once mote is CONNECTED.
+    pub fn with_shell(flavour: &str, spec: &Spec, extra: &[&str]) -> (Self, Guest) {
+        let mut world = Self::of(flavour, spec, extra);
+        let guest = world.shell();
+        (world, guest)
     }
 
     /// The same with an action on the host before the VM starts.
@@ -89,7 +95,7 @@ impl World {
     /// Kills the daemon, keeps it down for some time, and requires CONNECTED soon after its
     /// restart. On a slow machine the agent may exceed the host's limit of 3 s; then the host waits
     /// for its next line.
-    pub fn restart(&mut self, why: &str) -> Duration {
+    pub fn restart(&mut self, why: &str) {
         self.host.kill();
         thread::sleep(BACK);
         self.host.start();
@@ -100,7 +106,6 @@ impl World {
             self.host.log(),
             self.vm.console()
         );
-        took
     }
 
     /// Powers off by the guest's shell, for a host that sees no agent.
@@ -135,8 +140,7 @@ pub fn connected(host: &mut Host, limit: Duration) {
         // On a busy machine an emulated agent may exceed the host's limit of 3 s, and hosts do not
         // retry (P§2.3). A restarted agent reports again.
         if host.state()["last_put"]["ok"] == false {
-            host.kill();
-            host.start();
+            host.restart();
         }
         thread::sleep(Duration::from_millis(50));
     }

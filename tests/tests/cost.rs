@@ -124,13 +124,13 @@ const THINGS: &[Thing] = &[
         ("guest event listener", "64 at most; they do not count as clients"),
         (64, 64),
         1,
-        |world| Box::new(guest_listener(&world.pair)),
+        |world| Box::new(world.pair.listen().unwrap()),
     ),
     thing(
         ("host event listener", "1,024 at most; a TLS connection each"),
         (100, 100),
         3,
-        |world| Box::new(host_listener(&world.client)),
+        |world| Box::new(world.client.listen().unwrap()),
     ),
     // The agent keeps an operation for 5 s after its end.
     thing(
@@ -157,19 +157,6 @@ fn idle(pair: &Pair) -> UnixStream {
     let mut answer = [0; 512];
     assert!(stream.read(&mut answer).unwrap() > 0);
     stream
-}
-
-fn guest_listener(pair: &Pair) -> UnixStream {
-    let (head, reader) = pair.get("/1.0/events");
-    assert!(head.starts_with("HTTP/1.1 200"));
-    reader.into_inner()
-}
-
-fn host_listener(client: &Client) -> Wire {
-    let mut wire = client.connect().unwrap();
-    wire.send(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert!(wire.until(b"\r\n\r\n").unwrap().starts_with(b"HTTP/1.1 200"));
-    wire
 }
 
 impl Thing {

@@ -6,8 +6,6 @@ use std::fs::OpenOptions;
 
 use mote_tests::prelude::*;
 
-pub(crate) use mote_tests::fed as run;
-
 #[test]
 fn grows_each_file_system_at_any_mount_point_name() {
     let Some(scratch) = disks("grows_each_file_system_at_any_mount_point_name") else { return };
@@ -54,7 +52,7 @@ fn grows_btrfs_on_one_device_only() {
     let words = |verb: &str, disk: &Disk| {
         let device = disk.partition();
         let words = ["device".as_ref(), verb.as_ref(), device.as_os_str(), point.as_os_str()];
-        exits(run("btrfs", &words, ""), Some(0), &[]);
+        exits(fed("btrfs", &words, ""), Some(0), &[]);
     };
     words("add", &second);
     second.resize(NEW);
@@ -102,7 +100,7 @@ fn reports_what_cannot_grow() {
     exits(grow(&[&*format!("{}p1", disk.name)]), Some(1), &["/sys/block has no disk"]);
     // Other programs may choose such a name.
     let odd = OsStr::from_bytes(b"\xff");
-    assert_eq!(run(agent().to_str().unwrap(), &["grow".as_ref(), odd], "").0, Some(2));
+    assert_eq!(fed(agent().to_str().unwrap(), &["grow".as_ref(), odd], "").0, Some(2));
 }
 
 #[test]
@@ -123,10 +121,10 @@ fn keeps_the_partition_of_an_unreachable_file_system() {
         let disk = Disk::with(&scratch.0, "disk", "xfs", &point);
         disk.resize(NEW);
         let words = ["-c".as_ref(), (*script).as_ref(), point.as_os_str(), file.as_os_str()];
-        assert_eq!(run("sh", &words, "").0, Some(0), "{script}");
+        assert_eq!(fed("sh", &words, "").0, Some(0), "{script}");
         disk.refuses("");
         let words = ["-c", "umount -l $0 $(dirname $0) $1; true"].map(OsStr::new);
-        run("sh", &[&words[..], &[point.as_os_str(), file.as_os_str()]].concat(), "");
+        fed("sh", &[&words[..], &[point.as_os_str(), file.as_os_str()]].concat(), "");
     }
     // Only the read-only flag that root set protects this disk.
     let disk = Disk::with(&scratch.0, "disk", "xfs", &point);
@@ -155,34 +153,31 @@ fn concurrent_workers_grow_a_disk_once() {
     }
 }
 
-pub(crate) const MIB: u64 = 1 << 20;
+const MIB: u64 = 1 << 20;
 /// Sizes of a disk, MiB. XFS and btrfs have a minimum.
-pub(crate) const OLD: u64 = 320;
-pub(crate) const NEW: u64 = 500;
+const OLD: u64 = 320;
+const NEW: u64 = 500;
 /// A partition table whose one partition extends to the disk's end.
-pub(crate) const GPT: &str = "label: gpt\nstart=2048, type=linux\n";
+const GPT: &str = "label: gpt\nstart=2048, type=linux\n";
 
-pub(crate) fn ok(line: &str, path: &Path) -> String {
+fn ok(line: &str, path: &Path) -> String {
     let mut words: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
     let program = words.remove(0).to_str().unwrap();
     words.push(path.as_os_str());
-    let (code, said) = run(program, &words, "");
+    let (code, said) = fed(program, &words, "");
     assert_eq!(code, Some(0), "{line} {}: {said}", path.display());
     said
 }
 
 /// Returns a directory for disks if this machine can create them, after it has run the test of this
 /// name in a private mount namespace.
-pub(crate) fn disks(test: &str) -> Option<Scratch> {
+fn disks(test: &str) -> Option<Scratch> {
     let true = in_private(Private::Mounts, test) else { return None };
     let tools = ["sfdisk", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "addpart"];
-    let has = |tool: &&str| {
-        Command::new(tool).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-    };
     let known = fs::read_to_string("/proc/filesystems").unwrap();
     let is_known = ["ext4", "xfs", "btrfs"].iter().all(|kind| known.contains(kind));
     let loops = Command::new("losetup").arg("-f").output().is_ok_and(|out| out.status.success());
-    let can = tools.iter().all(has) && is_known && loops;
+    let can = has_programs(&tools) && is_known && loops;
     if !can {
         skipped("root, loop devices, ext4, xfs, btrfs and the tools that make them");
     }
@@ -191,7 +186,7 @@ pub(crate) fn disks(test: &str) -> Option<Scratch> {
 
 /// Returns the file systems that this machine can grow. ext4 needs a capability that some
 /// containers lack.
-pub(crate) fn kinds() -> Vec<&'static str> {
+fn kinds() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let rights = status.split("CapEff:").nth(1).unwrap().split_whitespace().next().unwrap();
     let has_right = u64::from_str_radix(rights, 16).unwrap() >> 24 & 1 == 1;
@@ -202,10 +197,10 @@ pub(crate) fn kinds() -> Vec<&'static str> {
     vec!["xfs", "btrfs"]
 }
 
-pub(crate) struct Disk {
-    pub(crate) file: PathBuf,
-    pub(crate) name: String,
-    pub(crate) points: Vec<PathBuf>,
+struct Disk {
+    file: PathBuf,
+    name: String,
+    points: Vec<PathBuf>,
 }
 
 impl Drop for Disk {
@@ -219,7 +214,7 @@ impl Drop for Disk {
 
 impl Disk {
     /// Creates a disk with this sector size and a partition table by an sfdisk script.
-    pub(crate) fn new(directory: &Path, name: &str, sector: u64, script: &str) -> Self {
+    fn new(directory: &Path, name: &str, sector: u64, script: &str) -> Self {
         let file = directory.join(name);
         File::create(&file).unwrap().set_len(OLD * MIB).unwrap();
         let line = format!("losetup -f --show -P -b {sector}");
@@ -227,27 +222,19 @@ impl Disk {
         let disk = Self { file, name, points: Vec::new() };
         if !script.is_empty() {
             let device = disk.device();
-            let (code, said) = run(
-                "sfdisk",
-                &[
-                    "-q".as_ref(),
-                    "--no-reread".as_ref(),
-                    "--no-tell-kernel".as_ref(),
-                    device.as_os_str(),
-                ],
-                script,
-            );
-            assert_eq!(code, Some(0), "{said}");
+            let quiet = ["-q", "--no-reread", "--no-tell-kernel"].map(OsStr::new);
+            let words = [&quiet[..], &[device.as_os_str()]].concat();
+            exits(fed("sfdisk", &words, script), Some(0), &[]);
             disk.add_partition(sector);
         }
         disk
     }
 
-    pub(crate) fn device(&self) -> PathBuf {
+    fn device(&self) -> PathBuf {
         Path::new("/dev").join(&self.name)
     }
 
-    pub(crate) fn partition(&self) -> PathBuf {
+    fn partition(&self) -> PathBuf {
         Path::new("/dev").join(format!("{}p1", self.name))
     }
 
@@ -263,24 +250,24 @@ impl Disk {
         }
     }
 
-    pub(crate) fn tell(&self, words: &[&str]) {
+    fn tell(&self, words: &[&str]) {
         let device = self.device();
         let mut all = vec![device.as_os_str()];
         all.extend(words.iter().map(OsStr::new));
-        assert_eq!(run("addpart", &all, "").0, Some(0));
+        assert_eq!(fed("addpart", &all, "").0, Some(0));
     }
 
-    pub(crate) fn mounted(mut self, device: &Path, kind: &str, point: &Path) -> Self {
+    fn mounted(mut self, device: &Path, kind: &str, point: &Path) -> Self {
         let force = if kind == "ext4" { "-F" } else { "-f" };
         ok(&format!("mkfs.{kind} -q {force}"), device);
         fs::create_dir_all(point).unwrap();
-        exits(run("mount", &[device.as_os_str(), point.as_os_str()], ""), Some(0), &[]);
+        exits(fed("mount", &[device.as_os_str(), point.as_os_str()], ""), Some(0), &[]);
         self.points.push(point.to_owned());
         self
     }
 
     /// Creates a disk with a GPT, and a file system in its partition that is mounted at `point`.
-    pub(crate) fn with(directory: &Path, name: &str, kind: &str, point: &Path) -> Self {
+    fn with(directory: &Path, name: &str, kind: &str, point: &Path) -> Self {
         let disk = Self::new(directory, name, 512, GPT);
         let partition = disk.partition();
         disk.mounted(&partition, kind, point)
@@ -288,19 +275,19 @@ impl Disk {
 
     /// Checks that it cannot grow for this reason, and changes neither table nor partition.
     #[track_caller]
-    pub(crate) fn refuses(&self, why: &str) {
+    fn refuses(&self, why: &str) {
         let (table, length) = (self.table(), self.length());
         let (code, said) = self.grow(&[]);
         assert!(code == Some(1) && said.contains(why), "{why}: {said}");
         assert!(self.table() == table && self.length() == length, "{said}");
     }
 
-    pub(crate) fn resize(&self, mib: u64) {
+    fn resize(&self, mib: u64) {
         OpenOptions::new().write(true).open(&self.file).unwrap().set_len(mib * MIB).unwrap();
         ok("losetup -c", &self.device());
     }
 
-    pub(crate) fn table(&self) -> Vec<u8> {
+    fn table(&self) -> Vec<u8> {
         let file = File::open(&self.file).unwrap();
         let length = file.metadata().unwrap().len();
         let mut all = vec![0; 2 << 20];
@@ -310,23 +297,21 @@ impl Disk {
         all
     }
 
-    pub(crate) fn length(&self) -> u64 {
+    fn length(&self) -> u64 {
         let path = format!("/sys/block/{0}/{0}p1/size", self.name);
         fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap() * 512
     }
 
-    pub(crate) fn grow(&self, options: &[&str]) -> (Option<i32>, String) {
+    fn grow(&self, options: &[&str]) -> (Option<i32>, String) {
         grow(&[&[&*self.name], options].concat())
     }
 }
 
-pub(crate) fn grow(arguments: &[&str]) -> (Option<i32>, String) {
-    let mut words = vec![OsStr::new("grow")];
-    words.extend(arguments.iter().map(OsStr::new));
-    run(agent().to_str().unwrap(), &words, "")
+fn grow(arguments: &[&str]) -> (Option<i32>, String) {
+    fed(agent().to_str().unwrap(), &[&["grow"], arguments].concat(), "")
 }
 
-pub(crate) fn size(point: &Path) -> u64 {
+fn size(point: &Path) -> u64 {
     let about = rustix::fs::statvfs(point).unwrap();
     about.f_blocks * about.f_frsize / MIB
 }

@@ -3,6 +3,7 @@
 
 use mote_tests::prelude::*;
 use mote_tests::proc::{PID, started};
+use mote_tests::source::{self, printed};
 
 /// Limit for a boot with software emulation on a busy machine.
 const BOOT: Duration = Duration::from_secs(400);
@@ -49,8 +50,8 @@ const NEXT: &str = include_str!("initramfs/next");
 const DISK: &str = include_str!("initramfs/disk");
 
 fn init() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/how-to/initramfs.md");
-    let page = fs::read_to_string(page).expect("the page");
+    let page =
+        fs::read_to_string(source::root().join("docs/how-to/initramfs.md")).expect("the page");
     let (_, example) =
         page.split_once("\n## Continue in a root file system\n").expect("the example");
     let (_, text) = example.split_once("```sh\n").expect("its text");
@@ -84,8 +85,7 @@ fn boot(has_agent: bool) -> World {
     fs::create_dir_all(tree.join("lib/modules").join(kernel())).expect("a directory");
     let mut make = Command::new("bash");
     make.args(["-euc", DISK, "-"]).args([&root, &disk, &tree]);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    assert!(make.current_dir(source).status().expect("bash").success());
+    assert!(make.current_dir(source::root()).status().expect("bash").success());
     append(&tree, &image.join("initrd"));
     let drive = format!("file={},if=none,id=root,format=raw", disk.display());
     let extra = vec!["-drive".into(), drive];
@@ -97,9 +97,7 @@ fn boot(has_agent: bool) -> World {
 }
 
 fn kernel() -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let said = Command::new("image/initramfs").arg("--kernel").current_dir(source).output();
-    String::from_utf8(said.expect("image/initramfs").stdout).expect("a version").trim().to_owned()
+    printed(Command::new("image/initramfs").arg("--kernel")).trim().to_owned()
 }
 
 /// Waits for a CONNECTED after this line, and returns the agents' log.
@@ -149,7 +147,6 @@ fn the_first_agent_continues_in_a_root_without_one() {
     assert_eq!(world.sh(&format!("tr '\\0' ' ' <{look}/cmdline")), "mote-agent --left-initramfs ");
     // The files of the initramfs are deleted, which frees memory.
     let after = free(&world);
-    println!("free before and after: {before} and {after} kB");
     assert!(after > before + 20_000, "{before} {after}");
     ends_only_once(&mut world, "touch /run/off");
 }
@@ -161,9 +158,7 @@ fn the_roots_own_agent_takes_over() {
     let outage = Outage::watch(Client::new(&world.host));
     let log = connected_after(&world, "taking over from the initramfs' agent");
     assert!(log.contains("another agent takes over"), "{log}");
-    let outage = outage.longest();
-    println!("no answer for {:?} at most", outage.unanswered);
-    assert!(outage.failed.is_empty(), "{:?}", outage.failed);
+    assert_eq!(outage.failures(), [""; 0]);
     assert_eq!(name(&world), "new");
     assert!(world.sh("mote-agent status").contains("Ready"));
     assert_eq!(world.sh("mote-agent get user.foo"), "bar\n");
@@ -180,11 +175,7 @@ const LOG: &str = "/run/mote-agent-initramfs.log";
 const ROOT: &str = "virtio-blk-pci,drive=root,id=rootdisk";
 
 fn image(tool: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let made = Command::new("image/debian").arg(tool).current_dir(source).output();
-    let made = made.expect("image/debian");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    String::from_utf8_lossy(&made.stdout).trim().into()
+    printed(Command::new("image/debian").arg(tool)).trim().into()
 }
 
 fn booted(image: &Path, disk: &str) -> World {
@@ -225,8 +216,6 @@ fn taken_over(tool: &'static str) {
     let (stat, uptime) = text.split_once('\n').expect("two lines");
     let uptime = uptime.split(' ').next().and_then(|word| word.parse().ok());
     let agent_start = Duration::from_secs_f64(uptime.expect("an uptime")) - started(stat);
-    let rollup = world.sh(&format!("cat /proc/$({PID})/smaps_rollup"));
-    let pss = proc::kilobytes(&rollup, "Pss:").expect("its size");
     waits(&world);
     let outage = Outage::watch(Client::new(&world.host));
     debian_comes(&world);
@@ -234,22 +223,15 @@ fn taken_over(tool: &'static str) {
         &world,
         "[ -e /usr/bin/dpkg ] && systemctl is-active mote-agent && mote-agent status | grep -q CONNECTED",
     );
-    let outage = outage.longest();
-    let log = world.sh(&format!("cat {LOG}"));
-    println!("{log}{tool}: {outage:?}");
+    let failures = outage.failures();
     // A handshake may exceed the agent's limit of 3 s while systemd starts everything on one
     // emulated CPU.
-    assert!(
-        !outage.failed.iter().any(|why| why.contains("connection refused")),
-        "{:?}",
-        outage.failed
-    );
+    assert!(!failures.iter().any(|why| why.contains("connection refused")), "{failures:?}");
     assert!(world.sh("mote-agent status").contains("Ready"));
     assert!(world.sh(&format!("cat {LOG}")).contains("another agent takes over"));
     // The pattern must not match the shell's own arguments.
     until_runs(&world, "! grep -lsa -- '-[-]initramfs' /proc/[0-9]*/cmdline");
     ends_only_once(&mut world, "poweroff");
-    println!("PSS {pss} KiB");
     pages::way(tool, "Debian 12, kernel 6.1, QEMU (TCG)", [agent_start, power_on]);
 }
 

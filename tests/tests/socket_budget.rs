@@ -96,10 +96,8 @@ fn holds_one_long_answer_for_clients_that_do_not_read() {
         .map(|number| ask(&victim, if number % 8 == 0 { "user.long" } else { "user.lines" }))
         .collect();
     // A new client waits until the host has begun those answers, but not until they are read.
-    let begun = Instant::now();
     let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
     until("a short answer", LIMIT, || asked() == "bar");
-    println!("a short answer beside them: {:?}", begun.elapsed());
     thread::sleep(Duration::from_secs(5));
     victim.survived("128 deaf clients of answers of 2 and 4 MB");
     drop(deaf);
@@ -233,18 +231,6 @@ fn callers_without_an_end_of_their_handshake() {
 /// A former limit of listeners.
 const LISTENERS: usize = 1024;
 
-fn guest_listener(pair: &Pair) -> Result<UnixStream, String> {
-    let (head, reader) = pair.get("/1.0/events");
-    if head.starts_with("HTTP/1.1 200") { Ok(reader.into_inner()) } else { Err(head) }
-}
-
-fn host_listener(client: &Client) -> Result<Wire, String> {
-    let mut wire = client.connect()?;
-    wire.send(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n")?;
-    let head = String::from_utf8_lossy(&wire.within(LIMIT).until(b"\r\n\r\n")?).into_owned();
-    if head.starts_with("HTTP/1.1 200") { Ok(wire) } else { Err(head) }
-}
-
 fn event(number: usize) -> String {
     let value = "x".repeat(MEGABYTE);
     format!(r#"{{"type":"config","metadata":{{"key":"user.{number}","value":"{value}"}}}}"#)
@@ -266,8 +252,8 @@ fn post(victim: &Victim, count: usize, heard: Option<&mpsc::Receiver<usize>>) {
 #[test]
 fn drops_a_stalled_guest_listener_without_loss_for_others() {
     let mut victim = Victim::start();
-    let deaf = guest_listener(&victim.pair).unwrap();
-    let good = guest_listener(&victim.pair).unwrap();
+    let deaf = victim.pair.listen().unwrap();
+    let good = victim.pair.listen().unwrap();
     let (tell, heard) = mpsc::channel();
     thread::spawn(move || {
         for (number, event) in BufReader::with_capacity(1 << 16, good).split(b'\n').enumerate() {
@@ -287,7 +273,7 @@ fn drops_a_stalled_guest_listener_without_loss_for_others() {
 fn drops_a_stalled_host_listener_without_loss_for_others() {
     let mut victim = Victim::start();
     let deaf = [Ws::open(&victim.host, "/1.0/events").unwrap()];
-    let deaf_lines = host_listener(&victim.host).unwrap();
+    let deaf_lines = victim.host.listen().unwrap();
     let mut good = Ws::open(&victim.host, "/1.0/events").unwrap();
     let (tell, heard) = mpsc::channel();
     thread::spawn(move || {
@@ -306,7 +292,7 @@ fn drops_a_stalled_host_listener_without_loss_for_others() {
 #[test]
 fn a_thousand_stalled_guest_listeners_share_one_copy() {
     let mut victim = Victim::start();
-    let deaf = taken((0..LISTENERS).map(|_| guest_listener(&victim.pair)).collect());
+    let deaf = taken((0..LISTENERS).map(|_| victim.pair.listen()).collect());
     post(&victim, 5, None);
     victim.survived(&format!("{} deaf listeners in the guest and 5 events of 1 MB", deaf.len()));
 }
@@ -314,7 +300,7 @@ fn a_thousand_stalled_guest_listeners_share_one_copy() {
 #[test]
 fn a_hundred_stalled_host_listeners_share_one_copy() {
     let mut victim = Victim::start();
-    let deaf = taken(at_once(32, 100, |_| host_listener(&victim.host)));
+    let deaf = taken(at_once(32, 100, |_| victim.host.listen()));
     post(&victim, 5, None);
     victim.survived(&format!("{} deaf listeners of the host and 5 events of 1 MB", deaf.len()));
 }

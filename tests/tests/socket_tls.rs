@@ -41,11 +41,14 @@ impl Meeting {
     }
 
     fn make(&self, key: &[&str], name: &str) {
-        let mut command = self.openssl();
-        command.args(["req", "-x509", "-nodes", "-days", "1", "-subj", "/CN=x", "-newkey"]);
-        command.args(key).arg("-keyout").arg(format!("{name}.key"));
-        let made = command.arg("-out").arg(format!("{name}.crt")).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let [own, public] = ["key", "crt"].map(|kind| format!("{name}.{kind}"));
+        let make = ["req", "-x509", "-nodes", "-days", "1", "-subj", "/CN=x", "-newkey"];
+        self.run(&[&make[..], key, &["-keyout", &own, "-out", &public]].concat());
+    }
+
+    fn run(&self, args: &[&str]) {
+        let output = self.openssl().args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     fn openssl(&self) -> Command {
@@ -107,14 +110,10 @@ impl Meeting {
                       default_md=sha256\npolicy=p\nnew_certs_dir=.\n[p]\ncommonName=supplied\n";
         fs::write(self.path("ca.cnf"), config).unwrap();
         fs::write(self.path("index"), "").unwrap();
-        let run = |args: &[&str]| {
-            let output = self.openssl().args(args).output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        };
-        run(&["req", "-new", "-key", "server.key", "-subj", "/CN=x", "-out", "server.csr"]);
+        self.run(&["req", "-new", "-key", "server.key", "-subj", "/CN=x", "-out", "server.csr"]);
         let by = ["ca", "-batch", "-config", "ca.cnf", "-selfsign", "-keyfile", "server.key"];
         let what = ["-in", "server.csr", "-notext", "-out", "server.crt"];
-        run(&[&by[..], &what, &["-startdate", begin, "-enddate", end]].concat());
+        self.run(&[&by[..], &what, &["-startdate", begin, "-enddate", end]].concat());
         self.tell();
     }
 
@@ -132,8 +131,7 @@ impl Meeting {
             "x509 -req -in long.csr -force_pubkey long.der -CA share/agent.crt -CAkey share/agent.key \
              -CAcreateserial -out server.crt",
         ] {
-            let output = self.openssl().args(args.split_whitespace()).output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            self.run(&args.split_whitespace().collect::<Vec<_>>());
         }
     }
 
@@ -144,9 +142,7 @@ impl Meeting {
     }
 
     fn sec1(&self, key: &str, form: &str, out: &str) {
-        let mut convert = self.openssl();
-        convert.args(["ec", "-in", key, "-outform", form, "-out", out]).stderr(Stdio::null());
-        assert!(convert.status().unwrap().success());
+        self.run(&["ec", "-in", key, "-outform", form, "-out", out]);
     }
 }
 
@@ -371,7 +367,7 @@ fn ignores_the_dates_of_the_pinned_certificate() {
         calls_both_ways(&mut meeting, &[]);
         // A different certificate of the same owner is not accepted, even if its dates are valid.
         let sign = ["req", "-x509", "-key", "server.key", "-subj", "/CN=x", "-out", "new.crt"];
-        assert!(meeting.openssl().args(sign).status().unwrap().success());
+        meeting.run(&sign);
         assert!(!meeting.call(&["-cert", "new.crt"]).contains("HTTP/1.1"));
     }
 }

@@ -55,7 +55,6 @@ pub(super) fn visit(column: Column, wanted: &dyn Fn(&str) -> bool) -> Found {
     found
 }
 
-#[derive(Debug)]
 pub(super) struct Visit {
     pub(super) column: Column,
     pub(super) guest: Guest,

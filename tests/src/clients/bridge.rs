@@ -1,7 +1,7 @@
 //! Forwards a local socket to a port of a VM's vsock or to a unix socket. Each connection has two
 //! threads until both sides have closed.
 
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use mote_client::agent::client::dial;
@@ -14,19 +14,13 @@ use crate::prelude::*;
 /// the process ends.
 pub fn unix(path: &Path, port: u32, instance: Instance) {
     let listener = UnixListener::bind(path).expect("a socket");
-    thread::spawn(move || {
-        for near in listener.incoming().map_while(Result::ok) {
-            let instance = instance.clone();
-            thread::spawn(move || {
-                if let Ok(far) = dial(&instance, port, Limit::Never) {
-                    let far = far.into_inner();
-                    // A connection may be silent for any time.
-                    far.set_read_timeout(None).expect("a socket");
-                    carry(near, far);
-                }
-            });
-        }
-    });
+    let dial = move || {
+        let far = dial(&instance, port, Limit::Never).ok()?.into_inner();
+        // A connection may be silent for any time.
+        far.set_read_timeout(None).expect("a socket");
+        Some(far)
+    };
+    thread::spawn(move || forward(listener.incoming(), dial));
 }
 
 /// Listens on a TCP port and forwards its connections to a unix socket, until the process ends;
@@ -34,18 +28,23 @@ pub fn unix(path: &Path, port: u32, instance: Instance) {
 pub fn tcp(to: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address").to_string();
+    let faster =
+        |near: std::io::Result<TcpStream>| near.inspect(|near| drop(near.set_nodelay(true)));
     thread::spawn(move || {
-        for near in listener.incoming().map_while(Result::ok) {
-            let _faster = near.set_nodelay(true);
-            let to = to.clone();
-            thread::spawn(move || {
-                if let Ok(far) = UnixStream::connect(to) {
-                    carry(near, far);
-                }
-            });
-        }
+        forward(listener.incoming().map(faster), move || UnixStream::connect(&to).ok());
     });
     address
+}
+
+fn forward<N: Into<OwnedFd> + Send, F: Into<OwnedFd>>(
+    callers: impl Iterator<Item = std::io::Result<N>>,
+    dial: impl Fn() -> Option<F> + Sync,
+) {
+    thread::scope(|scope| {
+        for near in callers.map_while(Result::ok) {
+            scope.spawn(|| dial().map(|far| carry(near, far)));
+        }
+    });
 }
 
 /// Copies in both directions, until `far` has ended. The end of one is passed on; the other continues. Whether a

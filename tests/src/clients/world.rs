@@ -71,7 +71,6 @@ fn limit(client: &Client) -> Duration {
     patient(Duration::from_secs(client.seconds * 10 + 180))
 }
 
-#[derive(Debug)]
 pub struct World {
     subject: Subject,
     live: Live,
@@ -82,7 +81,6 @@ pub struct World {
     scratch: PathBuf,
 }
 
-#[derive(Debug)]
 enum Live {
     Sockets(Box<Pair>),
     Booted { guest: Guest, world: Box<world::World> },

@@ -21,7 +21,6 @@ pub enum Caller {
     Nobody,
 }
 
-#[derive(Debug)]
 pub struct Client {
     instance: Instance,
     share: PathBuf,
@@ -112,6 +111,15 @@ impl Client {
         if answer.status == 200 { Ok(answer.metadata()) } else { Err(answer.short()) }
     }
 
+    /// Listens to events as lines, or returns the head of the refusal.
+    pub fn listen(&self) -> Result<Wire, String> {
+        let mut wire = self.connect()?;
+        wire.send(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n")?;
+        let head = wire.within(6 * TIMEOUT).until(b"\r\n\r\n")?;
+        let head = String::from_utf8_lossy(&head).into_owned();
+        if head.starts_with("HTTP/1.1 200") { Ok(wire) } else { Err(head) }
+    }
+
     /// Tells the agent the host's address, as a new host does.
     pub fn announce(&self) {
         let told = self.host_info().expect("the host's address").to_string();
@@ -125,13 +133,12 @@ impl Client {
     }
 }
 
-#[derive(Debug)]
 pub struct Agent {
     pub column: Column,
     pub host: Mutex<Host>,
     client: Client,
     guest: Mutex<Guest>,
-    vm: Mutex<Vm>,
+    pub vm: Mutex<Vm>,
 }
 
 impl Deref for Agent {
@@ -200,18 +207,6 @@ impl Agent {
         locked(&self.host).command(args)
     }
 
-    pub fn directory(&self) -> PathBuf {
-        locked(&self.host).directory.clone()
-    }
-
-    pub fn cut(&self) {
-        locked(&self.vm).cut();
-    }
-
-    pub fn host_log(&self) -> PathBuf {
-        locked(&self.host).log_path()
-    }
-
     pub fn seen_by_host(&self) -> Value {
         locked(&self.host).state()
     }
@@ -228,6 +223,6 @@ impl Agent {
 }
 
 /// A check that panics leaves these as they are.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

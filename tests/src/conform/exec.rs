@@ -1,7 +1,7 @@
 //! Commands through `POST /1.0/exec`, as the servers' clients run them (P§4.1).
 
 use super::client::Client;
-use super::wire::TIMEOUT;
+use super::wire::{Answer, TIMEOUT};
 use super::ws::Ws;
 use crate::prelude::*;
 
@@ -13,13 +13,11 @@ pub struct Done {
     pub err: String,
 }
 
-#[derive(Debug)]
 pub struct Exec {
     pub operation: String,
     pub made: Value,
 }
 
-#[derive(Debug)]
 pub struct Running {
     pub exec: Exec,
     pub control: Ws,
@@ -53,6 +51,11 @@ pub fn with(mut request: Value, members: Value) -> Value {
 impl Exec {
     pub fn ask(agent: &Client, request: &Value) -> Result<Self, String> {
         let answer = agent.ask("POST", "/1.0/exec", &request.to_string())?;
+        Self::of(&answer)
+    }
+
+    /// Returns the operation that an answer has created.
+    pub fn of(answer: &Answer) -> Result<Self, String> {
         if answer.status != 202 {
             return Err(format!("POST /1.0/exec: {}", answer.short()));
         }

@@ -21,7 +21,7 @@ pub use crate::world::Column;
 
 /// What checks use, and tests that talk to an agent as its host does.
 pub mod prelude {
-    pub use super::client::{Agent, Caller};
+    pub use super::client::{Agent, Caller, locked};
     pub use super::exec::{Exec, Running, output, plain, run, script, terminal, with};
     pub use super::wire::{Answer, TIMEOUT, Wire};
     pub use super::ws::{Message, Ws};

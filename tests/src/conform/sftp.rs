@@ -24,7 +24,6 @@ impl Line for Wire {
 
 impl Line for UnixStream {}
 
-#[derive(Debug)]
 pub struct Sftp<L = Wire> {
     line: L,
     next: u32,

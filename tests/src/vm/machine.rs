@@ -14,19 +14,20 @@ const PC_ARCHITECTURE: &str = "x86_64";
 
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties")]
-struct Machine {
+pub struct Machine {
     architecture: &'static str,
     machine: &'static str,
     cpu: Option<&'static str>,
     /// Number of built-in serial ports with the same names as on a PC. The others are PCI devices.
     serial_ports: usize,
-    /// Whether the kernel detects a hot-plug: Debian's for riscv64 is built without
+    /// Whether the kernel detects a hot-plug and supports a hot-unplug: Debian's for riscv64 is built without
     /// `CONFIG_HOTPLUG_PCI`, so [`tell`] notifies the image's init instead.
-    hot_plug: bool,
+    pub hot_plug: bool,
     /// Whether QEMU reports a power-off of the guest: its riscv64 of version 7.2 just ends.
-    power_off: bool,
-    smbios: bool,
-    little: u32,
+    pub power_off: bool,
+    pub smbios: bool,
+    /// Memory in which it must boot, MiB.
+    pub little: u32,
 }
 
 const PC_MACHINE: Machine = Machine {
@@ -64,50 +65,33 @@ const MACHINES: [Machine; 3] = [
     },
 ];
 
-fn emulated() -> Machine {
+pub fn machine() -> Machine {
     let wanted = std::env::var("MOTE_ARCH").unwrap_or_else(|_| PC_ARCHITECTURE.into());
     let found = MACHINES.into_iter().find(|machine| machine.architecture == wanted);
     found.unwrap_or_else(|| panic!("no machine is known for MOTE_ARCH={wanted}"))
 }
 
 pub fn is_pc() -> bool {
-    emulated().architecture == PC_ARCHITECTURE
-}
-
-/// Returns whether its kernel supports hot-unplug.
-pub fn lets_go() -> bool {
-    emulated().hot_plug
-}
-
-pub fn tells_off() -> bool {
-    emulated().power_off
-}
-
-pub fn has_smbios() -> bool {
-    emulated().smbios
-}
-
-pub fn little_memory() -> u32 {
-    emulated().little
+    machine().architecture == PC_ARCHITECTURE
 }
 
 pub(super) fn program() -> String {
-    format!("qemu-system-{}", emulated().architecture)
+    format!("qemu-system-{}", machine().architecture)
 }
 
 /// Returns QEMU's arguments for machine, CPU and the two serial ports with these backends. Files
 /// are in this directory.
 pub(super) fn arguments(directory: &Path, console: &str, shell: &str) -> Vec<String> {
-    let Machine { machine, cpu, serial_ports, .. } = emulated();
+    let Machine { machine: name, cpu, serial_ports, .. } = machine();
     let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
-    let machine = format!("{machine},memory-backend=mem");
-    let mut args = vec!["-accel".into(), accel, "-machine".into(), machine];
+    let name = format!("{name},memory-backend=mem");
+    let mut args = vec!["-accel".into(), accel, "-machine".into(), name];
     if let Some(cpu) = std::env::var("MOTE_CPU").ok().or(cpu.map(String::from)) {
         args.extend(["-cpu".into(), cpu]);
     }
     args.extend(["-chardev".into(), console.into(), "-chardev".into(), shell.into()]);
     let mut ports = vec!["console", "shell"];
-    if !lets_go() {
+    if !machine().hot_plug {
         let bell = directory.join(BELL);
         let bell = format!("socket,id={BELL},path={},server=on,wait=off", bell.display());
         args.extend(["-chardev".into(), bell]);
@@ -125,19 +109,19 @@ pub(super) fn arguments(directory: &Path, console: &str, shell: &str) -> Vec<Str
     for slot in 0..SLOTS {
         let port = format!("pcie-root-port,id=slot{slot},chassis={}", slot + 1);
         // Without hot-plug support the guest never switches the slot's power on.
-        let power = if lets_go() { "" } else { ",power_controller_present=off" };
+        let power = if machine().hot_plug { "" } else { ",power_controller_present=off" };
         args.extend(["-device".into(), port + power]);
     }
     args
 }
 
 pub(super) fn words() -> &'static str {
-    if lets_go() { "" } else { " mote.rescan=yes" }
+    if machine().hot_plug { "" } else { " mote.rescan=yes" }
 }
 
 /// Notifies the guest of a hot-plugged device if its kernel does not detect it.
 pub(super) fn tell(directory: &Path) {
-    if !lets_go() {
+    if !machine().hot_plug {
         let bell = UnixStream::connect(directory.join(BELL)).expect("the third serial port");
         (&bell).write_all(b"\n").expect("a line");
     }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use mote_tests::prelude::*;
 use mote_tests::proc::processes;
 
-use crate::world::{Boot, LIMIT, connected, terminate};
+use crate::world::{Boot, LIMIT, terminate};
 
 /// The agent checks its conditions every second.
 const LOOKS: Duration = Duration::from_millis(2500);
@@ -47,8 +47,7 @@ fn a_long_file_of_ready_costs_no_memory() {
     // Its group, that of the sandbox, can write to it.
     let file = File::options().write(true).open(boot.root("run/mote/ready")).unwrap();
     file.set_len(1 << 30).unwrap();
-    let agent = boot.start(&[]);
-    connected(&boot, 1);
+    let agent = boot.up(&[]);
     let peak = proc::memory(agent.0.id(), "status", "VmHWM");
     assert!(peak < 64 * 1024, "{peak} kB");
 }
@@ -66,8 +65,7 @@ fn reports_ready_once_all_conditions_hold() {
     );
     boot.put("run/openrc/softlevel", "default\n");
     boot.put("run/openrc/rc.starting/x", "");
-    let mut agent = boot.start(&[]);
-    connected(&boot, 1);
+    let mut agent = boot.up(&[]);
     let socket = Cell::new(None);
     let steps: [(&str, &dyn Fn()); 5] = [
         ("command", &|| put(&check, "")),
@@ -86,8 +84,7 @@ fn reports_ready_once_all_conditions_hold() {
     // As with Ready of an application: a restarted agent does not repeat it, unless the host
     // restarts.
     assert_eq!(terminate(&mut agent), Some(0));
-    let _agent = boot.start(&[]);
-    connected(&boot, 2);
+    let _agent = boot.up(&[]);
     thread::sleep(LOOKS);
     assert_eq!(boot.log().matches("ready-when: all conditions held").count(), 1);
 }
@@ -98,8 +95,7 @@ fn accepts_an_applications_ready_and_repeats_a_hanging_command() {
     // Found by its number.
     let line = format!("/usr/bin/sleep 36{}", std::process::id());
     boot.put("etc/mote-agent.yml", &format!("ready-when: [command {line}]\n"));
-    let _agent = boot.start(&[]);
-    connected(&boot, 1);
+    let _agent = boot.up(&[]);
     let is_it = |words: &str| words.trim_end_matches('\0').replace('\0', " ") == line;
     let running = || processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid);
     let (first, _) = wait("the command", LIMIT, running);
@@ -116,8 +112,7 @@ fn reports_ready_after_kills_and_obstacles() {
     let check = boot.scratch.0.join("check");
     let list = format!("ready-when:\n- command {}\n- port /run/db\n", check.display());
     boot.put("etc/mote-agent.yml", &list);
-    let _agent = boot.start(&[]);
-    connected(&boot, 1);
+    let _agent = boot.up(&[]);
     boot.logged(&format!("ready-when: {}: no such program", check.display()));
     // As if the kernel's OOM killer did it.
     let (process, _) = wait("its process", LIMIT, || watcher(&boot));
@@ -134,8 +129,7 @@ fn an_initramfs_before_a_root_is_not_ready() {
     let boot = Boot::new("lxd");
     boot.put("etc/mote-agent.yml", "ready-when: [cloud-init]\n");
     boot.put("run/cloud-init/result.json", "{}");
-    let mut early = boot.start(&["--initramfs"]);
-    connected(&boot, 1);
+    let mut early = boot.up(&["--initramfs"]);
     thread::sleep(LOOKS);
     assert_ne!(status(&boot), "Ready");
     assert_eq!(terminate(&mut early), Some(0));
@@ -171,23 +165,17 @@ fn runs_no_condition_command_once_the_policy_limits_exec() {
 fn does_not_overrule_an_application_that_is_faster() {
     let boot = Boot::new("lxd");
     let check = boot.scratch.0.join("check");
-    // Found by its number.
-    let line = format!("/usr/bin/test -e {}", check.display());
-    boot.put("etc/mote-agent.yml", &format!("ready-when: [command {line}]\n"));
-    let agent = boot.start(&[]);
-    connected(&boot, 1);
-    let looks = || {
-        let parent = format!("/proc/{0}/task/{0}/children", agent.0.id());
-        !fs::read_to_string(parent).unwrap_or_default().trim().is_empty()
-    };
-    until("the process that looks", LIMIT, &looks);
+    let list = format!("ready-when: [command /usr/bin/test -e {}]\n", check.display());
+    boot.put("etc/mote-agent.yml", &list);
+    let _agent = boot.up(&[]);
+    until("the process that looks", LIMIT, || watcher(&boot).is_some());
     // The application's message is in flight when all conditions hold.
     let slow = patient(Duration::from_secs(3)).as_millis().to_string();
     boot.host.ok(&["fault", NAME, "slow", &slow]);
     let mut application = boot.command(&["ready"]).spawn().unwrap();
     until("the host asked", LIMIT, || boot.host.state()["last_request"] == "PATCH /1.0");
     put(&check, "");
-    until("the end of the process that looks", LIMIT, || !looks());
+    until("the end of the process that looks", LIMIT, || watcher(&boot).is_none());
     assert!(application.try_wait().unwrap().is_none(), "too slow to be a race");
     boot.host.ok(&["fault", NAME, "none"]);
     assert!(application.wait().unwrap().success());
@@ -205,8 +193,7 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
     let mut boot = Boot::new("lxd");
     let kept = boot.scratch.0.join("kept");
     let arguments = ["--remember", kept.to_str().unwrap()];
-    let mut agent = boot.start(&arguments);
-    connected(&boot, 1);
+    let mut agent = boot.up(&arguments);
     let names = ["agent.crt", "agent.key", "server.crt", "agent.conf"];
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&kept), 0o700);
@@ -217,8 +204,7 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
         );
     }
     // The host returns with another address, and calls.
-    boot.host.kill();
-    boot.host.start();
+    boot.host.restart();
     let client = boot.client();
     let told = client.host_info().unwrap().to_string();
     client.announce();
@@ -243,8 +229,7 @@ fn ignores_files_that_others_can_change() {
     fs::create_dir(&kept).unwrap();
     fs::set_permissions(&kept, PermissionsExt::from_mode(0o777)).unwrap();
     let arguments = ["--remember", kept.to_str().unwrap()];
-    let mut agent = boot.start(&arguments);
-    connected(&boot, 1);
+    let mut agent = boot.up(&arguments);
     assert_eq!(terminate(&mut agent), Some(0));
     assert_eq!(fs::read_dir(&kept).unwrap().count(), 0);
     for name in ["agent.crt", "agent.key", "server.crt"] {

@@ -39,11 +39,8 @@ fn is_not_connected_to_a_host_that_refuses_it() {
         let status = status(&boot);
         assert_eq!((&status["state"], &status["last_error"]), (&"STARTED".into(), &WHY.into()));
         let (code, text) = boot.says(&["--check"]);
-        for line in
-            [format!("missing  agent: {WHY}\n"), "ok       certificates: they match\n".to_owned()]
-        {
-            assert!(text.contains(&line), "no {line:?} in:\n{text}");
-        }
+        let mine = format!("missing  agent: {WHY}\n");
+        contains(&text, &[&mine, "ok       certificates: they match\n"]);
         assert!(code == Some(1) && text.starts_with("missing  agent: "), "{text}");
         assert_eq!(boot.ask(&["status"]), (Some(4), format!("mote-agent: {WHY}\n")));
     }
@@ -66,13 +63,10 @@ fn clears_the_hosts_error_after_it_recovers() {
 
 #[test]
 fn a_killed_agent_remembers_its_host() {
-    let mut boot = Boot::new("lxd");
-    let mut agent = boot.start(&[]);
-    boot.logged(" CONNECTED");
+    let (mut boot, mut agent) = Boot::running("lxd", &[]);
     // A new daemon with another address announces itself to the agent, but not to its successor;
     // agent.conf is unchanged.
-    boot.host.kill();
-    boot.host.start();
+    boot.host.restart();
     let client = boot.client();
     let told = client.host_info().unwrap();
     client.announce();
@@ -95,8 +89,7 @@ fn reads_a_port_whose_wake_ups_are_lost() {
     let boot = Boot::new("lxd");
     let port = Terminal::open(80, 24);
     port.never_signal();
-    let _agent = boot.start(&["--port", &port.path()]);
-    boot.logged(" CONNECTED");
+    let _agent = boot.up(&["--port", &port.path()]);
     // Refused, and the log says so.
     port.say("CONNECT nowhere\n");
     boot.logged("serial line refused");
@@ -121,7 +114,7 @@ fn host_text_cannot_control_a_terminal() {
 // starting or restarting, and the agent neither signals them nor copies their descriptors.
 
 /// The test that a holder of a lock runs.
-const KEEPER: &str = "host::a_user_with_a_private_run_is_not_an_agent";
+const KEEPER: &str = "host::a_process_in_another_namespace_is_not_an_agent";
 /// A user without privileges outside of private namespaces.
 const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Urm";
 /// Root of a container, in all namespaces except for users.
@@ -215,10 +208,8 @@ fn holds(process: &Process, lock: &Path) {
 
 /// Checks that an agent starts and restarts next to these processes, and does not signal them.
 fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
-    let begun = Instant::now();
     let mut agent = boot.start(&[]);
     connected(boot, 1);
-    println!("CONNECTED after {:?}", begun.elapsed());
     // A user who can read it can lock it.
     assert_eq!(fs::metadata(boot.root("run/mote/lock")).unwrap().mode() & 0o7777, 0o600);
     kill(Signal::HUP, agent.0.id());
@@ -234,19 +225,12 @@ fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
 }
 
 #[test]
-fn a_user_with_a_private_run_is_not_an_agent() {
+fn a_process_in_another_namespace_is_not_an_agent() {
     if let Some(lock) = std::env::var_os("MOTE_LOCK") {
         keep(Path::new(&lock));
     }
     let Some(boot) = guest() else { return };
-    let mut impostors = [impostor(&boot, USER, "sleep 1000"), impostor(&boot, USER, &liar(&boot))];
-    starts_beside(&boot, &mut impostors);
-}
-
-#[test]
-fn ignores_roots_agent_in_a_container() {
-    let Some(boot) = guest() else { return };
-    // A real agent, which still waits for its files.
+    // Root's agent in a container is a real one, which still waits for its files.
     let program = format!(
         "sh -c 'exec {} --root {} --initramfs --config-dir /none 2>>{}/theirs' </dev/null",
         agent().display(),
@@ -255,7 +239,10 @@ fn ignores_roots_agent_in_a_container() {
     );
     let theirs = apart(&boot, CONTAINER, &format!("exec {program}"), "");
     holds(&theirs, &boot.root("run/mote/lock"));
-    starts_beside(&boot, &mut [theirs, impostor(&boot, CONTAINER, &liar(&boot))]);
+    let liar = liar(&boot);
+    let others = [(USER, "sleep 1000"), (USER, &liar), (CONTAINER, &liar)];
+    let [one, two, three] = others.map(|(who, program)| impostor(&boot, who, program));
+    starts_beside(&boot, &mut [theirs, one, two, three]);
 }
 
 #[test]

@@ -159,12 +159,10 @@ fn mounts_what_was_added_while_the_host_was_away() {
     let entry = |tag: &str| {
         format!(r#"[{{"source":"{tag}","target":"/mnt/a","fstype":"virtiofs","options":null}}]"#)
     };
-    let _agent = boot.start(&[]);
-    connected(&boot, 1);
+    let _agent = boot.up(&[]);
     for (times, tag) in [(2, "first"), (3, "second")] {
         boot.share("agent-mounts.json", &entry(tag));
-        boot.host.kill();
-        boot.host.start();
+        boot.host.restart();
         boot.client().announce();
         connected(&boot, times);
         boot.logged(&format!("audit: mount \"{tag} on /mnt/a: "));
@@ -213,8 +211,7 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     fs::create_dir_all(boot.root("proc/self")).unwrap();
     // Each worker hangs here.
     fifo(&boot.root("proc/self/mountinfo"));
-    let mut agent = boot.start(&[]);
-    boot.logged("CONNECTED");
+    let mut agent = boot.up(&[]);
     let long = "./".repeat(30_000);
     let post =
         |number: usize| post_device(&boot, &format!("d{number}"), &format!("/{long}{number}"));

@@ -51,9 +51,7 @@ fn exec(boot: &Boot, path: &str, options: &[&str], command: &[&str]) -> (Option<
 
 #[test]
 fn asks_process_1_if_the_image_has_no_such_program() {
-    let boot = Boot::new("lxd");
-    let _agent = boot.start(&[]);
-    boot.logged(" CONNECTED");
+    let (boot, _agent) = Boot::running("lxd", &[]);
     assert_eq!(exec(&boot, "/nowhere", &[], &["poweroff"]).0, Some(127));
     boot.logged("; cannot ask process 1 (): unknown");
     for place in ["dev/initctl", "run/initctl"] {
@@ -77,8 +75,7 @@ fn asks_process_1_if_the_image_has_no_such_program() {
 fn the_host_gets_the_result_before_process_1_is_asked() {
     let boot = Boot::new("lxd");
     let mut init = Init::of(&boot, "run/initctl");
-    let _agent = boot.start(&[]);
-    boot.logged(" CONNECTED");
+    let _agent = boot.up(&[]);
     let client = boot.client();
     let _events = Ws::open(&client, "/1.0/events").unwrap();
     let begun = Instant::now();

@@ -23,10 +23,8 @@ fn fields(process: u32, name: &str) -> Vec<String> {
 fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
     let true = by_root() else { return };
     for flavour in ["lxd", "incus"] {
-        let boot = Boot::new(flavour);
-        let mut agent = boot.start(&DENIED);
+        let (boot, mut agent) = Boot::running(flavour, &DENIED);
         boot.serves();
-        boot.logged("CONNECTED");
         assert!(boot.log().contains("in a sandbox"), "{}", boot.log());
         let process = agent.0.id();
         for (name, value) in [
@@ -107,9 +105,7 @@ fn the_hardened_units_capabilities_suffice_for_the_sandbox() {
 
 #[test]
 fn an_agent_that_needs_root_keeps_its_privileges() {
-    let boot = Boot::new("lxd");
-    let agent = boot.start(&["--deny", "exec,files"]);
-    boot.logged("CONNECTED");
+    let (boot, agent) = Boot::running("lxd", &["--deny", "exec,files"]);
     assert!(fields(agent.0.id(), "Seccomp").iter().all(|field| field != "2"));
     assert!(!boot.log().contains("sandbox"), "{}", boot.log());
 }
@@ -132,9 +128,7 @@ fn copies(process: u32, bytes: &[u8]) -> usize {
 
 #[test]
 fn wipes_a_commands_environment_from_memory() {
-    let boot = Boot::new("lxd");
-    let agent = boot.start(&[]);
-    boot.logged("CONNECTED");
+    let (boot, agent) = Boot::running("lxd", &[]);
     let process = agent.0.id();
     let key = fs::read_to_string(boot.host.share.join("agent.key")).unwrap();
     let key = key.lines().nth(1).unwrap();
@@ -164,8 +158,7 @@ fn a_replugged_port_ends_the_sandboxed_agent() {
     let port = boot.scratch.0.join("port");
     fifo(&port);
     let options = [DENIED[0], DENIED[1], "--port", port.to_str().unwrap()];
-    let agent = boot.start(&options);
-    boot.logged("CONNECTED");
+    let agent = boot.up(&options);
     fs::remove_file(&port).unwrap();
     fifo(&port);
     leaves_it_to_the_next(&boot, agent, &options, "the sandbox forbids opening the new port");
@@ -174,9 +167,7 @@ fn a_replugged_port_ends_the_sandboxed_agent() {
 #[test]
 fn sighup_ends_a_sandboxed_agent_for_its_service_to_restart() {
     let true = by_root() else { return };
-    let boot = Boot::new("lxd");
-    let agent = boot.start(&DENIED);
-    boot.logged("CONNECTED");
+    let (boot, agent) = Boot::running("lxd", &DENIED);
     kill(Signal::HUP, agent.0.id());
     leaves_it_to_the_next(
         &boot,

@@ -160,9 +160,8 @@ fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
     fs::create_dir(&place).unwrap();
     let dead = Fuse::mount(&place);
     dead.fall_silent();
-    let mut agent = boot.start(&[]);
+    let mut agent = boot.up(&[]);
     boot.serves();
-    boot.logged("CONNECTED");
     let cwd = place.display().to_string();
     let _exec = boot.host.launch(&["exec", NAME, "--cwd", &cwd, "--", "true"]);
     // chdir(2) calls the server, which has read the request: no signal can end the child.

@@ -21,6 +21,13 @@ impl Boot {
         Self { host, flavour, scratch }
     }
 
+    /// Returns one with an agent that is CONNECTED.
+    pub(crate) fn running(flavour: &'static str, args: &[&str]) -> (Self, Process) {
+        let boot = Self::new(flavour);
+        let agent = boot.up(args);
+        (boot, agent)
+    }
+
     pub(crate) fn root(&self, path: &str) -> PathBuf {
         self.scratch.0.join("root").join(path)
     }
@@ -49,6 +56,14 @@ impl Boot {
 
     pub(crate) fn start(&self, args: &[&str]) -> Process {
         Process::start(&mut self.command(args))
+    }
+
+    /// Starts an agent and waits until it is CONNECTED.
+    pub(crate) fn up(&self, args: &[&str]) -> Process {
+        let before = self.log().matches(": CONNECTED ").count();
+        let agent = self.start(args);
+        connected(self, before + 1);
+        agent
     }
 
     /// Runs it to its end. Returns the exit code and the output.

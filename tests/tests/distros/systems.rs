@@ -4,6 +4,7 @@
 use crate::world::{BOOT, Plan, Times, World};
 use mote_tests::pages::{measured, way};
 use mote_tests::prelude::*;
+use mote_tests::source::printed;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {
@@ -24,9 +25,6 @@ const FILE: &str = "cat /var/log/mote-agent.log";
 pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     let mut world = World::boot(system.name, system.release, &Plan::default());
     let times = world.connected();
-    let said =
-        world.sh("cat /etc/debian_version; readlink -f /sbin/init; cat /proc/1/comm; uname -r");
-    println!("{}: {}", system.name, said.replace('\n', " "));
     let path = |name: &str| world.scratch.0.join(name).display().to_string();
     let text = String::from_utf8(vec![b'm'; 300_000]).expect("text");
     fs::write(path("to"), &text).expect("a file");
@@ -37,7 +35,6 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     contains(world.sh("mote-agent --check"), &["agent: running, CONNECTED"]);
 
     let killed = world.killed_and_back();
-    println!("{}: killed: commands again after {killed:?}", system.name);
     let log = world.sh(system.log);
     for line in ["port /dev/v", "files from disk", "STARTED", ": CONNECTED ", "CONNECTED 2:"] {
         // The journal has priorities instead of the line's first words.
@@ -202,7 +199,6 @@ fn systemd() {
             journal_restart(&world)
         })
         .collect();
-    println!("restarts: {restarts:?}");
     let best = restarts.into_iter().min().expect("one");
     measured("systemd: `systemctl restart`, until CONNECTED", &seconds(best));
     assert!(best < Duration::from_secs(1), "{best:?}");
@@ -231,10 +227,7 @@ const SETUP: &str = "#!/bin/sh\nset -eu\nmkdir -p /run/incus_agent /run/incus_di
 const LOG: &str = "journalctl --no-pager -b -o cat -u mote-agent";
 
 fn left() -> Scratch {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let fetched = Command::new("scripts/go-agent").arg("incus-agent").current_dir(source).output();
-    let fetched = fetched.expect("scripts/go-agent").stdout;
-    let agent = PathBuf::from(String::from_utf8_lossy(&fetched).trim());
+    let agent = PathBuf::from(printed(Command::new("scripts/go-agent").arg("incus-agent")).trim());
     let tree = agent.ancestors().nth(4).expect("the package's tree");
     let scratch = Scratch::new();
     let add = |path: &str| scratch.0.join("add").join(path);
@@ -248,12 +241,8 @@ fn left() -> Scratch {
         put(add(to), fs::read(from.expect("a file of the package")).expect("a file"));
     }
     put(add("usr/libexec/incus/incus-agent-setup"), SETUP);
-    let mut chmod = Command::new("chmod");
-    chmod.arg("-R").arg("a+rX").arg(scratch.0.join("add"));
-    assert!(chmod.status().expect("chmod").success());
-    let mut chmod = Command::new("chmod");
-    chmod.arg("-R").arg("755").arg(add("usr/libexec"));
-    assert!(chmod.status().expect("chmod").success());
+    printed(Command::new("chmod").args(["-R", "a+rX"]).arg(add("")));
+    printed(Command::new("chmod").args(["-R", "755"]).arg(add("usr/libexec")));
     scratch
 }
 
@@ -283,7 +272,6 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
         "{AGENT}-setup; cd /run/incus_agent; timeout -s KILL 60 {AGENT} 2>&1; echo code $?"
     );
     let output = world.sh(&by_hand);
-    println!("a Go agent beside mote: {output}");
     assert!(output.contains("address already in use") && output.ends_with("code 1\n"), "{output}");
     assert_eq!(world.pid(), pid);
 
@@ -298,8 +286,7 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     let (log, _) = wait("its wait", BOOT, || theirs().filter(|log| log.contains(waits)));
     let go = log.lines().last().expect("a process").to_owned();
     world.last_words(&format!("kill {go}"));
-    let took = world.another_than(&pid);
-    println!("mote serves {took:?} after the Go agent's end");
+    world.another_than(&pid);
     world.vm.power_button();
     world.stopped();
 }

@@ -4,7 +4,8 @@ use std::ops::Deref;
 
 use mote_tests::pages::measured;
 use mote_tests::prelude::*;
-use mote_tests::proc::{PID, kilobytes, started};
+use mote_tests::proc::{PID, started};
+use mote_tests::source::printed;
 use mote_tests::world;
 
 use crate::systems::seconds;
@@ -30,7 +31,6 @@ pub(crate) struct Times {
     pub(crate) agent_start: Duration,
 }
 
-#[derive(Debug)]
 pub(crate) struct World(world::World);
 
 impl Deref for World {
@@ -61,10 +61,8 @@ impl World {
         until("STARTED", BOOT, || self.host.state()["started"] == true);
         self.until_connected();
         let power_on = self.begun.elapsed();
-        let text = self.sh(&format!(
-            "pid=$({PID}); cat /proc/$pid/stat /proc/uptime; mote-agent status; \
-             cat /proc/$pid/smaps_rollup"
-        ));
+        let text =
+            self.sh(&format!("pid=$({PID}); cat /proc/$pid/stat /proc/uptime; mote-agent status"));
         let lines: Vec<_> = text.lines().collect();
         let seconds = |line: &str, at: usize| {
             let word = line.split(' ').nth(at).and_then(|word| word.parse().ok());
@@ -74,10 +72,6 @@ impl World {
         let connected = seconds(lines[1], 0).saturating_sub(seconds(lasts, 1));
         let agent_start = connected.saturating_sub(started(lines[0]));
         assert!(text.contains("state: CONNECTED\n"), "{text}");
-        let pss = kilobytes(&text, "Pss:").expect("its size");
-        println!(
-            "CONNECTED {power_on:?} after power-on, {agent_start:?} after the agent's start, {pss} KiB"
-        );
         Times { power_on, agent_start }
     }
 
@@ -119,12 +113,7 @@ impl World {
 
 pub(crate) fn image(system: &str, release: &str) -> PathBuf {
     assert!(std::env::var_os("MOTE_DEB").is_some(), "MOTE_DEB: what 'scripts/package deb' printed");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let made = Command::new("image/debian").args([system, release]).current_dir(source).output();
-    let made = made.expect("image/debian");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(made.status.success(), "{system}: {}{}", text(&made.stdout), text(&made.stderr));
-    text(&made.stdout).trim().into()
+    printed(Command::new("image/debian").args([system, release])).trim().into()
 }
 
 /// Returns a copy of the image whose initramfs copies these files into the root.
@@ -165,7 +154,6 @@ fn all_arrives(release: &str) {
     let (result, _) =
         wait("cloud-init", BOOT, || done().filter(|text| text.contains("datasource")));
     let version = world.sh("cloud-init --version 2>&1");
-    println!("{}: {result}", version.trim());
     let log = || world.sh("cat /var/log/cloud-init.log | grep -v DEBUG");
     assert!(
         result.contains("DataSourceLXD") && result.contains("\"errors\": []"),

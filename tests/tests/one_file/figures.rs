@@ -7,6 +7,7 @@ use std::fs::{metadata, read_to_string};
 
 use mote_tests::pages::{between, committed, write};
 use mote_tests::proc::{processes, ticks};
+use mote_tests::vm::mote_host;
 
 use crate::image;
 
@@ -83,15 +84,14 @@ impl Subject {
     fn boot(&self, machine: &str, memory: u32) -> Option<Times> {
         let scratch = Scratch::new();
         let [console, out] = ["console", "out"].map(|name| scratch.0.join(name));
-        let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+        let mut run = mote_host();
         run.args(["run", "--accel", "tcg", "--flavour", self.flavour, "--machine", machine]);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
         let words = self.words.replace("SECONDS", &time.to_string());
         run.args(["--memory", &memory.to_string(), "--append", &words, "--kernel"]);
         run.arg(image(self.image).join("vmlinuz")).arg("--initrd");
         run.arg(image(self.image).join("initrd")).args(["--console", plain(&console), "--"]);
-        run.args(self.command).env("TMPDIR", &scratch.0).stdin(Stdio::null());
-        run.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
+        run.args(self.command).env("TMPDIR", &scratch.0).stderr(Stdio::inherit());
         run.stdout(File::create(&out).expect("a file"));
         let mut run = Process::bounded(&mut run);
         let is_qemu = |(_, line): &(u32, String)| {

@@ -185,7 +185,6 @@ fn program_and_package_have_the_same_version() {
 
 pub(crate) const NEWER: &str = "9.0.0";
 
-#[derive(Debug)]
 pub(crate) struct Other {
     /// Name in Rust, in the tarball and .rpm, and in Debian.
     target: &'static str,
@@ -205,7 +204,6 @@ pub(crate) const OTHERS: [Other; 2] = [
 ];
 
 /// The packages; fields have the names that `scripts/package` uses.
-#[derive(Debug)]
 pub(crate) struct Packages {
     pub(crate) first: PathBuf,
     /// The same, built again in another directory at another time.

@@ -178,7 +178,6 @@ pub(crate) const SYSTEMS: [&str; 4] = ["systemd", "sysvinit", "openrc", "runit"]
 /// it is safe. `/dev` has only some devices, because an agent creates its socket there.
 const INSIDE: &str = include_str!("inside");
 
-#[derive(Debug)]
 pub(crate) struct Root(pub(crate) Scratch);
 
 impl Root {

@@ -188,9 +188,7 @@ fn users_without_privileges_read_what_to_install() {
     let machine = Machine::new(&[SOMEBODY, ("apt-get", APT)]);
     let (code, text) = machine.sh(". scripts/common; . scripts/setup run");
     assert_eq!(code, Some(1), "{text}");
-    for word in ["neither root nor sudo", "gcc libc6-dev", "qemu-system-x86", "rustup"] {
-        assert!(text.contains(word), "{word} is missing in {text}");
-    }
+    contains(&text, &["neither root nor sudo", "gcc libc6-dev", "qemu-system-x86", "rustup"]);
     assert!(!text.contains("xfsprogs"), "only the tests need it: {text}");
     assert_eq!(machine.asked(), "");
 }
@@ -210,9 +208,7 @@ fn passes_names_to_rustup_and_shows_its_error() {
     let named = format!("rustup toolchain install {}", channel.trim_end_matches('"'));
     let install = install.expect("rustup was asked for a toolchain");
     assert!(install.starts_with(&named), "{install}");
-    for part in ["--component rust-src", "--target x86_64-unknown-linux-musl"] {
-        assert!(install.contains(part), "{install}");
-    }
+    contains(install, &["--component rust-src", "--target x86_64-unknown-linux-musl"]);
 }
 
 #[test]

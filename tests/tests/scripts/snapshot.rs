@@ -1,6 +1,8 @@
 //! `mote-snapshot` with a script instead of the server's command, which records its calls and fails
 //! on demand.
 
+use mote_tests::prelude::*;
+
 use crate::Machine;
 
 /// A client that fails with `code` on the words in `fail`.
@@ -12,7 +14,7 @@ fn asked(machine: &Machine, arguments: &str) -> (Option<i32>, String) {
         machine.sh(&format!("sh=/bin/sh; $sh image/packages/mote-snapshot {arguments}"));
     println!("{said}");
     let asked = machine.asked();
-    let _none = std::fs::remove_file(machine.0.0.join("asked"));
+    let _none = fs::remove_file(machine.0.0.join("asked"));
     (code, asked)
 }
 
@@ -42,15 +44,15 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
         ("snapshot create vm1", 4, true),
         ("volume", 4, true),
     ] {
-        mote_tests::put(machine.0.0.join("fail"), format!("{fails}\n"));
+        put(machine.0.0.join("fail"), format!("{fails}\n"));
         let (code, text) = asked(&machine, "--volume default/a vm1 s1");
         assert_eq!(code, Some(wanted), "{fails}");
         assert_eq!(text.contains(" thaw\n"), is_thawed, "{fails}: {text}");
         assert_eq!(text.contains("snapshot"), fails != "freeze", "{fails}: {text}");
     }
     // The snapshot is consistent, but a hook failed after it.
-    mote_tests::put(machine.0.0.join("fail"), "thaw\n");
-    mote_tests::put(machine.0.0.join("code"), "5\n");
+    put(machine.0.0.join("fail"), "thaw\n");
+    put(machine.0.0.join("code"), "5\n");
     assert_eq!(asked(&machine, "vm1").0, Some(5));
     for wrong in ["", "--for", "--volume a vm1", "--what vm1", "vm1 s1 more"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
@@ -76,9 +78,9 @@ fn lost_output_or_connections_leave_no_guest_frozen() {
     for line in [format!("echo x | {snapshot}"), format!("{snapshot} >/dev/full")] {
         let (code, said) = machine.sh(&line);
         assert_eq!((code, machine.asked().as_str()), (Some(0), whole), "{line}: {said}");
-        std::fs::remove_file(machine.0.0.join("asked")).expect("what was asked");
+        fs::remove_file(machine.0.0.join("asked")).expect("what was asked");
     }
-    mote_tests::put(machine.0.0.join("lost"), "");
+    put(machine.0.0.join("lost"), "");
     assert_eq!(machine.sh(snapshot).0, Some(1));
     assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
 }
@@ -107,7 +109,7 @@ fn guest_output_is_bounded_and_cannot_control_a_terminal() {
     let machine = Machine::new(&[("incus", HOSTILE)]);
     for floods in [false, true] {
         if floods {
-            mote_tests::put(machine.0.0.join("floods"), "");
+            put(machine.0.0.join("floods"), "");
         }
         let (code, said) = machine.sh("/bin/sh image/packages/mote-snapshot vm1");
         let is_plain = |byte: u8| byte == b'\n' || (b' '..=b'~').contains(&byte);
@@ -124,15 +126,10 @@ fn gives_up_a_guest_that_does_not_answer() {
     // The script records the limit, but the test waits only 1 s.
     let timeout = "#!/bin/bash\necho \"limit $*\" >>\"$HOME/asked\"\n[[ $1 != --* ]] || shift\n[ \"$1\" != -k ] || shift 2\nshift\nexec /usr/bin/timeout 1 \"$@\"\n";
     let machine = Machine::new(&[("incus", hangs), ("timeout", timeout)]);
-    mote_tests::exits(
-        machine.sh("/bin/sh image/packages/mote-snapshot --for 5m vm1"),
-        Some(3),
-        &[],
-    );
+    exits(machine.sh("/bin/sh image/packages/mote-snapshot --for 5m vm1"), Some(3), &[]);
     let asked = machine.asked();
-    for limit in
-        ["660 incus exec vm1 -- mote-agent freeze", "600 incus exec vm1 -- mote-agent thaw"]
-    {
-        assert!(asked.contains(limit), "{asked}");
-    }
+    contains(
+        &asked,
+        &["660 incus exec vm1 -- mote-agent freeze", "600 incus exec vm1 -- mote-agent thaw"],
+    );
 }

@@ -7,7 +7,7 @@ use mote_tests::agent::{command, launch};
 use mote_tests::clients::bridge::carry;
 use mote_tests::prelude::*;
 
-use super::{answered, lxd};
+use super::{call, lxd};
 
 /// The agent's own verification makes it CONNECTED earlier, so the host sends no other PUT.
 #[test]
@@ -63,8 +63,7 @@ fn remembers_ready_after_a_kill_and_restart() {
     let mut pair = lxd();
     assert_eq!(pair.ask_with("PATCH", "/1.0", "", "{\"state\":\"Ready\"}").0, 200);
     pair.agent.kill();
-    pair.host.kill();
-    pair.host.start();
+    pair.host.restart();
     // The agent has not called this host yet, so the instance counts as stopped.
     assert_eq!(pair.host.state()["status"], "Stopped");
     pair.agent = launch(&pair.scratch.0, "lxd", &pair.host.share);
@@ -93,15 +92,8 @@ fn rejects_kept_connections_once_devlxd_is_disabled() {
     let pair = lxd();
     let client = pair.client();
     let mut told = client.host_info().unwrap();
-    let mut stream = pair.connect();
-    let mut ask = || {
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        let (head, mut rest) = answered(stream.try_clone().unwrap());
-        let length = head.split("Content-Length: ").nth(1).unwrap().lines().next().unwrap();
-        rest.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
-        head
-    };
-    assert!(ask().contains(" 200 "));
+    let mut kept = BufReader::new(pair.connect());
+    assert!(call(&mut kept, "/").0.contains(" 200 "));
     // An older PUT enables it, and its verification ends after the newer one.
     pair.host.ok(&["fault", NAME, "slow", "1500"]);
     let (older, enabling, before) = (pair.client(), told.to_string(), pair.log().len());
@@ -111,7 +103,7 @@ fn rejects_kept_connections_once_devlxd_is_disabled() {
     told["devlxd"] = false.into();
     assert_eq!(client.ask("PUT", "/1.0", &told.to_string()).unwrap().status, 200);
     assert_eq!(older.join().unwrap(), 200);
-    contains(ask(), &[" 403 "]);
+    contains(call(&mut kept, "/").0, &[" 403 "]);
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -129,8 +121,7 @@ fn status(pair: &Pair) -> String {
 /// Restarts the host, which forgets its guest's state, and has it call the agent. The thread ends
 /// with the agent's answer.
 fn restart_host(pair: &mut Pair, fault: &[&str]) -> JoinHandle<()> {
-    pair.host.kill();
-    pair.host.start();
+    pair.host.restart();
     pair.host.ok(&[&["fault", NAME], fault].concat());
     let client = pair.client();
     let told = client.host_info().expect("what the host tells").to_string();

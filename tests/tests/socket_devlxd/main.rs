@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mote_tests::agent::split;
+use mote_tests::agent::{head, split};
 use mote_tests::attack::more_descriptors;
 use mote_tests::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,14 +26,15 @@ fn lxd() -> Pair {
     )
 }
 
-/// Returns the head of an answer and a reader for the rest.
-fn answered(stream: UnixStream) -> (String, BufReader<UnixStream>) {
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert_ne!(reader.read_line(&mut head).expect("a line"), 0, "an end after {head:?}");
-    }
-    (head, reader)
+/// Sends `GET` on a kept connection. Returns the head and the body.
+fn call(client: &mut BufReader<UnixStream>, target: &str) -> (String, String) {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.get_mut().write_all(request.as_bytes()).expect("a request");
+    let head = head(client);
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; length.expect("a length").parse().expect("a number")];
+    client.read_exact(&mut body).expect("a body");
+    (head, String::from_utf8(body).expect("text"))
 }
 
 /// The core's tests cover each route (`devlxd/forward`, `devlxd/exchange`).
@@ -70,7 +71,8 @@ fn passes_images_on_in_constant_memory() {
     stream
         .write_all(b"GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .unwrap();
-    let (_, mut reader) = answered(stream);
+    let mut reader = BufReader::new(stream);
+    head(&mut reader);
     assert_eq!(std::io::copy(&mut reader, &mut std::io::sink()).unwrap(), 200 * 1024 * 1024);
     let grown = pair.memory("VmHWM:") - before;
     assert!(grown < 1024, "grew by {grown} kB");
@@ -221,16 +223,8 @@ fn reports_missing_descriptors_and_keeps_its_host() {
     let pair = lxd();
     let mut client = BufReader::new(pair.connect());
     let mut ask = || {
-        let request = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
-        client.get_mut().write_all(request).unwrap();
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert!(client.read_line(&mut head).unwrap() > 0, "{head}");
-        }
-        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-        let mut body = vec![0; length.unwrap().parse().unwrap()];
-        client.read_exact(&mut body).unwrap();
-        (split(&head).0, String::from_utf8(body).unwrap())
+        let (head, body) = call(&mut client, "/1.0/config/user.foo");
+        (split(&head).0, body)
     };
     assert_eq!(ask(), (200, "bar".into()));
     let entered = || pair.log().matches(": STARTED").count();

@@ -158,11 +158,8 @@ fn post(pair: &Pair, body: &str) -> Answer {
 fn ran(pair: &Pair, request: &Value) -> Vec<u8> {
     let agent = pair.client();
     let answer = post(pair, &request.to_string());
-    assert_eq!(answer.status, 202, "{}", answer.short());
     assert!(answer.body.len() < 80_000, "it is shown in {} bytes", answer.body.len());
-    let made = answer.metadata();
-    let operation = format!("/1.0/operations/{}", made["id"].as_str().unwrap());
-    let mut running = Exec { operation, made }.connect(&agent).unwrap();
+    let mut running = Exec::of(&answer).unwrap().connect(&agent).unwrap();
     running.stdin.barrier().unwrap();
     let output = running.out.as_mut().unwrap().within(LIMIT).output().unwrap();
     assert_eq!(running.exec.code(&agent, LIMIT), Ok(0));
@@ -176,9 +173,7 @@ fn passes_arguments_of_1_9_mib_and_frees_them() {
     let before = pair.memory("VmRSS");
     for piece in ["plain ", "\"plain and quoted\"\n \u{e4}"] {
         let all = two_megabytes(piece);
-        let begun = Instant::now();
         assert!(ran(&pair, &words(&all)) == all.concat().into_bytes(), "{piece:?}");
-        println!("1.9 MiB of {piece:?}: {:.1?}", begun.elapsed());
     }
     let after = pair.memory("VmRSS");
     let peak = pair.memory("VmHWM");
@@ -197,13 +192,8 @@ fn reports_the_systems_error_for_too_long_arguments() {
     let short = vec!["x".to_owned(); 200_000];
     let long = vec!["x".repeat(1024); 2_048];
     for (many, words_of_it) in [(short, "memory"), (long, "Argument list too long")] {
-        let made = post(&pair, &words(&many).to_string()).metadata();
-        let operation = format!("/1.0/operations/{}", made["id"].as_str().unwrap());
-        let _sockets = {
-            let exec = Exec { operation: operation.clone(), made };
-            exec.connect(&agent).unwrap()
-        };
-        let failed = wait_for(&pair, &operation);
+        let exec = Exec::of(&post(&pair, &words(&many).to_string())).unwrap();
+        let failed = exec.connect(&agent).unwrap().exec.ended(&agent, LIMIT).unwrap();
         assert_eq!(failed["status"], "Failure");
         assert_eq!(failed["metadata"]["return"], -1);
         contains(failed["err"].as_str().unwrap(), &[words_of_it]);
@@ -215,21 +205,11 @@ fn reports_the_systems_error_for_too_long_arguments() {
     assert!(failed["err"].as_str().unwrap().len() < 300);
 }
 
-fn wait_for(pair: &Pair, operation: &str) -> Value {
-    let agent = pair.client();
-    let exec = Exec { operation: operation.to_owned(), made: Value::Null };
-    exec.ended(&agent, LIMIT).unwrap()
-}
-
 #[test]
 fn only_exec_accepts_more_than_a_mebibyte_within_a_limit() {
     let mut pair = start();
     // White space, so that only the length is invalid.
-    let long = |length: usize| {
-        let mut text = " ".repeat(length);
-        text.push_str("{}");
-        text
-    };
+    let long = |length: usize| " ".repeat(length) + "{}";
     assert_eq!(post(&pair, &long(1 << 21)).short(), "400 Websockets are required for VM exec");
     let declared = |target: &str, length: usize| {
         let mut wire = pair.client().connect().unwrap();

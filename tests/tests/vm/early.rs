@@ -2,6 +2,8 @@
 
 use mote_tests::prelude::*;
 
+use super::logged_at;
+
 /// Limit from plugging a device to its effect: mostly the guest's PCI hot-plug, with software
 /// emulation on a busy machine.
 const PLUGGED: Duration = Duration::from_secs(40);
@@ -13,31 +15,16 @@ const REACTION: f64 = 5.0;
 /// The port's driver, loaded or built in as in Debian 13.
 const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_console";
 
-fn logged(guest: &mut Guest, line: &str, limit: Duration) -> Duration {
+fn logged(guest: &mut Guest, line: &str) {
     let find = format!("grep -q '{line}' /run/agent.log");
-    let begun = Instant::now();
-    while guest.sh(&find).0 != 0 {
-        assert!(
-            begun.elapsed() < patient(limit),
-            "no {line:?}: {}",
-            guest.sh("cat /run/agent.log").1
-        );
-        thread::sleep(Duration::from_millis(20));
+    if found(PLUGGED, || (guest.sh(&find).0 == 0).then_some(())).is_none() {
+        panic!("no {line:?}: {}", guest.sh("cat /run/agent.log").1);
     }
-    begun.elapsed()
-}
-
-/// Returns the time of a line in the kernel's log, seconds since power-on.
-fn when(guest: &mut Guest, line: &str) -> f64 {
-    let text = guest.ok(&format!("dmesg | grep -F '{line}' | head -n 1"));
-    let time = text.trim_start_matches('[').split(']').next().unwrap_or_default();
-    time.trim().parse().unwrap_or_else(|_| panic!("no time of {line:?}: {text}"))
 }
 
 #[test]
 fn an_agent_started_before_run_survives_a_second_one() {
-    let mut world = World::of("incus", &Spec::default(), &[]);
-    let mut guest = world.shell();
+    let (world, mut guest) = World::with_shell("incus", &Spec::default(), &[]);
     let pid = guest.ok("cat /run/agent.pid").trim().to_owned();
     let status = guest.ok("mote-agent status");
     let vport = status.lines().find_map(|line| line.strip_prefix("port: ")).unwrap().to_owned();
@@ -57,13 +44,10 @@ fn an_agent_started_before_run_survives_a_second_one() {
     let taken = "error: another agent listens on vsock port 8443 already: end process";
     assert!(code == 1 && text.contains(&format!("{taken} {pid} (mote-agent)\n")), "{code} {text}");
     guest.ok(&format!("kill -CONT {pid}"));
-    let begun = Instant::now();
-    while !guest.sh("mote-agent status").1.contains("state: CONNECTED\n") {
-        // It reacts at its next line to the host.
-        assert!(begun.elapsed() < Duration::from_secs(60), "{}", guest.sh("mote-agent status").1);
-        thread::sleep(Duration::from_millis(200));
-    }
-    println!("back in /run after {:?}", begun.elapsed());
+    // It reacts at its next line to the host.
+    until("its status", MOTE_BOOT, || {
+        guest.sh("mote-agent status").1.contains("state: CONNECTED\n")
+    });
     world.power_off(&mut guest);
 }
 
@@ -78,8 +62,7 @@ fn connects_once_late_devices_appear() {
         let spec = Spec { words, late: order.to_vec(), ..Spec::default() };
         let mut world = World::of(flavour, &spec, &[]);
         let mut guest = world.vm.guest();
-        let _at_once =
-            logged(&mut guest, "waiting for the config share: this VM has no disk", PLUGGED);
+        logged(&mut guest, "waiting for the config share: this VM has no disk");
         let status = guest.ok("mote-agent status");
         assert!(status.contains("state: waiting for the config share\n"), "{status}");
         let check = guest.sh("mote-agent --check");
@@ -88,42 +71,33 @@ fn connects_once_late_devices_appear() {
         thread::sleep(Duration::from_secs(3));
         for device in order {
             world.vm.plug_late(device);
-            let (what, begun) = match device {
-                Late::Disk => ("files from disk", Instant::now()),
-                Late::Port => ("port /dev/vport", Instant::now()),
+            match device {
+                Late::Disk => {
+                    logged(&mut guest, "files from disk");
+                    let lines = ["virtio_blk virtio", "mote: info: files from disk"];
+                    let [came, used] = lines.map(|line| logged_at(&mut guest, line).as_secs_f64());
+                    assert!(used - came < REACTION * slowdown(), "{came} {used}");
+                }
+                // Without files the agent does not look for a port.
+                Late::Port if order[0] != Late::Port => logged(&mut guest, "port /dev/vport"),
                 // LXD's agent listens before the device exists.
-                Late::Vsock if flavour == "lxd" => continue,
-                Late::Vsock => ("vsock is available", Instant::now()),
-            };
-            if device == Late::Port && order[0] == Late::Port {
-                // Without files the agent does not look for it.
-                continue;
-            }
-            let _took = logged(&mut guest, what, PLUGGED);
-            println!("{flavour}: {device:?} plugged in: \"{what}\" after {:?}", begun.elapsed());
-            if device == Late::Disk {
-                let lines = ["virtio_blk virtio", "mote: info: files from disk"];
-                let [came, used] = lines.map(|line| when(&mut guest, line));
-                println!("{flavour}: disk at {came:.3} s, read and logged at {used:.3} s");
-                assert!(used - came < REACTION * slowdown(), "{came} {used}");
+                Late::Vsock if flavour != "lxd" => logged(&mut guest, "vsock is available"),
+                Late::Port | Late::Vsock => {}
             }
         }
-        let begun = Instant::now();
         world.host.connected(MOTE_BOOT);
-        println!("{flavour}: CONNECTED {:?} after the last", begun.elapsed());
         contains(guest.ok("mote-agent status"), &[&format!("flavour: {flavour}\n")]);
         world.power_off(&mut guest);
     }
 }
 
-/// Measured in the guest's time, from the appearance of the drivers' files.
 #[test]
 fn uses_late_drivers_immediately() {
     let spec = Spec { words: "mote.modules=no mote.agent=later".into(), ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.vm.guest();
     guest.ok("mv /lib/modules /lib/away; start-stop-daemon -S -b -x /run/agent.start");
-    let _at_once = logged(&mut guest, "waiting for the config share: ", PLUGGED);
+    logged(&mut guest, "waiting for the config share: ");
     let check = guest.sh("mote-agent --check");
     // The first missing driver: the kernel may contain the port's. vsock's is always a module.
     let line = if guest.sh(&format!("test -e {DRIVER}")).0 == 0 {
@@ -134,19 +108,15 @@ fn uses_late_drivers_immediately() {
     };
     assert!(check.0 == 1 && check.1.contains(line), "{}", check.1);
     thread::sleep(Duration::from_secs(2));
-    let took = guest.ok(
-        "mv /lib/away /lib/modules; read a b </proc/uptime; until grep -q 'port /dev' /run/agent.log; do sleep 0.1; done; read c d </proc/uptime; echo $a $c",
-    );
-    let times: Vec<f64> = took.split_whitespace().map(|time| time.parse().unwrap()).collect();
-    println!("drivers at {}, port found at {}", times[0], times[1]);
+    guest.ok("mv /lib/away /lib/modules");
+    logged(&mut guest, "port /dev");
     world.host.connected(MOTE_BOOT);
     world.power_off(&mut guest);
 }
 
 #[test]
 fn reports_who_has_the_port_open_and_takes_it_when_free() {
-    let mut world = World::of("lxd", &Spec::default(), &[]);
-    let mut guest = world.shell();
+    let (world, mut guest) = World::with_shell("lxd", &Spec::default(), &[]);
     guest.ok("kill -9 $(cat /run/agent.pid)");
     guest.ok("p=$(ls /dev/vport*p1); start-stop-daemon -S -b -m -p /run/holder -x /bin/sh -- -c \"exec sleep 999 <>$p\"");
     until("the holder", BACK, || {
@@ -157,14 +127,10 @@ fn reports_who_has_the_port_open_and_takes_it_when_free() {
     let end = format!("end process {} (sleep)", holder.trim());
     assert!(check.0 == 1 && check.1.contains("is busy") && check.1.contains(&end), "{}", check.1);
     guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-    let _told = logged(
-        &mut guest,
-        &format!("is busy: another process has it open.*{}", end.replace(['(', ')'], ".")),
-        PLUGGED,
-    );
+    let end = end.replace(['(', ')'], ".");
+    logged(&mut guest, &format!("is busy: another process has it open.*{end}"));
     guest.ok("kill $(cat /run/holder); : >/run/agent.log");
-    let took = logged(&mut guest, "port /dev/vport", PLUGGED);
-    println!("free to used: {took:?}");
+    logged(&mut guest, "port /dev/vport");
     world.host.connected(MOTE_BOOT);
     world.power_off(&mut guest);
 }
@@ -271,12 +237,10 @@ fn works_on_a_read_only_root() {
 fn waits_for_a_missing_dev_and_reports_it() {
     let (world, mut guest) = without_agent("");
     // The shell itself needs /dev/null.
-    let log = guest.ok(
+    contains(guest.ok(
         "umount -l /dev/pts; umount -l /dev; mote-agent >>/run/agent.log 2>&1 3>&- & echo $! >/run/agent.pid; sleep 6; \
          cat /run/agent.log; mount -t devtmpfs dev /dev; mkdir -p /dev/pts; mount -t devpts dev /dev/pts",
-    );
-    println!("{log}");
-    assert!(log.contains("mote: info: waiting for ") && log.contains("/dev"), "{log}");
+    ), &["mote: info: waiting for ", "/dev"]);
     let _took = world.host.connected(MOTE_BOOT);
     assert_eq!(world.host.exec(&["echo", "served"]).as_deref(), Ok("served\n"));
     world.power_off(&mut guest);

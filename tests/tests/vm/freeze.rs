@@ -79,7 +79,6 @@ fn thaws_in_time_whatever_is_killed() {
     vm.guest.ok("kill -9 $(cat /run/agent.pid)");
     assert_eq!(vm.guest.sh("cat /run/written").0, 1, "it is not frozen");
     let took = vm.written(Duration::from_secs(20)) - begun;
-    println!("thawed {took} s after a freeze of 6 s whose agent was killed");
     assert!(took >= 5, "{took}");
     let (code, late) = vm.guest.sh("mote-agent thaw 2>&1");
     let words = "mote-agent: no longer frozen: the time limit expired\n";
@@ -92,9 +91,7 @@ fn thaws_in_time_whatever_is_killed() {
     assert_eq!(vm.by_host("mote-agent freeze --for 6s").as_deref(), Ok(FROZEN));
     vm.write_later();
     vm.world.host.kill();
-    let begun = vm.uptime();
-    let took = vm.written(Duration::from_secs(20)) - begun;
-    println!("thawed {took} s after a freeze of 6 s whose host was killed");
+    vm.written(Duration::from_secs(20));
     vm.world.host.start();
     vm.world.host.connected(MOTE_BOOT);
 
@@ -144,8 +141,7 @@ fn commands_and_status_work_while_the_log_is_frozen() {
     assert_eq!(vm.guest.ok("grep -c 'argv=.*there' /data/agent.log || true"), "0\n");
     // The host calls from a new address, which cannot be stored now.
     let kept = vm.guest.ok("md5sum </data/kept/agent.conf");
-    vm.world.host.kill();
-    vm.world.host.start();
+    vm.world.host.restart();
     vm.world.host.connected(MOTE_BOOT);
     assert_eq!(vm.guest.ok("md5sum </data/kept/agent.conf"), kept);
     assert_eq!(vm.by_host("mote-agent thaw").as_deref(), Ok("thawed\n"));
@@ -155,8 +151,7 @@ fn commands_and_status_work_while_the_log_is_frozen() {
     });
     assert_eq!(guest.sh("grep -c lost /data/agent.log").1, "0\n");
     // The agent knows the new address, but could not store it. Then another address replaces it.
-    vm.world.host.kill();
-    vm.world.host.start();
+    vm.world.host.restart();
     until("the address", patient(LATER), || guest.ok("md5sum </data/kept/agent.conf") != kept);
     vm.world.power_off(&mut vm.guest);
 }

@@ -2,7 +2,7 @@
 
 use mote_tests::prelude::*;
 use mote_tests::proc::{kilobytes, started};
-use mote_tests::vm::little_memory;
+use mote_tests::vm::machine;
 
 mod early;
 mod freeze;
@@ -29,8 +29,7 @@ fn a_killed_host_regains_the_agent_in_two_seconds() {
     let mut guest = world.shell();
     guest.ok("mote-agent ready");
     // While CONNECTED. Ready is repeated too.
-    let took = world.restart("connected");
-    println!("killed while CONNECTED: back after {took:?}");
+    world.restart("connected");
     until("Ready", BACK, || world.host.state()["status"] == "Ready");
     world.power_off(&mut guest);
 }
@@ -39,13 +38,12 @@ fn a_killed_host_regains_the_agent_in_two_seconds() {
 fn follows_connect_on_a_socket_and_ignores_an_echo() {
     for shared in [false, true] {
         let extra: &[&str] = if shared { &["--shared-memory"] } else { &[] };
-        let mut world = World::of("lxd", &Spec { socket: true, ..Spec::default() }, extra);
-        let mut guest = world.shell();
+        let (mut world, mut guest) =
+            World::with_shell("lxd", &Spec { socket: true, ..Spec::default() }, extra);
         until("the log", BACK, || world.vm.console().contains("CONNECTED 2:"));
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
         guest.ok("mote-agent ready");
-        let took = world.restart("CONNECT");
-        println!("CONNECT, shared {shared}: back after {took:?}");
+        world.restart("CONNECT");
         until("Ready", BACK, || world.host.state()["status"] == "Ready");
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
         world.power_off(&mut guest);
@@ -58,8 +56,12 @@ const RESTED: Duration = Duration::from_secs(3);
 
 #[test]
 fn stays_small_and_boots_in_little_memory() {
-    let mut world = World::of("lxd", &Spec { memory: little_memory(), ..Spec::default() }, &[]);
-    let mut guest = world.shell();
+    let words = "mote.log=kernel".into();
+    let spec = Spec { memory: machine().little, words, ..Spec::default() };
+    let (world, mut guest) = World::with_shell("lxd", &spec, &[]);
+    let power_on = world.begun.elapsed();
+    let started = started(&guest.ok("cat /proc/$(cat /run/agent.pid)/stat"));
+    let agent_start = logged_at(&mut guest, "mote: info: CONNECTED") - started;
     let program = agent().metadata().expect("the agent").len();
     // README's figures are those of rustup's toolchain. Debian's makes a larger program. The kernel
     // maps code in blocks of 64 kB and chooses where the program begins: 844 to 904 kB.
@@ -90,7 +92,12 @@ fn stays_small_and_boots_in_little_memory() {
     assert_eq!(world.host.exec(&["cat", "/proc/self/oom_score_adj"]).as_deref(), Ok("0\n"));
     // The agent unmounts the config disk after reading it.
     assert_eq!(guest.sh("grep -c iso9660 /proc/mounts").1, "0\n");
+    let [architecture, release] = ["-m", "-r"].map(|what| guest.ok(&format!("uname {what}")));
     world.power_off(&mut guest);
+    if ["aarch64", "riscv64"].contains(&architecture.trim()) {
+        let booted = format!("busybox, initramfs; Linux {}; QEMU `virt`", release.trim());
+        pages::way(architecture.trim(), &booted, [agent_start, power_on]);
+    }
 }
 
 #[test]
@@ -115,34 +122,10 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     world.power_off(&mut guest);
 }
 
-// Cost of an agent in the tests' own image, for the table in `docs/results/boots.md`: the rows of
-// other architectures.
-
-fn connected(guest: &mut Guest) -> Duration {
-    let line = guest.ok("dmesg | grep -F 'mote: info: CONNECTED' | head -n 1");
-    let time = line.trim_start_matches('[').split(']').next().unwrap_or_default();
-    let seconds = time.trim().parse().unwrap_or_else(|_| panic!("no time: {line}"));
+/// Returns the time of a line in the kernel's log, since power-on.
+fn logged_at(guest: &mut Guest, line: &str) -> Duration {
+    let text = guest.ok(&format!("dmesg | grep -F '{line}' | head -n 1"));
+    let time = text.trim_start_matches('[').split(']').next().unwrap_or_default();
+    let seconds = time.trim().parse().unwrap_or_else(|_| panic!("no time of {line:?}: {text}"));
     Duration::from_secs_f64(seconds)
-}
-
-#[test]
-fn connects_stays_small_and_stops_in_the_tests_image() {
-    let spec = Spec { words: "mote.log=kernel".into(), ..Spec::default() };
-    let begun = Instant::now();
-    let mut world = World::of("lxd", &spec, &[]);
-    let mut guest = world.shell();
-    let power_on = begun.elapsed();
-    let agent_start =
-        connected(&mut guest) - started(&guest.ok("cat /proc/$(cat /run/agent.pid)/stat"));
-    assert!(agent_start < power_on, "{agent_start:?} {power_on:?}");
-    let pss = kilobytes(&guest.ok("cat /proc/$(cat /run/agent.pid)/smaps_rollup"), "Pss:");
-    let pss = pss.expect("a size");
-    assert!((200..1300).contains(&pss), "{pss} KiB");
-    let [machine, release] = ["-m", "-r"].map(|what| guest.ok(&format!("uname {what}")));
-    world.power_off(&mut guest);
-    let booted = format!("busybox, initramfs; Linux {}; QEMU `virt`", release.trim());
-    println!("{booted}: {agent_start:?}, {power_on:?}, PSS {pss} KiB");
-    if ["aarch64", "riscv64"].contains(&machine.trim()) {
-        pages::way(machine.trim(), &booted, [agent_start, power_on]);
-    }
 }

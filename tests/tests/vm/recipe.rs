@@ -3,10 +3,11 @@
 
 use mote_tests::prelude::*;
 use mote_tests::proc::processes;
+use mote_tests::source;
 use rustix::process::{Pid, kill_process_group};
 
 /// A shell and its children, killed when dropped.
-pub(crate) struct Group(Process);
+struct Group(Process);
 
 impl Group {
     fn start(mut bash: Command, output: &Path) -> Self {
@@ -16,7 +17,7 @@ impl Group {
     }
 
     /// Waits for its end. Returns its output and exit code.
-    pub(crate) fn run(bash: Command, output: &Path) -> (String, Option<i32>) {
+    fn run(bash: Command, output: &Path) -> (String, Option<i32>) {
         let mut group = Self::start(bash, output);
         let (status, _) = wait("its end", 6 * MOTE_BOOT, || group.0.0.try_wait().expect("a child"));
         (fs::read_to_string(output).unwrap_or_default(), status.code())
@@ -30,7 +31,7 @@ impl Drop for Group {
 }
 
 /// Returns a PATH with `mote-host` and `vhost-device-vsock`.
-pub(crate) fn path_with_tools() -> String {
+fn path_with_tools() -> String {
     let tools =
         [("MOTE_HOST", "target/debug/mote-host"), ("MOTE_VSOCK", "target/vhost-device-vsock")];
     let tools = tools.map(|(name, usual)| tool(name, usual));
@@ -39,12 +40,15 @@ pub(crate) fn path_with_tools() -> String {
     format!("{}:{}", directories.join(":"), std::env::var("PATH").expect("a path"))
 }
 
+fn link_image(directory: &Path) {
+    for name in ["vmlinuz", "initrd"] {
+        symlink(Spec::default().image.join(name), directory.join(name)).expect("a link");
+    }
+}
+
 /// Pastes the text in a directory with the kernel and initrd that it expects.
 fn paste(directory: &Path, text: &str) -> Group {
-    let image = Spec::default().image;
-    for name in ["vmlinuz", "initrd"] {
-        symlink(image.join(name), directory.join(name)).expect("a link");
-    }
+    link_image(directory);
     let mut bash = Command::new("bash");
     bash.args(["-ec", text]).current_dir(directory).env("PATH", path_with_tools());
     Group::start(bash, &directory.join("console"))
@@ -208,8 +212,7 @@ const FIRST: &str = "cp \"kernel/boot/vmlinuz-$version\" vmlinuz\n";
 
 /// Returns the commands of a page between two headings.
 fn commands(page: &str, from: &str, before: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
-    let page = fs::read_to_string(page).expect("the page");
+    let page = fs::read_to_string(source::root().join("docs").join(page)).expect("the page");
     let (_, part) = page.split_once(from).expect("the first heading");
     let (part, _) = part.split_once(before).expect("the next heading");
     let blocks = part.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
@@ -254,10 +257,7 @@ fn the_initramfs_example_works_as_written() {
 #[test]
 fn the_tutorial_works_as_written() {
     let scratch = Scratch::new();
-    let image = Spec::default().image;
-    for name in ["vmlinuz", "initrd"] {
-        symlink(image.join(name), scratch.0.join(name)).expect("a link");
-    }
+    link_image(&scratch.0);
     // By default the test image has a shell on a second port and ignores the power button.
     let mut all = commands("tutorial.md", "\n## Boot\n", "\n## Next\n");
     for (of_page, of_test) in [
@@ -273,9 +273,8 @@ fn the_tutorial_works_as_written() {
     bash.env("MOTE_HOST_ACCEL", "tcg");
     let (output, code) = Group::run(bash, &scratch.0.join("output"));
     assert!(code == Some(0), "exit code {code:?}\n{output}");
-    for said in
-        ["\nhi\n", "\nhello\n", "ok       agent: running, CONNECTED\n", "Status       Ready\n"]
-    {
-        assert!(output.contains(said), "{said} in {output}");
-    }
+    contains(
+        &output,
+        &["\nhi\n", "\nhello\n", "ok       agent: running, CONNECTED\n", "Status       Ready\n"],
+    );
 }

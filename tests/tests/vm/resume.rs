@@ -26,30 +26,29 @@ fn behind(guest: &mut Guest) -> f64 {
     if guest < before { before - guest } else { (after - guest).min(0.0) }
 }
 
+#[track_caller]
+fn is_right(behind: f64) {
+    assert!(behind.abs() < OFF + 0.1, "{behind}");
+}
+
 fn log(guest: &mut Guest) -> String {
     guest.ok("cat /run/agent.log")
 }
 
 #[test]
 fn corrects_the_clock_after_a_pause_unless_another_program_sets_it() {
-    let mut world = World::of("lxd", &Spec { nic: NIC, ..Spec::default() }, &[]);
-    let mut guest = world.shell();
+    let (world, mut guest) = World::with_shell("lxd", &Spec { nic: NIC, ..Spec::default() }, &[]);
     guest.ok("modprobe virtio_net; (mote-agent events >/tmp/events 2>&1 &)");
-    let before = behind(&mut guest);
     // The agent has compared both clocks by then.
     thread::sleep(RIGHT);
     world.vm.pause();
     thread::sleep(Duration::from_secs(25));
-    let resumed = SystemTime::now();
+    let resumed = UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     world.vm.go_on();
-    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     // The first command after a resume starts after the clock is correct.
     let seen: f64 = world.host.exec(&["date", "+%s"]).unwrap().trim().parse().unwrap();
-    let took = resumed.elapsed().unwrap();
-    assert!(seen > seconds(resumed) - 1.0 - OFF, "{} s behind", seconds(resumed) - seen);
-    let after = behind(&mut guest);
-    assert!(after.abs() < OFF + 0.1, "{after}");
-    println!("{before:.2} s behind, {after:.2} s after a pause of 25 s, {took:?} after its end");
+    assert!(seen > resumed - 1.0 - OFF, "{} s behind", resumed - seen);
+    is_right(behind(&mut guest));
     assert!(log(&mut guest).contains("VM resumed (paused)"));
     until("the event", patient(RIGHT), || {
         guest.ok("cat /tmp/events").contains("\"kind\":\"paused\",\"generation\":0")
@@ -66,9 +65,8 @@ fn corrects_the_clock_after_a_pause_unless_another_program_sets_it() {
     });
     assert!(behind(&mut guest) > 8.0, "it was set");
     guest.ok("killall chronyd");
-    println!("sync-time: {}", guest.ok("mote-agent sync-time"));
-    let after = behind(&mut guest);
-    assert!(after.abs() < OFF + 0.1, "{after}");
+    guest.ok("mote-agent sync-time");
+    is_right(behind(&mut guest));
     without_random_numbers(&world, &mut guest);
     world.power_off(&mut guest);
 }
@@ -83,8 +81,7 @@ fn without_random_numbers(world: &World, guest: &mut Guest) {
     until("the log", patient(Duration::from_secs(15)), || {
         log(guest).contains("RNG not fully reseeded; clock stepped by ")
     });
-    let after = behind(guest);
-    assert!(after.abs() < OFF + 0.1, "{after}");
+    is_right(behind(guest));
 }
 
 struct Copy {
@@ -122,8 +119,7 @@ fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
     let count: usize = guest.ok("wc -l </tmp/samples").trim().parse().expect("lines");
     let state = world.scratch.0.join("state");
     world.vm.save(&state);
-    let saved = SystemTime::now();
-    [0, 1].map(|number| {
+    [0, 1].map(|_| {
         world.host.kill();
         world.vm.end();
         let incoming = ["-incoming".into(), format!("exec:cat {}", state.display())];
@@ -131,7 +127,6 @@ fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
         let begun = Spec { extra, ..spec.clone() };
         world.vm = Vm::boot(&world.scratch.0, &begun, &world.host.share, world::port("lxd"));
         world.host.start();
-        println!("copy {number}, {:?} after the state was saved", saved.elapsed());
         let mut guest = world.vm.guest_again();
         if has_agent {
             thread::sleep(Duration::from_millis(1500));
@@ -171,7 +166,6 @@ fn clones_have_different_random_numbers_and_detect_it() {
     println!(
         "without an agent: {shared} of {all} samples are the same, told by the kernel: {is_told}"
     );
-    println!("behind: {:.2} {:.2}", without[0].behind, without[1].behind);
     assert!(!is_told || shared < all / 2, "{shared} of {all}");
     if !is_told && shared <= all / 2 {
         // It reseeds at intervals, too, which a busy machine gives it time for.
@@ -187,13 +181,10 @@ fn clones_have_different_random_numbers_and_detect_it() {
         assert!(shared < 15, "{shared} of {all}");
         let kind = if is_told { "restored" } else { "unknown" };
         for copy in &with {
-            println!("behind {:.2}\n{}\n{}", copy.behind, copy.log, copy.more);
-            assert!(copy.behind.abs() < OFF + 0.1, "{}", copy.behind);
-            let begin = format!("VM resumed ({kind}): clock stepped by ");
-            assert!(copy.log.contains(&begin), "{}", copy.log);
-            assert!(copy.more.contains(&format!("hook {kind}")), "{}", copy.more);
+            is_right(copy.behind);
+            contains(&copy.log, &[&format!("VM resumed ({kind}): clock stepped by ")]);
             let event = format!("\"kind\":\"{kind}\",\"generation\":1");
-            assert!(copy.more.contains(&event), "{}", copy.more);
+            contains(&copy.more, &[&format!("hook {kind}"), &event]);
         }
     }
 }
@@ -229,8 +220,8 @@ fn suspend(guest: &mut Guest) {
 fn writes_the_next_line_within_a_second_after_a_suspend() {
     // This host reads each line.
     let words = format!("mote.args=--interval-connected,{INTERVAL}");
-    let mut world = World::of("lxd", &Spec { socket: true, words, ..Spec::default() }, &[]);
-    let mut guest = world.shell();
+    let (world, mut guest) =
+        World::with_shell("lxd", &Spec { socket: true, words, ..Spec::default() }, &[]);
     let true = wakes(&mut guest) else { return };
     let lines = |world: &World| world.host.state()["lines"].as_array().map_or(0, Vec::len);
     let next = |world: &World, what: &str| {
@@ -245,7 +236,6 @@ fn writes_the_next_line_within_a_second_after_a_suspend() {
     let woke = Instant::now();
     until("a line", Duration::from_millis(2 * INTERVAL), || lines(&world) > before);
     let late = woke.elapsed();
-    println!("after {ASLEEP} s of sleep: a line within {late:?}");
     // Otherwise it would be an interval after the last line before the suspend.
     assert!(late < Duration::from_millis(INTERVAL * 3 / 4), "{late:?}");
     // The timer that woke it stops.
@@ -262,8 +252,7 @@ fn writes_the_next_line_within_a_second_after_a_suspend() {
 
 #[test]
 fn ends_a_command_with_a_reason_after_a_suspend() {
-    let mut world = World::of("lxd", &Spec::default(), &[]);
-    let mut guest = world.shell();
+    let (world, mut guest) = World::with_shell("lxd", &Spec::default(), &[]);
     let true = wakes(&mut guest) else { return };
     let script = "echo $$; trap '' HUP TERM; while :; do sleep 1; done";
     let mut command = world.host.exec_with(&["-T", "-n"], &["sh", "-c", script]);
@@ -273,11 +262,10 @@ fn ends_a_command_with_a_reason_after_a_suspend() {
     let stdout = client.stdout.as_mut().expect("its output");
     BufReader::new(stdout).read_line(&mut pid).expect("a line");
     suspend(&mut guest);
-    let (status, took) =
+    let (status, _) =
         wait("the client's end", MOTE_BOOT, || client.try_wait().expect("its status"));
     let mut said = String::new();
     client.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");
-    println!("{took:?} after the guest woke: {status}, {said:?}");
     // The operation's end, or an unknown operation.
     let lost = "the guest has lost its connections, as after a suspend";
     assert!(matches!(status.code(), Some(129 | 137)) && said.contains(lost), "{status}: {said}");

@@ -9,8 +9,8 @@ fn a_sandboxed_agent_reports_and_reconnects() {
         let words = format!(
             "mote.args=--deny,exec,--deny,files,--deny,mounts,--deny,power mote.modules={modules}"
         );
-        let mut world = World::of(flavour, &Spec { words, ..Spec::default() }, &[]);
-        let mut guest = world.shell();
+        let (mut world, mut guest) =
+            World::with_shell(flavour, &Spec { words, ..Spec::default() }, &[]);
         let status = guest.ok("mote-agent status");
         assert!(status.contains("; in a sandbox\n"), "{status}");
         assert!(guest.ok("cat /run/agent.log").contains("info: in a sandbox\n"));
@@ -33,8 +33,7 @@ fn injected_code_can_do_only_what_the_page_lists() {
     const DENIED: &str = "--deny exec,files,mounts,power";
     let program =
         tool("MOTE_INJECTED", "target/relay/x86_64-unknown-linux-gnu/release/mote-injected");
-    let mut world = World::of("lxd", &Spec::default(), &[]);
-    let mut guest = world.shell();
+    let (world, mut guest) = World::with_shell("lxd", &Spec::default(), &[]);
     let program = program.to_str().expect("a path in UTF-8");
     world.host.ok(&["file", "push", NAME, program, "/tmp/injected", "--mode", "755"]);
     // From here on the policy denies file access.
@@ -47,9 +46,7 @@ fn injected_code_can_do_only_what_the_page_lists() {
     until("an agent in its sandbox", MOTE_BOOT, || {
         guest.ok("mote-agent status || true").contains("; in a sandbox\n")
     });
-    let said = guest.sh("uname -r; /tmp/injected $(cat /run/agent.pid) 2>&1");
-    println!("{}", said.1);
-    assert_eq!(said.0, 0, "{}", said.1);
+    guest.ok("/tmp/injected $(cat /run/agent.pid) 2>&1");
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     assert!(world.host.run(&["state", NAME]).contains("processes"));
     world.power_off(&mut guest);

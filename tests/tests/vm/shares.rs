@@ -67,19 +67,25 @@ fn applies_the_hosts_files_before_any_announcement() {
     world.power_off(&mut guest);
 }
 
-fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
-    // The event may precede the device (incus#1881).
-    let source = directory(&world.host.directory, "plugged");
+/// The event may precede the device (incus#1881).
+fn plug_after_event(world: &mut World, name: &str, path: &str, meanwhile: impl FnOnce()) {
+    let source = directory(&world.host.directory, name);
+    let path = format!("path={path}");
     thread::scope(|scope| {
-        let add = ["device-add", NAME, "plug", "type=disk", "path=/mnt/plug", "source=/srv"];
+        let add = ["device-add", NAME, name, "type=disk", &path, "source=/srv"];
         let host = &world.host;
         let told = scope.spawn(move || host.try_run(&add));
         thread::sleep(Duration::from_secs(1));
-        world.vm.plug("lxd_plug", &source);
+        meanwhile();
+        world.vm.plug(&format!("lxd_{name}"), &source);
         // The call fails if the guest sees the device after the host's time limit.
         let _answer = told.join().expect("a thread");
     });
-    until("the share", MOTE_BOOT, || guest.sh("cat /mnt/plug/file").1 == "in plugged\n");
+}
+
+fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
+    plug_after_event(world, "plug", "/mnt/plug", || {});
+    until("the share", MOTE_BOOT, || guest.sh("cat /mnt/plug/file").1 == "in plug\n");
     world.host.ok(&["device-remove", NAME, "plug"]);
     assert_eq!(guest.sh("grep -c /mnt/plug /proc/mounts").1, "0\n");
     assert_eq!(guest.ok("ls -d /mnt/plug"), "/mnt/plug\n");
@@ -89,8 +95,8 @@ fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
 fn mounts_incus_shares_after_the_answer_and_unmounts_by_tag() {
     let shares = Scratch::new();
     let shared = vec![("incus_plug", directory(&shares.0, "plug"))];
-    let mut world = World::of("incus", &Spec { shares: shared, ..Spec::default() }, &[]);
-    let mut guest = world.shell();
+    let (world, mut guest) =
+        World::with_shell("incus", &Spec { shares: shared, ..Spec::default() }, &[]);
     // The agent follows symbolic links that belong to root.
     guest.ok("mkdir /mnt /srv && ln -s /srv /mnt/link");
     world.host.ok(&["device-add", NAME, "plug", "type=disk", "path=/mnt/link/x", "source=/srv"]);
@@ -102,8 +108,7 @@ fn mounts_incus_shares_after_the_answer_and_unmounts_by_tag() {
 
 #[test]
 fn a_user_cannot_redirect_a_share() {
-    let mut world = World::of("lxd", &Spec::default(), &[]);
-    let mut guest = world.shell();
+    let (mut world, mut guest) = World::with_shell("lxd", &Spec::default(), &[]);
     guest.ok("mkdir -p /etc/cron.d");
     guest.ok("su user -c 'cd && ln -s /etc/cron.d link && mkdir d'");
     world.vm.plug("lxd_link", &directory(&world.host.directory, "linked"));
@@ -115,15 +120,8 @@ fn a_user_cannot_redirect_a_share() {
     };
     logged(&mut guest, refused);
     // The user replaces the directory by a link while the agent waits for the device.
-    let swapped = directory(&world.host.directory, "swapped");
-    thread::scope(|scope| {
-        let add = ["device-add", NAME, "swap", "type=disk", "path=/home/user/d", "source=/srv"];
-        let host = &world.host;
-        let told = scope.spawn(move || host.try_run(&add));
-        thread::sleep(Duration::from_secs(1));
+    plug_after_event(&mut world, "swap", "/home/user/d", || {
         guest.ok("su user -c 'cd && mv d e && ln -s /etc/cron.d d'");
-        world.vm.plug("lxd_swap", &swapped);
-        let _answer = told.join().expect("a thread");
     });
     logged(&mut guest, "lxd_swap on /home/user/d: the directory was moved");
     assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
@@ -236,7 +234,7 @@ fn a_new_seed_reboots_once_before_any_announcement() {
 
 #[test]
 fn a_guest_without_systemd_has_keys_and_name_from_its_host() {
-    let true = mote_tests::vm::has_smbios() else { return skipped("SMBIOS") };
+    let true = mote_tests::vm::machine().smbios else { return skipped("SMBIOS") };
     let values = [
         "io.systemd.credential:system.hostname=web1",
         // ssh-ed25519 AAAA a@b
@@ -245,8 +243,8 @@ fn a_guest_without_systemd_has_keys_and_name_from_its_host() {
     ];
     let extra =
         values.iter().flat_map(|value| ["-smbios".into(), format!("type=11,value={value}")]);
-    let mut world = World::of("incus", &Spec { extra: extra.collect(), ..Spec::default() }, &[]);
-    let mut guest = world.shell();
+    let (world, mut guest) =
+        World::with_shell("incus", &Spec { extra: extra.collect(), ..Spec::default() }, &[]);
     assert_eq!(guest.ok("cat /proc/sys/kernel/hostname"), "web1\n");
     assert_eq!(guest.ok("cat /root/.ssh/authorized_keys").trim_end(), "ssh-ed25519 AAAA a@b");
     assert_eq!(guest.ok("stat -c %a:%u /root/.ssh /root/.ssh/authorized_keys"), "700:0\n600:0\n");

@@ -35,7 +35,7 @@ pub(super) const ALL: &[Check] = &[
         same("it", answer.short(), "400 Missing or invalid upgrade header")
     }),
     LIFE.of("P§2.2").is("the host sees STARTED, then CONNECTED", |agent| {
-        let log = fs::read_to_string(agent.host_log()).map_err(|error| error.to_string())?;
+        let log = locked(&agent.host).log();
         let place = |mark: &str| log.find(mark).ok_or_else(|| format!("no {mark}"));
         let started = place("agent STARTED")?;
         hold("it does not", is(agent, "CONNECTED") && started > 0)

@@ -38,14 +38,14 @@ pub(super) const ALL: &[Check] = &[
         same("it", sftp.name(kind::REALPATH, "/proc//./sys/../../tmp/no-such")?, "/tmp/no-such")
     }),
     GROUP.is("STAT follows links, LSTAT does not", |agent| {
-        let (mut sftp, dir) = after(agent, "stat", "echo 1234 >file; ln -s file link")?;
+        let (mut sftp, dir, _) = after(agent, "stat", "echo 1234 >file; ln -s file link")?;
         let kind_of = |attrs: Attrs| format!("{:o}", attrs.mode.unwrap_or(0) & 0o170_000);
         same("STAT's type", kind_of(sftp.attrs(kind::STAT, format!("{dir}/link"))?), "100000")?;
         same("LSTAT's type", kind_of(sftp.attrs(kind::LSTAT, format!("{dir}/link"))?), "120000")
     }),
     GROUP.is("attributes have size, owner, mode and times", |agent| {
-        let (mut sftp, dir) = after(agent, "attributes", "echo 1234 >file; chown 12:34 file; chmod 4751 file; touch -d @1000000000 file")?;
-        let seen = sftp.attrs(kind::STAT, format!("{dir}/file"))?;
+        let (mut sftp, _, path) = after(agent, "attributes", "echo 1234 >file; chown 12:34 file; chmod 4751 file; touch -d @1000000000 file")?;
+        let seen = sftp.attrs(kind::STAT, &path)?;
         let times = Some((1_000_000_000, 1_000_000_000));
         let wanted = Attrs { size: Some(5), owner: Some((12, 34)), mode: Some(0o104_751), times };
         same("it", format!("{seen:?}"), format!("{wanted:?}"))
@@ -59,8 +59,8 @@ pub(super) const ALL: &[Check] = &[
         same("OPEN", sftp.status(kind::OPEN, &body)?, NO_FILE)
     }),
     GROUP.is("READ gives bytes from any place, then the end", |agent| {
-        let (mut sftp, dir) = after(agent, "read", "printf 0123456789 >file")?;
-        let handle = sftp.file(format!("{dir}/file"), flag::READ)?;
+        let (mut sftp, _, path) = after(agent, "read", "printf 0123456789 >file")?;
+        let handle = sftp.file(&path, flag::READ)?;
         same("the middle", data(sftp.read(&handle, 3, 4)?)?, "3456")?;
         same("the start", data(sftp.read(&handle, 0, 100)?)?, "0123456789")?;
         same("beyond the end", sftp.read(&handle, 10, 4)?.short(), format!("status {EOF}"))?;
@@ -68,9 +68,9 @@ pub(super) const ALL: &[Check] = &[
     }),
     GROUP.is("a file of 1 MiB goes there and back, asked for in a pipeline", |agent| {
         const PIECE: usize = 32 * 1024;
-        let (mut sftp, dir) = session(agent, "large")?;
+        let (mut sftp, _, path) = session(agent, "large")?;
         let bytes: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_be_bytes).collect();
-        let handle = sftp.file(format!("{dir}/file"), flag::READ | flag::WRITE | flag::CREATE)?;
+        let handle = sftp.file(&path, flag::READ | flag::WRITE | flag::CREATE)?;
         let places: Vec<u64> = (0..bytes.len() / PIECE).map(|index| (index * PIECE) as u64).collect();
         for (place, piece) in places.iter().zip(bytes.chunks(PIECE)) {
             let _id = sftp.ask(kind::WRITE, &of(&handle).u64(*place).bytes(piece))?;
@@ -94,8 +94,7 @@ pub(super) const ALL: &[Check] = &[
         hold("other bytes come back", back.concat() == bytes)
     }),
     GROUP.is("WRITE in the middle keeps the rest", |agent| {
-        let (mut sftp, dir) = session(agent, "middle")?;
-        let path = format!("{dir}/file");
+        let (mut sftp, _, path) = session(agent, "middle")?;
         sftp.put(&path, b"0123456789")?;
         let handle = sftp.file(&path, flag::WRITE)?;
         sftp.write(&handle, 4, b"xy")?;
@@ -103,8 +102,7 @@ pub(super) const ALL: &[Check] = &[
         same("it", content(agent, &path)?, "0123xy6789")
     }),
     GROUP.is("WRITE beyond the end leaves a hole", |agent| {
-        let (mut sftp, dir) = session(agent, "sparse")?;
-        let path = format!("{dir}/file");
+        let (mut sftp, _, path) = session(agent, "sparse")?;
         let handle = sftp.file(&path, flag::WRITE | flag::CREATE | flag::TRUNCATE)?;
         sftp.write(&handle, 100 << 20, b"end")?;
         sftp.close(&handle)?;
@@ -114,8 +112,7 @@ pub(super) const ALL: &[Check] = &[
         hold("it takes up space", numbers[1] < 100)
     }),
     GROUP.is("TRUNCATE empties, EXCLUSIVE refuses what is there", |agent| {
-        let (mut sftp, dir) = session(agent, "flags")?;
-        let path = format!("{dir}/file");
+        let (mut sftp, dir, path) = session(agent, "flags")?;
         sftp.put(&path, b"something")?;
         let handle = sftp.file(&path, flag::WRITE | flag::CREATE | flag::TRUNCATE)?;
         sftp.close(&handle)?;
@@ -126,8 +123,7 @@ pub(super) const ALL: &[Check] = &[
         sftp.close(&handle).map_err(Into::into)
     }),
     GROUP.is("the place counts even if APPEND is given", |agent| {
-        let (mut sftp, dir) = session(agent, "append")?;
-        let path = format!("{dir}/file");
+        let (mut sftp, _, path) = session(agent, "append")?;
         sftp.put(&path, b"0123")?;
         let handle = sftp.file(&path, flag::WRITE | flag::APPEND)?;
         sftp.write(&handle, 4, b"45")?;
@@ -136,9 +132,9 @@ pub(super) const ALL: &[Check] = &[
         same("it", content(agent, &path)?, "x12345")
     }),
     GROUP.is("OPEN makes a file with the mode that is given", |agent| {
-        let (mut sftp, dir) = session(agent, "mode")?;
+        let (mut sftp, dir, path) = session(agent, "mode")?;
         let attrs = Attrs { mode: Some(0o640), ..Attrs::default() };
-        let body = of(format!("{dir}/file")).u32(flag::WRITE | flag::CREATE).attrs(&attrs);
+        let body = of(&path).u32(flag::WRITE | flag::CREATE).attrs(&attrs);
         let Reply::Handle(handle) = sftp.call(kind::OPEN, &body)? else {
             return Err("OPEN failed".into());
         };
@@ -146,8 +142,7 @@ pub(super) const ALL: &[Check] = &[
         same("the mode", agent.guest(&format!("stat -c %a {dir}/file"))?, "640")
     }),
     GROUP.is("another user's file in a sticky directory is refused with the reason", |agent| {
-        let (mut sftp, dir) = session(agent, "sticky")?;
-        let file = format!("{dir}/file");
+        let (mut sftp, dir, file) = session(agent, "sticky")?;
         let _made = agent.guest(&format!(
             "echo 2 >/proc/sys/fs/protected_regular && chmod 1777 {dir} && touch {file} && chown 1000 {file}"
         ))?;
@@ -157,8 +152,7 @@ pub(super) const ALL: &[Check] = &[
         hold(format!("OPEN gives {}", reply.short()), has_reason)
     }),
     GROUP.is("SETSTAT changes mode, owner, times or size", |agent| {
-        let (mut sftp, dir) = session(agent, "setstat")?;
-        let path = format!("{dir}/file");
+        let (mut sftp, _, path) = session(agent, "setstat")?;
         sftp.put(&path, b"0123456789")?;
         for one in one_by_one() {
             sftp.ok("setstat", kind::SETSTAT, &of(&path).attrs(&one))?;
@@ -166,15 +160,13 @@ pub(super) const ALL: &[Check] = &[
         same("it", agent.guest(&format!("stat -c '%s %u %g %a %X %Y' {path}"))?, CHANGED)
     }),
     GROUP.is("SETSTAT changes all of these at once", |agent| {
-        let (mut sftp, dir) = session(agent, "setstat-all")?;
-        let path = format!("{dir}/file");
+        let (mut sftp, _, path) = session(agent, "setstat-all")?;
         sftp.put(&path, b"0123456789")?;
         sftp.ok("setstat", kind::SETSTAT, &of(&path).attrs(&changes()))?;
         same("it", agent.guest(&format!("stat -c '%s %u %g %a %X %Y' {path}"))?, CHANGED)
     }),
     GROUP.is("FSETSTAT does, on an open file", |agent| {
-        let (mut sftp, dir) = session(agent, "fsetstat")?;
-        let path = format!("{dir}/file");
+        let (mut sftp, _, path) = session(agent, "fsetstat")?;
         sftp.put(&path, b"0123456789")?;
         let handle = sftp.file(&path, flag::READ | flag::WRITE)?;
         for one in one_by_one() {
@@ -186,7 +178,7 @@ pub(super) const ALL: &[Check] = &[
         same("it", agent.guest(&format!("stat -c '%s %u %g %a %X %Y' {path}"))?, CHANGED)
     }),
     GROUP.is("MKDIR, RMDIR and REMOVE do what they say", |agent| {
-        let (mut sftp, dir) = session(agent, "directories")?;
+        let (mut sftp, dir, _) = session(agent, "directories")?;
         let path = format!("{dir}/sub");
         sftp.ok("mkdir", kind::MKDIR, &of(&path).u32(0))?;
         let _is = agent.guest(&format!("test -d {path}"))?;
@@ -198,14 +190,14 @@ pub(super) const ALL: &[Check] = &[
         same("RMDIR of what is not there", again, NO_FILE)
     }),
     GROUP.is("RMDIR leaves a directory that is not empty", |agent| {
-        let (mut sftp, dir) = session(agent, "full")?;
-        sftp.put(format!("{dir}/file"), b"x")?;
+        let (mut sftp, dir, path) = session(agent, "full")?;
+        sftp.put(&path, b"x")?;
         same("it", sftp.status(kind::RMDIR, &of(&dir))?, FAILURE)?;
         let _is = agent.guest(&format!("test -e {dir}/file"))?;
         Ok(())
     }),
     GROUP.is("READDIR lists names, long names and attributes", |agent| {
-        let (mut sftp, dir) = after(agent, "readdir", "echo 123 >file; mkdir sub; ln -s nowhere link; touch .hidden")?;
+        let (mut sftp, dir, _) = after(agent, "readdir", "echo 123 >file; mkdir sub; ln -s nowhere link; touch .hidden")?;
         let mut all = sftp.list(&dir)?;
         all.sort_by(|one, other| one.0.cmp(&other.0));
         let names: Vec<_> = all.iter().map(|(name, ..)| String::from_utf8_lossy(name)).collect();
@@ -221,26 +213,26 @@ pub(super) const ALL: &[Check] = &[
         )
     }),
     GROUP.is("READDIR lists 500 files", |agent| {
-        let (mut sftp, dir) = after(agent, "many", "for n in $(seq 500); do : >a-long-name-for-a-file-$n; done")?;
+        let (mut sftp, dir, _) = after(agent, "many", "for n in $(seq 500); do : >a-long-name-for-a-file-$n; done")?;
         let mut names: Vec<_> = sftp.list(&dir)?.into_iter().map(|(name, ..)| name).collect();
         names.sort_unstable();
         names.dedup();
         same("the number", names.len(), 500)
     }),
     GROUP.is("SYMLINK takes target, then link; READLINK reads it", |agent| {
-        let (mut sftp, dir) = session(agent, "symlink")?;
+        let (mut sftp, dir, _) = session(agent, "symlink")?;
         sftp.ok("symlink", kind::SYMLINK, &of("the/target").bytes(format!("{dir}/link")))?;
         same("the link", agent.guest(&format!("readlink {dir}/link"))?, "the/target")?;
         same("READLINK", sftp.name(kind::READLINK, format!("{dir}/link"))?, "the/target")
     }),
     GROUP.is("RENAME moves a file", |agent| {
-        let (mut sftp, dir) = session(agent, "rename")?;
+        let (mut sftp, dir, _) = session(agent, "rename")?;
         sftp.put(format!("{dir}/a"), b"a")?;
         sftp.ok("rename", kind::RENAME, &of(format!("{dir}/a")).bytes(format!("{dir}/b")))?;
         same("what is there", agent.guest(&format!("cd {dir}; ls; cat b"))?, "b\na")
     }),
     GROUP.is("`posix-rename@openssh.com` replaces a file", |agent| {
-        let (mut sftp, dir) = session(agent, "posix")?;
+        let (mut sftp, dir, _) = session(agent, "posix")?;
         sftp.put(format!("{dir}/a"), b"a")?;
         sftp.put(format!("{dir}/b"), b"b")?;
         let body = of("posix-rename@openssh.com").bytes(format!("{dir}/a")).bytes(format!("{dir}/b"));
@@ -248,7 +240,7 @@ pub(super) const ALL: &[Check] = &[
         same("what is there", agent.guest(&format!("cd {dir}; ls; cat b"))?, "b\na")
     }),
     GROUP.is("`hardlink@openssh.com` makes a second name", |agent| {
-        let (mut sftp, dir) = session(agent, "hardlink")?;
+        let (mut sftp, dir, _) = session(agent, "hardlink")?;
         sftp.put(format!("{dir}/a"), b"a")?;
         let body = of("hardlink@openssh.com").bytes(format!("{dir}/a")).bytes(format!("{dir}/b"));
         sftp.ok("hardlink", kind::EXTENDED, &body)?;
@@ -264,8 +256,8 @@ pub(super) const ALL: &[Check] = &[
         same("the longest name", numbers[10], 255)
     }),
     GROUP.is("`fsync@openssh.com` is there", |agent| {
-        let (mut sftp, dir) = session(agent, "fsync")?;
-        let handle = sftp.file(format!("{dir}/file"), flag::WRITE | flag::CREATE)?;
+        let (mut sftp, _, path) = session(agent, "fsync")?;
+        let handle = sftp.file(&path, flag::WRITE | flag::CREATE)?;
         let body = of("fsync@openssh.com").bytes(&handle);
         sftp.ok("fsync", kind::EXTENDED, &body).map_err(Into::into)
     }),
@@ -276,7 +268,7 @@ pub(super) const ALL: &[Check] = &[
         hold("the session is over", sftp.attrs(kind::STAT, "/").is_ok())
     }),
     GROUP.is("names need not be UTF-8", |agent| {
-        let (mut sftp, dir) = session(agent, "bytes")?;
+        let (mut sftp, dir, _) = session(agent, "bytes")?;
         let mut path = format!("{dir}/").into_bytes();
         path.extend(b"\xff\xfe name");
         sftp.put(&path, b"x")?;
@@ -296,8 +288,8 @@ pub(super) const ALL: &[Check] = &[
         )
     }),
     GROUP.is("files belong to root, whoever asked last", |agent| {
-        let (mut sftp, dir) = session(agent, "root")?;
-        sftp.put(format!("{dir}/file"), b"x")?;
+        let (mut sftp, dir, path) = session(agent, "root")?;
+        sftp.put(&path, b"x")?;
         same("owner and mode", agent.guest(&format!("stat -c '%u %g %a' {dir}/file"))?, "0 0 644")
     }),
 ];
@@ -309,17 +301,19 @@ fn upgrade(agent: &Agent) -> Claim {
     same("Connection", answer.field("connection"), "Upgrade")
 }
 
-fn session(agent: &Agent, name: &str) -> Result<(Sftp, String), String> {
+/// Opens a session. Returns an empty directory for it, and the path of a file there.
+fn session(agent: &Agent, name: &str) -> Result<(Sftp, String, String), String> {
     let directory = format!("/tmp/sftp-{name}");
     let _made = agent.guest(&format!("mkdir -p {directory}"))?;
-    Ok((Sftp::open(agent)?, directory))
+    let file = format!("{directory}/file");
+    Ok((Sftp::open(agent)?, directory, file))
 }
 
 /// The same after a script in the directory.
-fn after(agent: &Agent, name: &str, script: &str) -> Result<(Sftp, String), String> {
-    let (sftp, directory) = session(agent, name)?;
+fn after(agent: &Agent, name: &str, script: &str) -> Result<(Sftp, String, String), String> {
+    let (sftp, directory, file) = session(agent, name)?;
     let _made = agent.guest(&format!("cd {directory}; {script}"))?;
-    Ok((sftp, directory))
+    Ok((sftp, directory, file))
 }
 
 fn changes() -> Attrs {

@@ -166,9 +166,7 @@ fn assert_blocked(boot: &Boot, why: &str) {
 
 #[test]
 fn check_distinguishes_an_unread_policy_and_its_sandbox() {
-    let boot = Boot::new("lxd");
-    let agent = boot.start(&[]);
-    boot.logged("CONNECTED");
+    let (boot, agent) = Boot::running("lxd", &[]);
     let theirs =
         "note     policy: the running agent has another one until SIGHUP: everything is allowed\n";
     let text = check(boot.command(&[]), &[]).1;
@@ -220,8 +218,7 @@ fn check_reports_a_refused_host() {
     whole(&boot);
     let other = Host::on_sockets(&elsewhere.0, &elsewhere.0.join("vs"), "lxd", &[]);
     fs::copy(other.share.join("server.crt"), boot.host.share.join("server.crt")).unwrap();
-    let mut agent = boot.start(&[]);
-    boot.logged(" CONNECTED");
+    let mut agent = boot.up(&[]);
     let told = boot.client().host_info().unwrap().to_string();
     assert!(boot.client().ask("PUT", "/1.0", &told).is_err());
     assert_blocked(&boot, WHY);
@@ -253,8 +250,7 @@ fn check_reports_a_host_that_never_calls() {
     let boot = Boot::new("lxd");
     whole(&boot);
     let port = Terminal::open(80, 24);
-    let _agent = boot.start(&["--port", &port.path()]);
-    boot.logged(" CONNECTED");
+    let _agent = boot.up(&["--port", &port.path()]);
     until("the view", LIMIT, || status(&boot).1["state"] == "CONNECTED");
     let found = boot.root("dev/vport0p1").display().to_string();
     let before = check(boot.command(&[]), &[]);
@@ -322,9 +318,7 @@ fn status_has_the_same_members_for_programs() {
     assert_eq!((code, &view["running"], keys(&view)), (Some(3), &false.into(), all));
     assert!(view["state"].is_null() && view["version"].is_string(), "{view}");
     let (_, text) = boot.says(&["status"]);
-    for line in ["running: no\n", "pid: -\n", "state: -\n", "host: -\n", "devlxd: -\n"] {
-        assert!(text.contains(line), "{text}");
-    }
+    contains(&text, &["running: no\n", "pid: -\n", "state: -\n", "host: -\n", "devlxd: -\n"]);
     let (_, text) = boot.ask(&["status"]);
     let was = format!("process {} ended unexpectedly in state CONNECTED", agent.0.id());
     assert!(text.contains(&was), "{text}");

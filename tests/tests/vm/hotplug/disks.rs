@@ -1,7 +1,6 @@
 //! Disks that the host enlarges while the VM runs: partition and file system follow. The core's tests
 //! cut the power at each write of the table.
 
-use std::ffi::OsStr;
 use std::fs::OpenOptions;
 
 use mote_tests::prelude::*;
@@ -26,16 +25,9 @@ enum Table {
     Small,
 }
 
-fn run(program: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) {
-    let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
-    fed(program, &arguments, input)
-}
-
 fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
     let path = directory.join(name);
-    let file =
-        OpenOptions::new().create(true).truncate(true).write(true).open(&path).expect("a disk");
-    file.set_len(OLD * MIB).expect("a disk");
+    File::create(&path).and_then(|file| file.set_len(OLD * MIB)).expect("a disk");
     let shown = path.to_str().expect("a path");
     let script = match table {
         Table::Gpt | Table::Small => "label: gpt\nstart=2048, type=linux\n",
@@ -51,21 +43,18 @@ fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
         Table::None => ("offset=0", "64m"),
     };
     if table != Table::None {
-        exits(run("sfdisk", &["-q", shown], script), Some(0), &[]);
+        exits(fed("sfdisk", &["-q", shown], script), Some(0), &[]);
     }
-    exits(run("mkfs.ext4", &["-q", "-F", "-E", offset, shown, length], ""), Some(0), &[]);
+    exits(fed("mkfs.ext4", &["-q", "-F", "-E", offset, shown, length], ""), Some(0), &[]);
     path
 }
 
 fn has_tools() -> bool {
-    let has = |program| {
-        Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-    };
-    let all = ["sfdisk", "mkfs.ext4", "e2fsck"].into_iter().all(has);
-    if !all {
+    let has = has_programs(&["sfdisk", "mkfs.ext4", "e2fsck"]);
+    if !has {
         skipped("sfdisk and e2fsprogs make and check the disks");
     }
-    all
+    has
 }
 
 /// Boots a VM with these disks, `/dev/vdb` and so on. Its agent waits for [`start`].
@@ -102,16 +91,16 @@ fn size(guest: &mut Guest, device: &str) -> u64 {
 fn check(path: &Path, table: Table) {
     let shown = path.to_str().expect("a path");
     if table != Table::None {
-        exits(run("sfdisk", &["--verify", shown], ""), Some(0), &[]);
-        exits(run("sfdisk", &["-d", shown], ""), Some(0), &["start="]);
+        exits(fed("sfdisk", &["--verify", shown], ""), Some(0), &[]);
+        exits(fed("sfdisk", &["-d", shown], ""), Some(0), &["start="]);
     }
     let start = if table == Table::None { 0 } else { 1 << 20 };
     let part = path.with_extension("part");
     fs::write(&part, &fs::read(path).expect("a disk")[start..]).expect("a part");
     let filesystem = part.to_str().expect("a path");
-    let (code, said) = run("e2fsck", &["-p", filesystem], "");
+    let (code, said) = fed("e2fsck", &["-p", filesystem], "");
     assert!(matches!(code, Some(0 | 1)), "{said}");
-    exits(run("e2fsck", &["-fn", filesystem], ""), Some(0), &[]);
+    exits(fed("e2fsck", &["-fn", filesystem], ""), Some(0), &[]);
 }
 
 /// Writes files endlessly.
@@ -141,10 +130,7 @@ fn grows_partition_and_file_system_in_use_within_a_second() {
         let before = size(&mut guest, device);
         assert!(before < OLD, "{before}");
         world.vm.resize(&format!("disk{index}"), NEW * MIB);
-        let took = until("a larger file system", patient(SOON), || {
-            size(&mut guest, device) > NEW * 8 / 10
-        });
-        println!("{device} is grown {took:?} after its disk was");
+        until("a larger file system", patient(SOON), || size(&mut guest, device) > NEW * 8 / 10);
         // Grow once more, from the new size.
         world.vm.resize(&format!("disk{index}"), 2 * NEW * MIB);
         until("a file system larger still", patient(SOON), || {

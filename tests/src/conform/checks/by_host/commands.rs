@@ -97,10 +97,7 @@ pub(in super::super) const ALL: &[Check] = &[
     }),
     COMMANDS.is("`cat` gives back 8 MiB (Incus) or 64 MiB (LXD) as they were", |agent| {
         let sent = noise(much(agent));
-        let begun = Instant::now();
         let output = host(agent, &["exec", "-T", NAME, "--", "cat"], &sent)?;
-        let took = begun.elapsed();
-        println!("{}: {} bytes to cat and back in {took:?}", agent.column.title(), sent.len());
         let length = output.stdout.len();
         let same = output.status.success() && output.stdout == sent;
         hold(format!("{length} of {} bytes come back, or others", sent.len()), same)
@@ -146,7 +143,7 @@ pub(in super::super) const POWER: &[Check] = &[
     LIFE.of("P§4.1").is("a power cut is a disconnection", |agent| {
         let (mut child, _output) =
             started(agent, &[NAME, "--", "sh", "-c", "echo on; sleep 60"], "on\n")?;
-        agent.cut();
+        locked(&agent.vm).cut();
         equal("the command", ended(&mut child, "the power cut")?, Some(129))?;
         let mut said = String::new();
         let mut errors = child.stderr.take().ok_or("no pipe")?;

@@ -12,17 +12,13 @@ pub(in super::super) const ALL: &[Check] = &[
         let path = |name: &str| scratch.0.join(name);
         let (sent, back) = (path("sent"), path("back"));
         put(&sent, noise(much(agent)));
-        let begun = Instant::now();
         agent.host(&["file", "push", NAME, plain(&sent), "/tmp/sent", "--mode", "640"])?;
-        let pushed = begun.elapsed();
         let file = File::open(&sent).map_err(|error| error.to_string())?;
         let sum = Command::new("sha256sum").stdin(file).output();
         let sum = text(&sum.map_err(|error| format!("sha256sum: {error}"))?.stdout);
         let script = ["-n", NAME, "--", "sh", "-c", "sha256sum </tmp/sent"];
         equal("the sum in the guest", exec(agent, &script, "")?.1, sum)?;
-        let begun = Instant::now();
         agent.host(&["file", "pull", NAME, "/tmp/sent", plain(&back)])?;
-        println!("{}: pushed in {pushed:?}, pulled in {:?}", agent.column.title(), begun.elapsed());
         hold("what is pulled differs from what was pushed", read(&sent)? == read(&back)?)?;
         agent.host(&["file", "rm", NAME, "/tmp/sent"])?;
         let gone = fails(agent, &["file", "stat", NAME, "/tmp/sent"])?;
@@ -76,7 +72,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let (source, back) = (scratch.0.join("to"), scratch.0.join("from"));
         put(&source, noise(1_000_000));
         let program = tool("MOTE_HOST", "target/debug/mote-host");
-        let pipe = format!("{} --dir {} sftp {NAME}", plain(&program), plain(&agent.directory()));
+        let pipe = format!("{} --dir {} sftp {NAME}", plain(&program), plain(&locked(&agent.host).directory));
         let (to, from) = (plain(&source), plain(&back));
         let batch = scratch.0.join("batch");
         put(
