@@ -4,11 +4,12 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
+use crate::clock::until;
 use crate::common::printable::{quoted, word};
 use crate::net::http::{read_answer, write_request};
 use crate::{Agent, CallFailure, Limit, Timed, limits, printable};
@@ -30,17 +31,14 @@ pub fn is_running(root: &Path) -> bool {
 /// Connects to the daemon, and waits for one that is about to listen.
 fn arrived<T, E>(root: &Path, mut connect: impl FnMut() -> Result<T, E>) -> Result<T> {
     let (limit, pause) = ARRIVAL;
-    let begun = Instant::now();
-    loop {
-        match connect() {
-            Ok(stream) => return Ok(stream),
-            Err(_) if root.exists() && begun.elapsed() < limit => std::thread::sleep(pause),
-            Err(_) => {
-                let (root, word) = (root.display(), quoted(&root.display().to_string()));
-                bail!("no daemon is running in {root}; mote-host --dir {word} daemon starts one")
-            }
-        }
-    }
+    let stream = until(limit, pause, || match connect() {
+        Ok(stream) => Some(Some(stream)),
+        Err(_) => (!root.exists()).then_some(None),
+    });
+    stream.flatten().with_context(|| {
+        let (root, word) = (root.display(), quoted(&root.display().to_string()));
+        format!("no daemon is running in {root}; mote-host --dir {word} daemon starts one")
+    })
 }
 
 pub fn ask(root: &Path, method: &str, target: &str, body: &Value) -> Result<Value> {

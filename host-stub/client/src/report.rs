@@ -164,12 +164,8 @@ impl Text<'_> {
     }
 
     fn line(&mut self, name: &str, own: Labels<'_>, value: f64) {
-        let mut labels: Labels<'_> = own;
-        labels.extend([
-            ("name", self.instance.name.as_str()),
-            ("project", "default"),
-            ("type", "virtual-machine"),
-        ]);
+        let (mut labels, instance) = (own, self.instance.name.as_str());
+        labels.extend([("name", instance), ("project", "default"), ("type", "virtual-machine")]);
         if self.instance.flavour.is_lxd() {
             labels.push(("state", "RUNNING"));
         }

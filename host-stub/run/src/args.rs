@@ -346,15 +346,5 @@ mod tests {
         for from in ["/g", "/g:h", "/g:/h"] {
             assert_eq!(pulled(&format!("{from}:{other}")).unwrap(), pair(from, &other));
         }
-        let of = |text: &str| {
-            let share = Share::parse(text).unwrap();
-            (share.source.display().to_string(), share.target)
-        };
-        let source = at("a:b");
-        assert_eq!(of(&source), (source.clone(), source.clone()));
-        assert_eq!(of(&format!("{source}:/m:ro")), (source.clone(), "/m".to_owned()));
-        std::os::unix::fs::symlink("a:b", at("l")).unwrap();
-        assert_eq!(of(&format!("{}:/m", at("l"))), (source, "/m".to_owned()));
-        assert!(Share::parse("/absent:/m:/n").is_err() && Share::parse(":/m").is_err());
     }
 }

@@ -230,30 +230,14 @@ impl Drop for Kept {
 
 /// Returns the path of a program: as given, or found by name in PATH and these directories.
 pub(crate) fn find(program: &Path, others: &[&str]) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return is_program(program).then(|| program.to_owned());
-    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&path).chain(others.iter().map(PathBuf::from));
-    all.map(|directory| directory.join(program)).find(|path| is_program(path))
-}
-
-fn is_program(path: &Path) -> bool {
-    let is_ours = rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-    is_ours && path.is_file()
+    which::which_in(program, std::env::join_paths(all).ok(), ".").ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finds_a_program_by_name_or_path() {
-        assert!(find(Path::new("sh"), &[]).is_some());
-        assert_eq!(find(Path::new("/bin/sh"), &[]), Some("/bin/sh".into()));
-        assert_eq!(find(Path::new("/etc/passwd"), &[]), None);
-        assert_eq!(find(Path::new("no-such-program"), &["/bin"]), None);
-    }
 
     #[test]
     fn shows_canonical_mount_paths() {

@@ -297,19 +297,15 @@ impl Course<'_> {
 
     /// Returns the outcome of a VM that has ended. Data that the guest sent before is still
     /// written.
-    fn lost(&mut self, stage: Stage, why: String, phases: &mut Phases) -> Outcome {
+    fn lost(&mut self, mut stage: Stage, why: String, phases: &mut Phases) -> Outcome {
         phases.ended.get_or_insert_with(Instant::now);
         let end = Instant::now() + LAST_WORDS;
-        let mut stage = stage;
         while stage == Stage::Command {
             let left = end.saturating_duration_since(Instant::now());
             match self.news.recv_timeout(left) {
                 Ok(News::Signal(signal)) => return Outcome::Signal(signal),
-                Ok(News::Guest(Step::Ended(Ok(code)))) => stage = Stage::After(code),
-                Ok(News::Guest(Step::CannotRun(why))) => self.cannot_run = Some(why),
                 Ok(News::Guest(Step::Ended(Err(_)))) | Err(_) => break,
-                Ok(News::Guest(Step::Lacks(why))) => self.lacks.push(why),
-                Ok(News::Guest(_)) => {}
+                Ok(News::Guest(step)) => drop(self.stepped(step, &mut stage, phases)),
             }
         }
         match stage {

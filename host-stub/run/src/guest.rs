@@ -278,6 +278,7 @@ impl RetryPolicy {
 
 /// Returns whether a repeated call may succeed: the agent has not refused it.
 pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
+    use CallFailure::{AgentsCertificate, DeviceStopped, HostsCertificate};
     use ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
     };
@@ -287,11 +288,7 @@ pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
             || matches!(kind, TimedOut | UnexpectedEof)
     };
     match FailedCall::cause(error) {
-        Some(
-            CallFailure::AgentsCertificate
-            | CallFailure::DeviceStopped
-            | CallFailure::HostsCertificate,
-        ) => false,
+        Some(AgentsCertificate | DeviceStopped | HostsCertificate) => false,
         Some(_) => true,
         None => error.chain().filter_map(|cause| cause.downcast_ref()).any(is_cut),
     }
@@ -318,17 +315,14 @@ mod tests {
 
     #[test]
     fn retries_only_calls_that_cannot_have_arrived() {
+        let cut = |kind| anyhow::Error::from(io::Error::from(kind));
         for (error, passing, unsent) in [
             (of(CallFailure::Slow), true, false),
             (of(CallFailure::Refused), true, true),
             (of(CallFailure::NoAnswer), true, true),
             (of(CallFailure::HostsCertificate), false, false),
-            (io::Error::from(ErrorKind::ConnectionReset).into(), true, false),
-            (
-                anyhow::Error::from(io::Error::from(ErrorKind::UnexpectedEof)).context("x"),
-                true,
-                false,
-            ),
+            (cut(ErrorKind::ConnectionReset), true, false),
+            (cut(ErrorKind::UnexpectedEof).context("x"), true, false),
             (anyhow!("status 403: no"), false, false),
         ] {
             assert_eq!((is_passing(&error), is_unsent(&error)), (passing, unsent), "{error:#}");

@@ -10,12 +10,12 @@ use super::child::{self, Helper};
 use super::share::{self, Share, Virtiofs};
 use crate::accel::{self, Accel};
 use mote_client::common::printable::word;
-use mote_client::common::random::{number, uuid};
+use mote_client::common::random::number;
 use mote_client::common::whole_file::write_whole;
 use mote_client::instance::vsock_device::{DEVICE, DEVICE_LOCK};
-use mote_client::instance::{GENERATION, UUID};
+use mote_client::instance::{UUID, identity};
 use mote_client::{Channel, Instance, Vsock, complain, store};
-use mote_vm::recipe::{self, Recipe, STAND_IN_CID, Writes, root_disk};
+use mote_vm::recipe::{self, Recipe, Writes, root_disk};
 use mote_vm::{acpi, initramfs, iso, overlay};
 
 /// Default memory, MiB.
@@ -137,12 +137,13 @@ impl Machine {
         let mut helpers = Vec::new();
         if let (Some(program), Vsock::Uds(uds)) = (&self.vsock, &self.instance.vsock) {
             let socket = self.beside(DEVICE);
-            let (uds, path) = (uds.display(), socket.display());
-            let vm = format!("guest-cid={STAND_IN_CID},uds-path={uds},socket={path}");
-            let arguments = vec!["--vm".to_owned(), vm];
-            let lock = self.beside(DEVICE_LOCK);
-            let directory = self.directory.clone();
-            helpers.push(Helper { program: program.clone(), arguments, socket, lock, directory });
+            helpers.push(Helper {
+                program: program.clone(),
+                arguments: vec!["--vm".to_owned(), recipe::stand_in(uds, &socket)],
+                socket,
+                lock: self.beside(DEVICE_LOCK),
+                directory: self.directory.clone(),
+            });
         }
         helpers.extend(self.shares.iter().enumerate().filter_map(|(number, share)| {
             Some(share.virtiofs.as_ref()?.helper(share, self.share_socket(number)))
@@ -215,10 +216,8 @@ impl Machine {
         console: &Path,
         verbose: bool,
     ) -> Result<Vec<String>> {
-        let mut all: Vec<String> =
-            ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-                .map(String::from)
-                .into();
+        let usual = "-nodefaults -no-user-config -display none -no-reboot";
+        let mut all: Vec<String> = usual.split(' ').map(String::from).collect();
         let is_micro = self.kind == MachineKind::Microvm;
         let (machine, kind) = match self.arch {
             Arch::X86 if self.has_own_acpi() => (MICRO_TCG, recipe::Machine::Micro),
@@ -229,18 +228,17 @@ impl Machine {
             Arch::Aarch64 => ("virt", recipe::Machine::Arm),
             Arch::Riscv64 => ("virt", recipe::Machine::Riscv),
         };
-        let console = console.display().to_string().replace(',', ",,");
+        // The guest's kernel reports a panic through it, if it has the driver.
+        let panic = if self.arch == Arch::X86 { "pvpanic" } else { "pvpanic-pci" };
         for (option, value) in [
             ("-machine", format!("{machine},accel={}", word(self.used))),
             ("-smp", self.cpus.to_string()),
-            ("-chardev", format!("file,id=console,path={console}")),
+            ("-chardev", format!("file,id=console,path={}", recipe::value(console))),
             ("-serial", "chardev:console".to_owned()),
+            ("-device", panic.to_owned()),
         ] {
             all.extend([option.to_owned(), value]);
         }
-        // The guest's kernel reports a panic through it, if it has the driver.
-        let panic = if self.arch == Arch::X86 { "pvpanic" } else { "pvpanic-pci" };
-        all.extend(["-device", panic].map(String::from));
         let share = store::share(root, &self.instance.name);
         let mut recipe = Recipe::of(root, &self.instance, &share);
         recipe.disk.clone_from(&self.disk);
@@ -259,11 +257,11 @@ impl Machine {
         }
         if is_micro {
             let devices = all.iter_mut().map(on_mmio).filter(|is_virtio| *is_virtio).count();
-            if self.has_own_acpi() && devices > usize::from(acpi::DEVICES) {
+            let most = acpi::DEVICES;
+            if self.has_own_acpi() && devices > usize::from(most) {
                 bail!(
-                    "--machine microvm has {} virtio devices without KVM, not \
-                     {devices}: use fewer shares, or no network",
-                    acpi::DEVICES
+                    "--machine microvm has {most} virtio devices without KVM, not {devices}: use \
+                     fewer shares, or no network"
                 );
             }
         }
@@ -325,14 +323,9 @@ impl Kernel {
     }
 }
 
-fn config(
-    user_data: Option<&Path>,
-    more: Vec<(String, String)>,
-) -> Result<BTreeMap<String, String>> {
-    let id = uuid();
-    let mut config: BTreeMap<_, _> =
-        [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into();
-    if let Some(file) = user_data {
+fn config(file: Option<&Path>, more: Vec<(String, String)>) -> Result<BTreeMap<String, String>> {
+    let mut config = identity();
+    if let Some(file) = file {
         let said = || format!("--user-data {}", file.display());
         let text = std::fs::read_to_string(file).with_context(said)?;
         config.insert(USER_DATA.to_owned(), text);

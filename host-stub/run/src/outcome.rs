@@ -34,27 +34,23 @@ pub const NOT_RUN: u8 = 125;
 const LOST: u8 = 129;
 
 impl Outcome {
-    pub(crate) fn code(&self) -> u8 {
+    /// Returns the exit code, the name for programs, because a command may have any of the codes,
+    /// and the cause, unless the command itself reports it.
+    fn described(&self) -> (u8, &'static str, Option<&str>) {
         match self {
-            Self::Incomplete(0, _) => NOT_RUN,
-            Self::Exited(code) | Self::Incomplete(code, _) | Self::CannotRun(code, _) => *code,
-            Self::TimedOut(_) => TIMED_OUT,
-            Self::NotRun(_) => NOT_RUN,
-            Self::Lost(_) => LOST,
-            Self::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+            Self::Exited(code) => (*code, "exited", None),
+            Self::Incomplete(0, cause) => (NOT_RUN, "incomplete", Some(cause)),
+            Self::Incomplete(code, cause) => (*code, "exited", Some(cause)),
+            Self::TimedOut(cause) => (TIMED_OUT, "timed-out", Some(cause)),
+            Self::NotRun(cause) => (NOT_RUN, "not-run", Some(cause)),
+            Self::CannotRun(code, cause) => (*code, "not-run", Some(cause)),
+            Self::Lost(cause) => (LOST, "lost", Some(cause)),
+            Self::Signal(signal) => (u8::try_from(128 + signal).unwrap_or(u8::MAX), "signal", None),
         }
     }
 
-    /// Returns the name for programs, because a command may have any of the codes.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Incomplete(0, _) => "incomplete",
-            Self::Exited(_) | Self::Incomplete(..) => "exited",
-            Self::TimedOut(_) => "timed-out",
-            Self::NotRun(_) | Self::CannotRun(..) => "not-run",
-            Self::Lost(_) => "lost",
-            Self::Signal(_) => "signal",
-        }
+    pub(crate) fn code(&self) -> u8 {
+        self.described().0
     }
 
     /// Returns whether the guest worked, so that its console is of no interest.
@@ -62,16 +58,8 @@ impl Outcome {
         matches!(self, Self::Exited(_) | Self::Incomplete(..) | Self::CannotRun(..))
     }
 
-    /// Returns the cause, unless the command itself reports it.
     pub(crate) fn cause(&self) -> Option<String> {
-        match self {
-            Self::Exited(_) | Self::Signal(_) => None,
-            Self::Incomplete(_, cause)
-            | Self::CannotRun(_, cause)
-            | Self::TimedOut(cause)
-            | Self::NotRun(cause)
-            | Self::Lost(cause) => Some(without_numbers(cause)),
-        }
+        self.described().2.map(without_numbers)
     }
 }
 
@@ -110,8 +98,9 @@ impl Phases {
 }
 
 pub(crate) fn result(outcome: &Outcome, phases: &Phases, about: &Value) -> Value {
-    json!({"outcome": outcome.name(), "code": outcome.code(), "cause": outcome.cause(),
-        "ms": phases.to_json(), "vm": about})
+    let (code, name, _) = outcome.described();
+    json!({"outcome": name, "code": code, "cause": outcome.cause(), "ms": phases.to_json(),
+        "vm": about})
 }
 
 #[derive(Clone, Debug)]
@@ -182,7 +171,8 @@ mod tests {
             (Outcome::Lost(why()), 129, "lost"),
             (Outcome::Signal(15), 143, "signal"),
         ] {
-            assert_eq!((outcome.code(), outcome.name()), (code, name));
+            let (its_code, its_name, _) = outcome.described();
+            assert_eq!((its_code, its_name), (code, name));
         }
     }
 

@@ -10,6 +10,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use super::child::{self, Helper};
 use mote_client::instance::share::{self, Device};
 use mote_client::{Flavour, Instance};
+use mote_vm::recipe::value;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -100,26 +101,22 @@ impl Share {
         instance: &Instance,
         socket: &Path,
     ) -> Vec<String> {
-        let socket = self.virtiofs.as_ref().map(|_| socket);
         let device = self.device(instance.flavour);
         let tag = share::tag(instance.flavour, &Self::name(number), &device);
-        let escaped = |path: &Path| path.display().to_string().replace(',', ",,");
         let mut arguments = Vec::new();
-        if let Some(socket) = socket {
+        if self.virtiofs.is_some() {
             arguments.extend([
                 "-chardev".to_owned(),
-                format!("socket,id=fs{number},path={}", escaped(socket)),
+                format!("socket,id=fs{number},path={}", value(socket)),
                 "-device".to_owned(),
                 format!("vhost-user-fs-pci,chardev=fs{number},tag={tag}"),
             ]);
         }
-        let readonly = if self.read_only { ",readonly=on" } else { "" };
+        let access = if self.read_only { "remap,readonly=on" } else { "remap" };
+        let files = format!("path={},security_model=none,multidevs={access}", value(&self.source));
         arguments.extend([
             "-fsdev".to_owned(),
-            format!(
-                "local,id=ninep{number},path={},security_model=none,multidevs=remap{readonly}",
-                escaped(&self.source)
-            ),
+            format!("local,id=ninep{number},{files}"),
             "-device".to_owned(),
             format!("virtio-9p-pci,fsdev=ninep{number},mount_tag={tag}"),
         ]);
@@ -202,7 +199,7 @@ mod tests {
         assert!(share.read_only);
         let share = Share::parse("/tmp").unwrap();
         assert_eq!((share.target.as_str(), share.read_only), ("/tmp", false));
-        for text in ["", ":/x", "/a:x", "/a:/", "/:ro", "/a:/b:rw"] {
+        for text in ["", ":/x", "/a:x", "/a:/", "/:ro", "/a:/b:rw", "/absent:/m:/n"] {
             assert!(Share::parse(text).is_err(), "{text}");
         }
     }

@@ -240,18 +240,4 @@ mod tests {
         assert!(!super::is_over(&json!({"monitor": "connected", "end": null}), &mut has_run));
         assert!(has_run);
     }
-
-    #[test]
-    fn a_connected_agent_has_started_and_an_unknown_one_has_not_stopped() {
-        let is = |awaited: Awaited, agent: &str, status: &str| {
-            awaited.is_reached(&json!({"state": agent, "status": status}))
-        };
-        assert!(is(Awaited::Started, "STARTED", "Running"));
-        assert!(is(Awaited::Started, "CONNECTED", "Ready"));
-        assert!(!is(Awaited::Connected, "STARTED", "Running"));
-        assert!(is(Awaited::Ready, "CONNECTED", "Ready"));
-        assert!(!is(Awaited::Ready, "CONNECTED", "Running"));
-        assert!(is(Awaited::Stopped, "STOPPED", "Stopped"));
-        assert!(!is(Awaited::Stopped, "UNKNOWN", "Stopped"));
-    }
 }

@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 use mote_client::common::printable::{pair, to_stderr};
 use mote_client::daemon::{is_running, order};
 use mote_client::instance::store::{self, create};
-use mote_client::instance::{GENERATION, UUID, VSOCK_ID};
+use mote_client::instance::{VSOCK_ID, identity};
 use mote_client::net::slots;
 use mote_client::{Channel, Flavour, Instance, Vsock, random};
 use mote_stub::control::{self, Host};
@@ -80,7 +80,7 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
     let path =
         |path: PathBuf| std::path::absolute(&path).with_context(|| path.display().to_string());
     let beside = |name: &str| path(store::directory(root, &args.name).join(name));
-    let mut config = BTreeMap::new();
+    let mut config = identity();
     if let Some(cid) = args.vsock_cid {
         config.insert(VSOCK_ID.to_owned(), cid.to_string());
     }
@@ -98,8 +98,6 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
         (None, Some(serial)) => Channel::Serial { path: path(serial)?, shared },
         (None, None) => Channel::Qmp(beside("qmp")?),
     };
-    let id = random::uuid();
-    config.extend([UUID, GENERATION].map(|key| (key.to_owned(), id.clone())));
     config.extend(args.config);
     fits(&vsock, &channel)?;
     Ok(Instance {
@@ -114,10 +112,8 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
 
 /// Parses a context id. The first three are reserved (P§3.2).
 fn context_id(text: &str) -> Result<u32> {
-    text.parse()
-        .ok()
-        .filter(|id| *id > 2)
-        .with_context(|| format!("{text} is not a guest's context id: the lowest is 3"))
+    let id = text.parse().ok().filter(|id| *id > 2);
+    id.with_context(|| format!("{text} is not a guest's context id: the lowest is 3"))
 }
 
 /// Checks that socket paths are short enough; the host's own has a port number after it.

@@ -9,12 +9,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use mote_client::agent::client::AGENT_PORT;
 use mote_client::agent::websocket::Piece;
 use mote_client::common::printable::{text, word};
 use mote_client::daemon::{self, Known, ask, order, state_after};
 use mote_client::exec::run::listen;
 use mote_client::report::{check_state, openmetrics};
-use mote_client::{Agent, FailedCall, Limit, connecting, limits, printable};
+use mote_client::{Agent, FailedCall, Limit, complain, connecting, limits, printable};
 
 fn stored(root: &Path, name: &str) -> Result<Value> {
     ask(root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)
@@ -71,9 +72,6 @@ pub(crate) fn query(root: &Path, name: &str, query: &Value) -> Result<()> {
     Ok(printable::print_exact(said.as_bytes())?)
 }
 
-/// The agent's port (P§3.2).
-const AGENT_PORT: u32 = 8443;
-
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub(crate) struct ListArgs {
@@ -110,7 +108,7 @@ pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
         return Ok(writeln!(out, "{}", printable::json(&json!(states)))?);
     }
     write!(out, "{}", table(&rows))?;
-    notes.iter().for_each(|note| printable::complain(note));
+    notes.iter().for_each(|note| complain(note));
     Ok(())
 }
 
@@ -123,8 +121,7 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
             let width = widths.max().unwrap_or(0);
             line += &format!("{cell:width$}  ");
         }
-        shown += line.trim_end();
-        shown.push('\n');
+        shown += &format!("{}\n", line.trim_end());
     }
     shown
 }
@@ -176,10 +173,7 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
         ("Host", format!("vsock 2:{}", state["port"])),
         ("Status port", port(&state["channel"])),
         ("Calls", format!("{connections}, {resumed} resumed; the last: {}", word("last_request"))),
-        (
-            "Last line",
-            state["port_alone"].as_str().map_or_else(|| word("last_line"), str::to_owned),
-        ),
+        ("Last line", state["port_alone"].as_str().map_or_else(|| word("last_line"), text)),
         ("Last PUT", text(&last_put(state))),
         ("Last error", text(&last_error(state))),
         ("Fault", word("fault")),
@@ -210,14 +204,9 @@ fn program(environment: &Value) -> String {
     // An agent must report the name of the server's agent; mote adds its own name.
     let own =
         environment["agent"].as_str().map_or(String::new(), |own| format!("{} as ", text(own)));
-    format!(
-        "{own}{} {}, {} {} on {}",
-        word("server"),
-        word("server_version"),
-        word("kernel"),
-        word("kernel_version"),
-        word("kernel_architecture")
-    )
+    let [server, version, kernel, release, machine] =
+        ["server", "server_version", "kernel", "kernel_version", "kernel_architecture"].map(word);
+    format!("{own}{server} {version}, {kernel} {release} on {machine}")
 }
 
 fn way(vsock: &Value) -> String {
@@ -307,9 +296,7 @@ fn report(agent: &Agent, greets: bool, target: &str) -> Result<Value> {
     let took = begun.elapsed();
     if took > HOSTS {
         let (took, hosts) = (printable::duration(took), printable::duration(HOSTS));
-        printable::complain(&format!(
-            "the agent took {took} for this; a real host gives up after {hosts}"
-        ));
+        complain(&format!("the agent took {took} for this; a real host gives up after {hosts}"));
     }
     Ok(said)
 }
@@ -391,10 +378,8 @@ mod tests {
             "kernel": "Linux", "kernel_version": "6.1", "kernel_architecture": "x86_64"}})
         };
         let program = |own| program(&said(own)["environment"]);
-        assert_eq!(
-            program(json!("mote-agent")),
-            "mote-agent as lxd-agent 0.1.0, Linux 6.1 on x86_64"
-        );
-        assert_eq!(program(Value::Null), "lxd-agent 0.1.0, Linux 6.1 on x86_64");
+        let server = "lxd-agent 0.1.0, Linux 6.1 on x86_64";
+        assert_eq!(program(json!("mote-agent")), format!("mote-agent as {server}"));
+        assert_eq!(program(Value::Null), server);
     }
 }

@@ -72,12 +72,8 @@ fn package(content: &[&[u8]]) -> Vec<u8> {
 }
 
 fn table(name: &[u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
-    let head = [
-        &name[..],
-        &bytes(36 + body.len()),
-        &[revision, 0],
-        b"MOTE  MICROVM \x01\0\0\0MOTE\x01\0\0\0",
-    ];
+    const MAKER: &[u8] = b"MOTE  MICROVM \x01\0\0\0MOTE\x01\0\0\0";
+    let head = [&name[..], &bytes(36 + body.len()), &[revision, 0], MAKER];
     let mut table = [&head.concat(), body].concat();
     table[9] = checksum(&table);
     table

@@ -124,18 +124,16 @@ mod tests {
             fs::write(&initrd, &archive).unwrap();
             let made = with_agent(&initrd, &agent, "/init");
             let Some(expected) = expected else {
-                assert!(
-                    made.unwrap_err().to_string().ends_with("has no shell, which --mote needs")
-                );
+                let why = made.unwrap_err().to_string();
+                assert!(why.ends_with("has no shell, which --mote needs"), "{why}");
                 continue;
             };
             let made = made.unwrap();
             let mut found = Vec::new();
             assert_eq!(list(&made, &mut found), b"");
             assert_eq!(found, ["init", file, ".mote", ".mote/init", ".mote/mote-agent"]);
-            assert!(
-                String::from_utf8(made).unwrap().contains(&format!("{expected}init=/init\n# "))
-            );
+            let made = String::from_utf8(made).unwrap();
+            assert!(made.contains(&format!("{expected}init=/init\n# ")));
         }
     }
 }

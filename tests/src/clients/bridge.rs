@@ -15,7 +15,7 @@ use crate::prelude::*;
 pub fn unix(path: &Path, port: u32, instance: Instance) {
     let listener = UnixListener::bind(path).expect("a socket");
     let dial = move || {
-        let far = dial(&instance, port, Limit::Never).ok()?.into_inner();
+        let far = dial(&instance, port, Limit::Never).ok()?.socket;
         // A connection may be silent for any time.
         far.set_read_timeout(None).expect("a socket");
         Some(far)

@@ -3,7 +3,7 @@
 //! protocol: sftp, port-forward (P§4.4, P§4.7).
 
 use std::io::{BufRead, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use vsock::VsockStream;
 
 use super::call_failure::{CallFailure, FailedCall};
 use crate::instance::vsock_device;
-use crate::net::http::{read_answer, unanswered, write, write_request};
+use crate::net::http::{read_answer, write, write_request};
 use crate::net::pump;
 use crate::net::tls::{self, Pair, certificate};
 use crate::{Instance, Limit, Message, Timed, Vsock, limits, store};
@@ -191,46 +191,29 @@ fn upgraded(
         body.len()
     );
     write(stream, out, body)?;
-    let (head, rest) = read_head(stream)?;
-    let from = [head, rest.clone()].concat();
-    let answer = read_answer(&mut from.as_slice().chain(stream), limits::ANSWER)?;
+    let answer = read_answer(&mut Records(stream), limits::ANSWER)?;
     if answer.status != 101 {
         bail!("status {}: {}", answer.status, complaint(&answer.body));
     }
     if answer.header("upgrade") != Some(protocol) {
         bail!("Missing or unexpected Upgrade header in response");
     }
-    if !rest.is_empty() {
+    let lost = answer.body.len();
+    if lost > 0 {
         // Real hosts discard the buffer with which they read the head (P§4.4).
-        bail!("{} bytes came in the same record as the head: real hosts lose them", rest.len());
+        bail!("{lost} bytes came in the same record as the head: real hosts lose them");
     }
     Ok(())
 }
 
-/// Reads TLS records up to the empty line. Returns the head, and what follows it in the last
-/// record.
-fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
-    let mut bytes = Vec::new();
-    loop {
-        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            let rest = bytes.split_off(at + 4);
-            return Ok((bytes, rest));
-        }
-        if bytes.len() > limits::UPGRADE_HEAD {
-            bail!("head too long");
-        }
-        let record = match stream.fill_buf() {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return Err(error).context("closed without an answer");
-            }
-            record => record?,
-        };
-        if record.is_empty() {
-            return Err(unanswered().into());
-        }
-        bytes.extend_from_slice(record);
-        let count = record.len();
-        stream.consume(count);
+/// Returns at most one TLS record per read, so that later records stay in the stream.
+struct Records<'a>(&'a mut Stream);
+
+impl Read for Records<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.fill_buf()?.read(buffer)?;
+        self.0.consume(count);
+        Ok(count)
     }
 }
 
@@ -258,7 +241,7 @@ pub fn dial(instance: &Instance, port: u32, limit: Limit) -> Result<Timed> {
                 }
             })?;
             // A vsock stream is used like any other stream socket from here on.
-            Ok(Timed::new(UnixStream::from(stream.as_fd().try_clone_to_owned()?), limit))
+            Ok(Timed::new(OwnedFd::from(stream).into(), limit))
         }
         Vsock::Plain(prefix) => {
             let mut path = prefix.as_os_str().to_owned();
@@ -266,21 +249,21 @@ pub fn dial(instance: &Instance, port: u32, limit: Limit) -> Result<Timed> {
             connect(&PathBuf::from(path), CallFailure::Refused)
         }
         Vsock::Uds(path) => {
-            let mut socket = connect(path, CallFailure::Unreachable)?;
-            let peer = socket_peercred(&socket).ok();
+            let mut stream = connect(path, CallFailure::Unreachable)?;
+            let peer = socket_peercred(&stream.socket).ok();
             if let Some(why) = peer.and_then(|peer| vsock_device::stopped(peer.pid)) {
                 return Err(failed(anyhow!(why), CallFailure::DeviceStopped));
             }
-            socket.limit(limit.at_most(ACCEPTED));
-            if let Err(error) = say_connect(&mut socket, port).context("vsock") {
+            stream.limit(limit.at_most(ACCEPTED));
+            if let Err(error) = say_connect(&mut stream, port).context("vsock") {
                 if !FailedCall::is_late(&error) {
                     return Err(failed(error, CallFailure::Refused));
                 }
-                vsock_device::abandon(socket.into_inner());
+                vsock_device::abandon(stream.socket);
                 return Err(failed(error, CallFailure::NoAnswer));
             }
-            socket.limit(limit);
-            Ok(socket)
+            stream.limit(limit);
+            Ok(stream)
         }
     }
 }

@@ -161,10 +161,7 @@ impl Incoming {
                 },
                 Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
                 Err(Error::Capacity(_)) => {
-                    bail!(
-                        "websocket: a message is longer than {} MiB",
-                        limits::MESSAGE / 1024 / 1024
-                    )
+                    bail!("websocket: a message is longer than {} MiB", limits::MESSAGE >> 20)
                 }
                 Err(Error::Io(error)) if error.kind() == ErrorKind::TimedOut => {
                     let pulse = self.pulse();

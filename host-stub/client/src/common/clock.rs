@@ -14,18 +14,14 @@ pub fn rfc3339(moment: SystemTime) -> String {
 }
 
 /// Repeats the check after each pause until it finds something or the time is over.
-pub fn until<T>(
-    limit: Duration,
-    pause: Duration,
-    mut look: impl FnMut() -> Option<T>,
-) -> Option<T> {
+pub fn until<T>(limit: Duration, gap: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {
         let found = look();
         if found.is_some() || Instant::now() >= end {
             return found;
         }
-        std::thread::sleep(pause);
+        std::thread::sleep(gap);
     }
 }
 

@@ -7,8 +7,6 @@ use serde_json::Value;
 
 /// Head of a response or request, bytes.
 pub const HEAD: usize = 64 * 1024;
-/// Head of an upgrade's answer, bytes.
-pub const UPGRADE_HEAD: usize = 16 * 1024;
 /// Line before a chunk of a body, bytes.
 pub const CHUNK_LINE: usize = 4 * 1024;
 /// Body of an agent's answer, bytes, refused before it is read. The largest real one is a list of

@@ -150,23 +150,19 @@ fn drain(mut incoming: Incoming) {
 
 fn steer(mut control: Outgoing, line: &UnixStream, orders: &Receiver<Control>) {
     for order in orders {
-        let sent = match order {
+        let (command, args, signal) = match order {
             Control::Resize(width, height) => {
-                // Numbers are strings, and the signal is always present.
+                // Numbers are strings.
                 let args = json!({"width": width.to_string(), "height": height.to_string()});
-                control.text(
-                    json!({"command": "window-resize", "args": args, "signal": 0}).to_string(),
-                )
+                ("window-resize", args, 0)
             }
-            Control::Signal(signal) => control
-                .text(json!({"command": "signal", "args": null, "signal": signal}).to_string()),
-            Control::Goodbye => control.close(),
-            Control::Cut => {
-                hang_up(line);
-                return;
-            }
+            Control::Signal(signal) => ("signal", Value::Null, signal),
+            Control::Goodbye => return drop(control.close()),
+            Control::Cut => return hang_up(line),
         };
-        if sent.is_err() {
+        // All three are always present.
+        let message = json!({"command": command, "args": args, "signal": signal});
+        if control.text(message.to_string()).is_err() {
             return;
         }
     }

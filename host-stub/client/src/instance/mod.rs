@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::random;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vsock {
@@ -75,6 +77,12 @@ pub const VSOCK_ID: &str = "volatile.vsock_id";
 
 /// QEMU's name for the config share, also in queries of how much of it was read.
 pub const CONFIG_DISK: &str = "config";
+
+/// Returns the configuration with which each instance begins: its UUID and generation.
+pub fn identity() -> BTreeMap<String, String> {
+    let id = random::uuid();
+    [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into()
+}
 
 impl Instance {
     /// Returns an instance that no VM belongs to, for the unit tests of these crates.

@@ -79,7 +79,11 @@ pub fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message> {
         Ok(Some((Message { status, headers, ..Message::default() }, length)))
     })?;
     let Some((mut message, rest)) = head else { return Err(unanswered().into()) };
-    message.body = read_body(stream, &message, rest, message.status != 101, most)?;
+    message.body = match message.status {
+        // It belongs to the new protocol.
+        101 => rest,
+        _ => read_body(stream, &message, rest, true, most)?,
+    };
     Ok(message)
 }
 

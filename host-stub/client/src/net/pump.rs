@@ -34,7 +34,7 @@ struct Pump {
 /// Returns the plain socket. The threads end with the connection.
 pub fn plain(stream: StreamOwned<ClientConnection, Timed>) -> Result<UnixStream> {
     let (tls, socket) = stream.into_parts();
-    let socket = socket.into_inner();
+    let socket = socket.socket;
     socket.set_read_timeout(None)?;
     socket.set_write_timeout(None)?;
     let (ours, theirs) = UnixStream::pair()?;

@@ -2,7 +2,6 @@
 //! one byte per second gains nothing.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,7 +65,7 @@ fn late() -> io::Error {
 
 #[derive(Debug)]
 pub struct Timed {
-    socket: UnixStream,
+    pub socket: UnixStream,
     limit: Limit,
 }
 
@@ -86,10 +85,6 @@ impl Timed {
         Ok(Self { socket: socket.into(), limit })
     }
 
-    pub fn into_inner(self) -> UnixStream {
-        self.socket
-    }
-
     pub fn limit(&mut self, limit: Limit) {
         self.limit = limit;
     }
@@ -98,12 +93,6 @@ impl Timed {
 fn on_time(error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     if error.kind() == ErrorKind::WouldBlock { late() } else { error }
-}
-
-impl AsFd for Timed {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
 }
 
 impl Read for Timed {

@@ -164,18 +164,16 @@ pub fn provider() -> Arc<CryptoProvider> {
 }
 
 fn make(crt: &Path, key: &Path) -> Result<()> {
+    use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+    use rcgen::KeyUsagePurpose::{DigitalSignature, KeyEncipherment};
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384)?;
     // Both servers use this name, and Go's clients ask for it (P§3.1).
     let mut params = rcgen::CertificateParams::new(vec!["unspecified".to_owned()])?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(rcgen::DnType::OrganizationName, "mote-host");
     params.distinguished_name.push(rcgen::DnType::CommonName, "root@mote-host");
-    params.key_usages =
-        vec![rcgen::KeyUsagePurpose::DigitalSignature, rcgen::KeyUsagePurpose::KeyEncipherment];
-    params.extended_key_usages = vec![
-        rcgen::ExtendedKeyUsagePurpose::ServerAuth,
-        rcgen::ExtendedKeyUsagePurpose::ClientAuth,
-    ];
+    params.key_usages = vec![DigitalSignature, KeyEncipherment];
+    params.extended_key_usages = vec![ServerAuth, ClientAuth];
     let certificate = params.self_signed(&pair)?;
     let sec1 = pem::Pem::new("EC PRIVATE KEY", sec1(&pair.serialize_der())?);
     write_whole(key, pem::encode_config(&sec1, UNIX).as_bytes(), 0o600)?;

@@ -55,10 +55,8 @@ impl Fault {
     }
 
     pub fn parse(kind: &str, number: Option<u64>) -> Result<Self> {
-        Self::new(
-            Kind::from_str(kind, false).map_err(|why| anyhow!("fault {kind}: {why}"))?,
-            number,
-        )
+        let known = Kind::from_str(kind, false).map_err(|why| anyhow!("fault {kind}: {why}"));
+        Self::new(known?, number)
     }
 }
 

@@ -391,14 +391,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listeners_receive_only_their_instance_and_slow_ones_are_dropped() {
+    fn drops_a_listener_that_does_not_keep_up() {
         let events = Events::default();
-        let (one, all) = (events.subscribe(Some("a".into())), events.subscribe(None));
-        events.tell("b", "lifecycle", &json!({}));
-        events.tell("a", "lifecycle", &json!({}));
-        assert_eq!(one.try_recv().unwrap()["instance"], "a");
-        assert!(one.try_recv().is_err());
-        assert_eq!(all.try_iter().count(), 2);
+        let all = events.subscribe(None);
         for _ in 0..=BACKLOG {
             events.tell("b", "lifecycle", &json!({}));
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,8 +113,8 @@ impl Doors {
                 let door =
                     peer.and_then(|peer| doors.lock().by_context_id.get(&peer.cid()).cloned());
                 // A vsock stream is used like any other stream socket from here on.
-                if let (Some(door), Ok(fd)) = (door, socket.as_fd().try_clone_to_owned()) {
-                    door.receive(UnixStream::from(fd));
+                if let Some(door) = door {
+                    door.receive(OwnedFd::from(socket).into());
                 }
             }
         });

@@ -23,6 +23,12 @@ impl Options {
     fn add(&mut self, why: &'static str, arguments: &[&str]) {
         self.0.push((why, arguments.iter().map(|argument| (*argument).to_owned()).collect()));
     }
+
+    /// Adds a device with a file.
+    fn add_drive(&mut self, why: &'static str, file: &Path, settings: &str, device: &str) {
+        let drive = format!("file={},if=none,{settings}", value(file));
+        self.add(why, &["-drive", &drive, "-device", device]);
+    }
 }
 
 impl Recipe<'_> {
@@ -55,17 +61,13 @@ impl Recipe<'_> {
                 options.add("from its configuration (SMBIOS type 11)", &["-smbios", &text]);
             }
         }
-        options.add(
-            "a CPU with all features of this machine or of QEMU; -accel is your choice",
-            &["-cpu", "max"],
-        );
+        let why = "a CPU with all features of this machine or of QEMU; -accel is your choice";
+        options.add(why, &["-cpu", "max"]);
     }
 
     fn status_port(&self, options: &mut Options) {
-        options.add(
-            "a serial bus for the status port (guest: virtio_pci, virtio_console)",
-            &["-device", "virtio-serial-pci,id=serial"],
-        );
+        let why = "a serial bus for the status port (guest: virtio_pci, virtio_console)";
+        options.add(why, &["-device", "virtio-serial-pci,id=serial"]);
         let ring = |size| format!("ringbuf,id=qemu_serial-chardev,size={size}");
         let (ring, read) = match self.instance.flavour {
             Flavour::Incus => (ring(RING_OF_INCUS), READ),
@@ -77,10 +79,9 @@ impl Recipe<'_> {
         let listening = |path: &Path| format!("unix:{},server=on,wait=off", value(path));
         let (monitor, status, why) = match &self.instance.channel {
             Channel::Qmp(path) => {
-                options.add(
-                    "QEMU's monitor for mote-host, which accepts only one client: it reads the status port",
-                    &["-qmp", &listening(path)],
-                );
+                let why = "QEMU's monitor for mote-host, which accepts only one client: it reads the \
+                           status port";
+                options.add(why, &["-qmp", &listening(path)]);
                 (yours(path), ring, read)
             }
             Channel::Serial { path, .. } => (
@@ -89,10 +90,9 @@ impl Recipe<'_> {
                 "the agent's input and output: a socket to which mote-host connects",
             ),
         };
-        options.add(
-            "another monitor (QMP) for you: power button (system_powerdown), pause (stop, cont)",
-            &["-qmp", &listening(&monitor)],
-        );
+        let other =
+            "another monitor (QMP) for you: power button (system_powerdown), pause (stop, cont)";
+        options.add(other, &["-qmp", &listening(&monitor)]);
         options.add(why, &["-chardev", &status]);
         let name = self.instance.flavour.server().port;
         let port = format!(
@@ -102,10 +102,8 @@ impl Recipe<'_> {
         if matches!(self.instance.flavour, Flavour::Incus | Flavour::Lxd) {
             let old = Flavour::LxdOld.server().port;
             let dummy = format!("virtserialport,bus=serial.0,name={old},id=legacy");
-            options.add(
-                "the port's old name, which current servers also create, unused",
-                &["-device", &dummy],
-            );
+            let why = "the port's old name, which current servers also create, unused";
+            options.add(why, &["-device", &dummy]);
         }
     }
 
@@ -140,74 +138,44 @@ impl Recipe<'_> {
     }
 
     fn memory_and_chance(&self, options: &mut Options) {
-        options.add(
-            "the balloon, by which servers change memory (guest: virtio_balloon)",
-            &["-device", "virtio-balloon-pci"],
-        );
-        options.add(
-            "random numbers from this machine (guest: virtio_rng)",
-            &[
-                "-object",
-                "rng-random,id=rng,filename=/dev/urandom",
-                "-device",
-                "virtio-rng-pci,rng=rng",
-            ],
-        );
+        let why = "the balloon, by which servers change memory (guest: virtio_balloon)";
+        options.add(why, &["-device", "virtio-balloon-pci"]);
+        let (source, device) =
+            ("rng-random,id=rng,filename=/dev/urandom", "virtio-rng-pci,rng=rng");
+        let why = "random numbers from this machine (guest: virtio_rng)";
+        options.add(why, &["-object", source, "-device", device]);
         let guid = self.instance.config.get(GENERATION);
         if let Some(guid) = guid.filter(|_| self.machine == Machine::Pc) {
-            options.add(
-                "the generation id, which changes after a restore (guest: vmgenid)",
-                &["-device", &format!("vmgenid,guid={guid}")],
-            );
+            let why = "the generation id, which changes after a restore (guest: vmgenid)";
+            options.add(why, &["-device", &format!("vmgenid,guid={guid}")]);
         }
     }
 
     fn disks(&self, options: &mut Options) {
-        let drive = |file: &Path, id: &str, format: &str, more: &str| {
-            format!("file={},if=none,id={id},format={format}{more}", value(file))
-        };
-        let read_only = ",readonly=on";
-        options.add(
+        options.add_drive(
             "the config share: certificates (guest: virtio_blk, isofs)",
-            &[
-                "-drive",
-                &drive(&self.beside("config.iso"), CONFIG_DISK, "raw", read_only),
-                "-device",
-                &format!("virtio-blk-pci,drive={CONFIG_DISK}"),
-            ],
+            &self.beside("config.iso"),
+            &format!("id={CONFIG_DISK},format=raw,readonly=on"),
+            &format!("virtio-blk-pci,drive={CONFIG_DISK}"),
         );
         if self.disk.is_some() || self.seed.is_some() {
-            options.add(
-                "SCSI disks (guest: virtio_scsi, sd_mod, sr_mod)",
-                &["-device", "virtio-scsi-pci,id=scsi"],
-            );
+            let why = "SCSI disks (guest: virtio_scsi, sd_mod, sr_mod)";
+            options.add(why, &["-device", "virtio-scsi-pci,id=scsi"]);
         }
         if let Some((file, format)) = &self.disk {
-            let more = match self.writes {
-                Writes::Kept => ",discard=on",
-                Writes::Forgotten => ",snapshot=on",
+            let writes = match self.writes {
+                Writes::Kept => "discard",
+                Writes::Forgotten => "snapshot",
             };
+            let settings = format!("id=root,format={format},{writes}=on");
             // With a kernel added by -kernel, its index is 0.
-            options.add(
-                "the root disk",
-                &[
-                    "-drive",
-                    &drive(file, "root", format, more),
-                    "-device",
-                    "scsi-hd,bus=scsi.0,drive=root,bootindex=1",
-                ],
-            );
+            let device = "scsi-hd,bus=scsi.0,drive=root,bootindex=1";
+            options.add_drive("the root disk", file, &settings, device);
         }
         if self.seed.is_some() {
-            options.add(
-                "cloud-init's seed (guest: isofs)",
-                &[
-                    "-drive",
-                    &drive(&self.beside("seed.iso"), "seed", "raw", read_only),
-                    "-device",
-                    "scsi-cd,bus=scsi.0,drive=seed",
-                ],
-            );
+            let (file, settings) = (self.beside("seed.iso"), "id=seed,format=raw,readonly=on");
+            let device = "scsi-cd,bus=scsi.0,drive=seed";
+            options.add_drive("cloud-init's seed (guest: isofs)", &file, settings, device);
         }
     }
 }
@@ -221,7 +189,8 @@ fn yours(monitor: &Path) -> PathBuf {
 /// Suffix to the path of mote-host's own monitor.
 pub const YOURS: &str = ".yours";
 
-fn value(path: &Path) -> String {
+/// Returns a path as a value of an option.
+pub fn value(path: &Path) -> String {
     escaped(&path.display().to_string())
 }
 

@@ -118,13 +118,10 @@ impl Attrs {
     /// clears setuid and setgid.
     pub fn one_by_one(&self) -> impl Iterator<Item = Self> {
         let Self { size, owner, mode, times } = *self;
-        let all = [
-            Self { size, ..Self::default() },
-            Self { owner, ..Self::default() },
-            Self { mode, ..Self::default() },
-            Self { times, ..Self::default() },
-        ];
-        all.into_iter().filter(|attrs| *attrs != Self::default())
+        let none = Self::default();
+        let (size, owner) = (Self { size, ..none }, Self { owner, ..none });
+        let (mode, times) = (Self { mode, ..none }, Self { times, ..none });
+        [size, owner, mode, times].into_iter().filter(move |attrs| *attrs != none)
     }
 
     pub fn permissions(&self) -> Option<u32> {
