@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mote_client::Message;
 
-use crate::peers::agent::{self, Stream, accept_websocket, greet, open_command, operation, whole};
+use crate::peers::agent::{
+    self, Stream, accept_websocket, drip, greet, open_command, operation, whole,
+};
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
 
@@ -106,14 +108,7 @@ fn limits_the_length_of_events_and_frames() {
 
 #[test]
 fn gives_up_a_websocket_whose_handshake_is_slow() {
-    let host = world(|stream| {
-        stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nX-Drops: ")?;
-        loop {
-            stream.write_all(b"x")?;
-            stream.flush()?;
-            std::thread::sleep(Duration::from_millis(300));
-        }
-    });
+    let host = world(|stream| drip(stream, "101 Switching Protocols"));
     let error = refused(&host, &["events", "vm1", "--agent"]);
     assert!(error.contains("took too long"), "{error}");
 }

@@ -39,21 +39,13 @@ fn takes_the_directory_from_the_environment_or_the_users_home() {
     let mut list = mote_host(&["list"]);
     list.env("HOME", &host.directory).env_remove("XDG_STATE_HOME");
     let error = errors(&list.output().unwrap());
-    let usual = host.path(".local/state/mote-host");
-    let usual = usual.display();
-    assert_eq!(
-        error,
-        format!(
-            "mote-host: no daemon is running in {usual}; mote-host --dir {usual} daemon starts one\n"
-        )
-    );
+    let usual = host.path(".local/state/mote-host").display().to_string();
+    let advice = format!("{usual}; mote-host --dir {usual} daemon starts one");
+    assert_eq!(error, format!("mote-host: no daemon is running in {advice}\n"));
     let error = errors(&list.env("XDG_STATE_HOME", "/no where").output().unwrap());
     assert!(error.contains("no daemon is running in /no where/mote-host; "), "{error}");
     let error = errors(&mote_host(&["--dir", "/no where", "list"]).output().unwrap());
-    assert!(
-        error.contains("in /no where; mote-host --dir '/no where' daemon starts one"),
-        "{error}"
-    );
+    assert!(error.contains("in /no where; mote-host --dir '/no where' daemon starts"), "{error}");
     let mut nowhere = mote_host(&["list"]);
     let error = errors(&nowhere.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap());
     assert!(error.contains("use --dir DIR, or set MOTE_HOST_DIR"), "{error}");
@@ -72,15 +64,6 @@ fn an_agent_without_vsock_reports_itself_by_the_port() {
 }
 
 #[test]
-fn lists_a_vm_that_never_ran_as_stopped() {
-    let host = Host::started("lxd", &[]);
-    let list = host.run(&["list"]);
-    let rows: Vec<Vec<&str>> = list.lines().map(|row| row.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["NAME", "STATUS", "AGENT", "SERVER", "FAULT"]);
-    assert_eq!(rows[1], ["vm1", "Stopped", "UNKNOWN", "lxd", "none"]);
-}
-
-#[test]
 fn wait_ends_with_the_state_or_reports_the_obstacle() {
     let mut host = Host::with_instance("lxd", &[]);
     let agent = Agent::of(&host, "lxd-agent");
@@ -89,6 +72,8 @@ fn wait_ends_with_the_state_or_reports_the_obstacle() {
     assert_eq!(late.status.code(), Some(124));
     let error = errors(&late);
     assert!(error.contains("vm1 is not CONNECTED after 0.2 s: the VM is not running"), "{error}");
+    let never_ran = host.output(&["wait", "vm1", "--for", "STOPPED", "--timeout", "0"]);
+    assert_eq!(never_ran.status.code(), Some(124), "its agent has not stopped");
     let qemu = Qemu::of(&host);
     qemu.is_read();
     agent.mood(crate::peers::agent::Mood::Refuses);
@@ -104,6 +89,7 @@ fn wait_ends_with_the_state_or_reports_the_obstacle() {
         waiting.join().unwrap()
     });
     assert!(waiting.status.success(), "{}", errors(&waiting));
+    host.run(&["wait", "vm1", "--for", "STARTED", "--timeout", "0"]);
     let late = host.output(&["wait", "vm1", "--for", "Ready", "--timeout", "0"]);
     assert!(errors(&late).contains("no program in the guest has reported Ready"), "{late:?}");
     let guest = Guest::of(&host);
@@ -133,7 +119,10 @@ fn waits_for_a_daemon_that_is_starting() {
 fn every_report_shows_the_active_fault() {
     let host = Host::started("lxd", &[]);
     host.run(&["fault", "vm1", "slow", "40"]);
-    assert!(host.run(&["list"]).contains("slow 40"));
+    let list = host.run(&["list"]);
+    let rows: Vec<Vec<&str>> = list.lines().map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAME", "STATUS", "AGENT", "SERVER", "FAULT"]);
+    assert_eq!(rows[1], ["vm1", "Stopped", "UNKNOWN", "lxd", "slow", "40"]);
     assert!(host.run(&["info", "vm1"]).contains("Fault        slow 40\n"));
     assert_eq!(host.run(&["fault", "vm1"]), "active fault: slow 40\n");
     let error = host.try_run(&["fault", "vm1", "slow"]).unwrap_err();

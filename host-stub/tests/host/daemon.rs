@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::peers::guest::Guest;
@@ -33,11 +34,7 @@ fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
                 told
             });
             std::thread::sleep(Duration::from_millis(60 + 17 * round));
-            rustix::process::kill_process(
-                rustix::process::Pid::from_raw(host.pid().cast_signed()).unwrap(),
-                rustix::process::Signal::KILL,
-            )
-            .unwrap();
+            host.signal(Signal::KILL);
             let told: u32 = setting.join().unwrap();
             let text = std::fs::read(host.path("instances/vm1/instance.json")).unwrap();
             let stored: Value = serde_json::from_slice(&text).unwrap();

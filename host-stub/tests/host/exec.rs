@@ -28,11 +28,9 @@ fn start(host: &Host, args: &[&str]) -> Child {
 
 fn start_with(host: &Host, terminal: &str, args: &[&str]) -> Child {
     let mut command = host.command(&[&["exec", terminal], args].concat());
-    command.env_remove("TERM");
-    mote_machine::bounded(
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()),
-    )
-    .unwrap()
+    let pipe = Stdio::piped;
+    command.env_remove("TERM").stdin(pipe()).stdout(pipe()).stderr(pipe());
+    mote_machine::bounded(&mut command).unwrap()
 }
 
 fn run(host: &Host, args: &[&str], input: &[u8]) -> Output {
@@ -85,9 +83,8 @@ fn reports_failed_writes_but_not_a_closed_pipe() {
     let (host, _qemu, _shell) = world("lxd", End::Event { code: 0 });
     let said = |out: Stdio| {
         let mut command = host.command(&["exec", "-T", "vm1", "cat"]);
-        let mut child =
-            mote_machine::bounded(command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::piped()))
-                .unwrap();
+        command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::piped());
+        let mut child = mote_machine::bounded(&mut command).unwrap();
         // The agent may have hung up.
         let _gone = child.stdin.take().unwrap().write_all(b"in");
         let output = child.wait_with_output().unwrap();

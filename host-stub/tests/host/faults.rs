@@ -20,10 +20,7 @@ fn ready_is_set_withdrawn_and_lost_with_the_vm_or_the_daemon() {
     assert_eq!(ready(&guest), (200, json!("")));
     assert_eq!(ready(&guest).0, 200);
     assert_eq!(host.log().matches("vm1: instance-ready").count(), 2, "each time");
-    assert_eq!(
-        (status(&host), guest.get("/1.0").1["state"].clone()),
-        (json!("Ready"), json!("Ready"))
-    );
+    assert_eq!((status(&host), &guest.get("/1.0").1["state"]), (json!("Ready"), &json!("Ready")));
     assert_eq!(guest.ask("PATCH", "/1.0", r#"{"state":"Started"}"#).0, 200);
     assert_eq!(host.run(&["get", "vm1", "volatile.last_state.ready"]), "false\n");
     assert_eq!(guest.ask("PATCH", "/1.0", r#"{"state":"x"}"#), (400, json!("Invalid state \"x\"")));

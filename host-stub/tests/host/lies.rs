@@ -69,27 +69,6 @@ fn never_writes_a_file_through_a_link_of_an_earlier_pull() {
 }
 
 #[test]
-fn never_fills_a_directory_through_a_link() {
-    let host = guest(|asked| {
-        let what = |path: &str| match path {
-            "/t" | "/t/d" => Said::Directory,
-            _ => Said::File,
-        };
-        of_tree(asked, what, if asked.path == "/t" { &["d"] } else { &["outside"] })
-    });
-    outside(&host);
-    // Even if the link is the target itself.
-    for link in ["target/t/d", "target/t"] {
-        let _none = fs::remove_dir_all(host.path("target"));
-        fs::create_dir_all(host.path(link).parent().unwrap()).unwrap();
-        std::os::unix::fs::symlink(&host.directory, host.path(link)).unwrap();
-        let error = pulled(&host).unwrap_err();
-        is_untouched(&host);
-        assert!(error.contains("is a symbolic link here and is not followed"), "{error}");
-    }
-}
-
-#[test]
 fn a_directory_replaced_during_a_pull_has_no_effect() {
     // A user who can write to the target can do the same: replace a directory by a link between two
     // files.
@@ -152,12 +131,8 @@ fn gives_up_an_endless_listing() {
     let nothing: fn(usize) -> Vec<String> = |_| Vec::new();
     let dots: fn(usize) -> Vec<String> = |_| vec![".".to_owned(); 4000];
     let long: fn(usize) -> Vec<String> = |nth| vec![format!("{nth}{}", "x".repeat(100_000))];
-    for (what, told) in [
-        (many, "exceed 64 MiB"),
-        (dots, "exceed 64 MiB"),
-        (long, "exceed 64 MiB"),
-        (nothing, "an empty list"),
-    ] {
+    let full = "exceed 64 MiB";
+    for (what, told) in [(many, full), (dots, full), (long, full), (nothing, "an empty list")] {
         let host = guest(move |asked| match asked.kind {
             READDIR => Said::Names(what(asked.nth)),
             _ => of_tree(asked, |_| Said::Directory, &[]),
@@ -166,13 +141,10 @@ fn gives_up_an_endless_listing() {
         let pull = &["file", "pull", "-r", "vm1/t", target.to_str().unwrap()][..];
         let others: [&[&str]; 2] = [&["file", "ls", "vm1/t"], &["file", "rm", "-r", "vm1/t"]];
         // 64 MiB take a while.
-        let others = if told.contains("MiB") { &others[..0] } else { &others[..] };
+        let others = if told == full { &others[..0] } else { &others[..] };
         for args in [pull].iter().chain(others) {
             let error = host.refused(MEMORY, args);
-            assert!(
-                error.contains("in the guest, /t") && error.contains(told),
-                "{args:?}: {error}"
-            );
+            assert!(error.contains("in the guest, /t") && error.contains(told), "{error}");
         }
     }
 }
@@ -247,8 +219,10 @@ fn never_follows_a_link_of_an_earlier_pull() {
         host.try_run(&[&["file", "pull"], args, &[to.as_str()]].concat())
     };
     pull(&["-r", "vm1/d"], "target").unwrap();
+    // The second time to tree/t.
     pull(&["-r", "vm1/t"], "tree").unwrap();
-    assert!(host.path("target").is_symlink() && host.path("tree/sub").is_symlink());
+    pull(&["-r", "vm1/t"], "tree").unwrap();
+    assert!(host.path("target").is_symlink() && host.path("tree/t/sub").is_symlink());
     std::os::unix::fs::symlink("../elsewhere", host.path("tree/dangling")).unwrap();
     is_second.store(true, Ordering::Relaxed);
     for (args, to) in [
@@ -256,6 +230,7 @@ fn never_follows_a_link_of_an_earlier_pull() {
         (&["-r", "vm1/d"], "target/"),
         (&["vm1/outside"], "target"),
         (&["vm1/outside"], "target/outside"),
+        (&["-r", "vm1/t"], "tree"),
         (&["-r", "vm1/d"], "tree/dangling"),
         (&["vm1/outside"], "tree/dangling/new"),
         (&["-p", "vm1/outside"], "tree/dangling/new/"),

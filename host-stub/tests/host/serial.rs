@@ -33,29 +33,27 @@ fn connect(host: &Host) -> String {
     format!("CONNECT 2:{} {hex}\n", host.port())
 }
 
-struct Port {
-    reader: BufReader<UnixStream>,
-}
+struct Port(BufReader<UnixStream>);
 
 impl Port {
     fn accept(listener: &UnixListener) -> Self {
         let stream = listener.accept().unwrap().0;
         stream.set_read_timeout(Some(SOON)).unwrap();
-        Self { reader: BufReader::new(stream) }
+        Self(BufReader::new(stream))
     }
 
     fn say(&mut self, text: &str) {
-        self.reader.get_mut().write_all(text.as_bytes()).unwrap();
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.reader.read_line(&mut line).unwrap();
+        self.0.read_line(&mut line).unwrap();
         line
     }
 
     fn is_quiet(&mut self) -> bool {
-        let stream = self.reader.get_mut();
+        let stream = self.0.get_mut();
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let quiet = stream.read(&mut [0; 1]).is_err();
         stream.set_read_timeout(Some(SOON)).unwrap();

@@ -118,11 +118,16 @@ pub(crate) fn open_command(
         return started(stream, &fds);
     }
     if request.target.contains("/websocket") || request.target == "/1.0/events" {
-        accept_websocket(stream, request)?;
-        let _gone = stream.read(&mut [0]);
-        return Ok(());
+        return hold_websocket(stream, request);
     }
     sync(stream, operation)
+}
+
+/// Accepts a websocket, and keeps it open until the host ends it.
+pub(crate) fn hold_websocket(stream: &mut Stream, request: &Message) -> std::io::Result<()> {
+    accept_websocket(stream, request)?;
+    let _gone = stream.read(&mut [0]);
+    Ok(())
 }
 
 pub(crate) fn started(stream: &mut Stream, fds: &Value) -> std::io::Result<()> {
@@ -140,6 +145,16 @@ pub(crate) fn operation(code: Option<i64>) -> Value {
         None => (103, json!({})),
     };
     json!({"id": ID, "class": "websocket", "status_code": status, "err": "", "metadata": metadata})
+}
+
+/// Sends an endless head, one byte at a time.
+pub(crate) fn drip(stream: &mut Stream, status: &str) -> std::io::Result<()> {
+    write!(stream, "HTTP/1.1 {status}\r\nX-Drops: ")?;
+    loop {
+        stream.write_all(b"x")?;
+        stream.flush()?;
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 pub(crate) fn sync(stream: &mut Stream, metadata: &Value) -> std::io::Result<()> {
@@ -232,12 +247,7 @@ fn serve(
     let sni = stream.conn.server_name().map(str::to_owned);
     calls.lock().unwrap().push(Call { message: message.clone(), sni });
     if mood == Mood::Drips {
-        stream.write_all(b"HTTP/1.1 200 OK\r\nX-Drops: ")?;
-        loop {
-            stream.write_all(b"x")?;
-            stream.flush()?;
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        return drip(&mut stream, "200 OK");
     }
     if message.method == "PUT" && mood == Mood::Refuses {
         let body = r#"{"type":"error","error":"no way back","error_code":500}"#;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -111,10 +112,13 @@ impl Host {
         self.daemon.as_ref().unwrap().id()
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.daemon.as_ref().unwrap()), signal).unwrap();
+    }
+
     pub(crate) fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
         let mut daemon = self.daemon.take().unwrap();
-        let pid = rustix::process::Pid::from_child(&daemon);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         wait("the daemon's end", SOON, || daemon.try_wait().unwrap())
     }
 

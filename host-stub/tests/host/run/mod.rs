@@ -27,10 +27,8 @@ impl World {
         fs::create_dir(world.at("tmp")).unwrap();
         let console =
             "console=$(echo \"$*\" | sed -n 's/.*file,id=console,path=\\([^ ]*\\).*/\\1/p')";
-        world.program(
-            "qemu",
-            &format!("{console}\necho \"$*\" >\"{}\"\n{qemu}", world.path("arguments")),
-        );
+        let arguments = world.path("arguments");
+        world.program("qemu", &format!("{console}\necho \"$*\" >\"{arguments}\"\n{qemu}"));
         let socket = "socket=$(echo \"$*\" | sed 's/.*socket=//'); : >\"$socket\"";
         world.program("vsock", &format!("{socket}\nexec sleep 1000"));
         fs::write(world.at("kernel"), "").unwrap();
@@ -214,10 +212,8 @@ fn a_kvm_that_hangs_or_fails_is_not_used() {
         let file = world.path("result");
         let said = world.run(&["--accel", "auto", "--result", &file]);
         assert!(said.contains("qemu: tcg\n"), "{said}");
-        assert!(
-            said.contains(&format!("emulated (TCG), which is slow: /dev/kvm exists, but {why}\n")),
-            "{said}"
-        );
+        let why = format!("emulated (TCG), which is slow: /dev/kvm exists, but {why}\n");
+        assert!(said.contains(&why), "{said}");
         assert_eq!(result(Path::new(&file))["vm"]["accel"], "tcg");
     }
 }
@@ -279,10 +275,7 @@ fn writes_a_disk_only_on_request() {
     assert!(text.contains("id=root,format=qcow2,snapshot=on"), "{text}");
     assert!(text.contains("-m 512M"), "{text}");
     let text = printed(&["--write"]);
-    assert!(
-        text.contains("id=root,format=qcow2,discard=on") && !text.contains("snapshot"),
-        "{text}"
-    );
+    assert!(text.contains("format=qcow2,discard=on") && !text.contains("snapshot"), "{text}");
 }
 
 #[test]
@@ -309,16 +302,14 @@ fn ignores_files_that_others_put_next_to_the_runs() {
     } else {
         fs::remove_dir_all(&theirs).unwrap();
     }
+    // That of a run that was killed is removed.
+    let left = make("tmp/mote-run-left");
+    fs::write(left.join("lock"), "").unwrap();
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     for path in fs::read_dir(world.at("tmp")).unwrap().flatten().map(|entry| entry.path()) {
         let times = fs::FileTimes::new().set_modified(long_ago);
         fs::File::open(path).unwrap().set_times(times).unwrap();
     }
-    // A file of a run that was killed is removed.
-    let left = make("tmp/mote-run-left");
-    fs::write(left.join("lock"), "").unwrap();
-    let times = fs::FileTimes::new().set_modified(long_ago);
-    fs::File::open(&left).unwrap().set_times(times).unwrap();
     let mut run = world.command(&[]).spawn().unwrap();
     let ended = wait("its end", SOON, || run.try_wait().unwrap());
     assert_eq!(ended.code(), Some(125));

@@ -11,9 +11,7 @@ use std::time::Duration;
 use mote_client::Message;
 
 use super::World;
-use crate::peers::agent::{
-    self, Preamble, Stream, accept_websocket, greet, open_command, operation,
-};
+use crate::peers::agent::{self, Preamble, Stream, greet, hold_websocket, open_command, operation};
 use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::qmp::Qemu;
 use crate::peers::sftp::{self, Said};
@@ -48,10 +46,6 @@ fn say(stream: &mut Stream, status: &str, body: &str) -> std::io::Result<()> {
     stream.flush()
 }
 
-fn be_slow(stream: &mut Stream) {
-    let _gone = stream.read(&mut [0]);
-}
-
 fn run(name: &str, options: &[&str], answer: Answer) -> (String, Vec<String>) {
     run_in(&World::new(name, "exec sleep 1000"), options, answer)
 }
@@ -75,7 +69,7 @@ fn repeats_a_request_that_timed_out() {
     let (said, calls) = run("slow", &[], |count, _, stream| {
         match count {
             // After the TLS handshake, during the websocket's.
-            1 => be_slow(stream),
+            1 => drop(stream.read(&mut [0])),
             2 => {}
             _ => return say(stream, "403 Forbidden", r#"{"type":"error","error":"enough"}"#),
         }
@@ -89,8 +83,7 @@ fn repeats_a_request_that_timed_out() {
 fn does_not_repeat_a_command_that_may_have_started() {
     let (said, calls) = run("once", &[], |_, request, stream| {
         if request.target == "/1.0/events" {
-            accept_websocket(stream, request)?;
-            be_slow(stream);
+            hold_websocket(stream, request)?;
         }
         // The request is closed without an answer.
         Ok(())
@@ -108,9 +101,7 @@ fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
     let push = format!("{conf}:/conf");
     let (said, _) = run_in(&world, &["--push", &push], |_, request, stream| {
         if request.target == "/1.0/events" {
-            accept_websocket(stream, request)?;
-            be_slow(stream);
-            return Ok(());
+            return hold_websocket(stream, request);
         }
         if request.target != "/1.0/sftp" {
             return say(stream, "403 Forbidden", r#"{"type":"error","error":"enough"}"#);
@@ -130,9 +121,7 @@ fn with_mounts<const TRICKLES: bool>(name: &str, why: &str) {
     let options = ["--boot-timeout", "5", "--share", &share];
     let (said, _) = run(name, &options, |_, request, stream| {
         if request.target == "/1.0/events" {
-            accept_websocket(stream, request)?;
-            be_slow(stream);
-            return Ok(());
+            return hold_websocket(stream, request);
         }
         sftp::serve(request, stream, &|asked| match asked.kind {
             sftp::READ if TRICKLES => Said::Trickle,
@@ -166,11 +155,8 @@ fn a_command_ends_with_the_thread_of_the_vsock_device() {
     let script = "echo vring_worker >/proc/$$/comm; read end; echo sh >/proc/$$/comm; read end";
     let vm =
         format!("guest-cid=3,uds-path={},socket={}", vsock.display(), host.path("vhost").display());
-    std::fs::write(
-        host.path("vhost.log"),
-        "thread 'vring_worker' panicked at x.rs:1:\nwhy\n0: main\n",
-    )
-    .unwrap();
+    let log = "thread 'vring_worker' panicked at x.rs:1:\nwhy\n0: main\n";
+    std::fs::write(host.path("vhost.log"), log).unwrap();
     let mut device = std::process::Command::new("sh");
     device.arg0("vhost-device-vsock").args(["-c", script, "--vm", &vm]).stdin(Stdio::piped());
     let mut device = mote_machine::bounded(&mut device).unwrap();
@@ -183,10 +169,7 @@ fn a_command_ends_with_the_thread_of_the_vsock_device() {
     let output = exec.wait_with_output().unwrap();
     device.kill().unwrap();
     device.wait().unwrap();
-    let said = errors(&output);
     let why = "vhost-device-vsock stopped serving: thread 'vring_worker' panicked at x.rs:1: why";
-    assert_eq!(
-        (output.status.code(), &*said),
-        (Some(129), &*format!("mote-host: Disconnected: {why}\n"))
-    );
+    let said = format!("mote-host: Disconnected: {why}\n");
+    assert_eq!((output.status.code(), errors(&output)), (Some(129), said));
 }

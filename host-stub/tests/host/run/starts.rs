@@ -2,6 +2,7 @@
 //! kernels. Boots that never reach an agent: the first line names the cause.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -13,8 +14,8 @@ use crate::peers::qmp::Qemu;
 #[test]
 fn rejects_invalid_options_before_starting_anything() {
     let world = World::new("refused", "exit 1");
-    let [kernel, absent, inside, link, image, pipe, tmp] =
-        ["kernel", "absent", "absent/file", "link", "image", "pipe", "tmp"]
+    let [kernel, below, absent, inside, link, image, pipe, tmp] =
+        ["kernel", "kernel/file", "absent", "absent/file", "link", "image", "pipe", "tmp"]
             .map(|at| world.path(at));
     // As an earlier pull may have left it.
     std::os::unix::fs::symlink(&tmp, &link).unwrap();
@@ -36,7 +37,7 @@ fn rejects_invalid_options_before_starting_anything() {
         (&["--pull", &to_link], "--pull ", "the path it leads to (realpath)"),
         (&["--result", &inside], "--result ", none),
         (&["--junit", &inside], "--junit ", none),
-        (&["--log", &inside], "--log ", none),
+        (&["--log", &below], "--log ", "kernel is not a directory"),
         (&["--console", &tmp], "--console ", "tmp: this is a directory"),
         (&["--disk", &image], "--disk ", "image=raw"),
         // The pipe has no writer, so it cannot be opened.
@@ -49,16 +50,19 @@ fn rejects_invalid_options_before_starting_anything() {
         assert_eq!((code, said.lines().count()), (Some(125), 1), "{said}");
         assert!(said.starts_with(&format!("mote-host: {begin}")) && said.contains(end), "{said}");
     }
+    let console = world.path("console");
+    fs::write(&console, "of the last run").unwrap();
     for arch in ["aarch64", "riscv64"] {
-        let words = ["--arch", arch, "--disk", &kernel, "--", "true"];
+        let reports = ["--console", &console, "--log", "in-this-directory", "--", "true"];
+        let words = [&["--arch", arch, "--disk", &kernel], &reports[..]].concat();
         let (_, said) = ended(&mut world.bare(&words));
         let begin = format!("mote-host: QEMU has no firmware for {arch}: --kernel");
         assert!(said.starts_with(&begin), "{said}");
     }
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
+    assert_eq!(fs::read_to_string(&console).unwrap(), "of the last run");
+    assert!(!Path::new("in-this-directory").exists());
     // An existing file is truncated, not removed: it may belong to another program.
-    let console = world.path("console");
-    fs::write(&console, "of the last run").unwrap();
     let said = world.run(&["--console", &console]);
     assert!(said.starts_with("mote-host: QEMU ended (exit status: 1): no message\n"), "{said}");
     assert!(fs::read(&console).unwrap().is_empty());
@@ -158,15 +162,13 @@ fn any_directory_can_be_shared() {
     for name in ["a,b", "a:b", "a b"] {
         let directory = world.at(name);
         fs::create_dir(&directory).unwrap();
-        let link = world.at("link");
+        let (path, link) = (directory.display().to_string(), world.path("link"));
         std::os::unix::fs::symlink(&directory, &link).unwrap();
-        for source in [&directory, &link] {
-            let share = format!("{}:/m", source.display());
-            let output = world.command(&["--dry-run", "--share", &share]);
-            let text = { output }.output().unwrap().stdout;
-            let text = String::from_utf8(text).unwrap();
-            let path = directory.display().to_string().replace(',', ",,");
-            assert!(text.contains(&format!("path={path},security_model=")), "{path} in {text}");
+        for share in [path.clone(), format!("{path}:/m"), format!("{link}:/m")] {
+            let mut run = world.command(&["--dry-run", "--share", &share]);
+            let text = String::from_utf8(run.output().unwrap().stdout).unwrap();
+            let value = path.replace(',', ",,");
+            assert!(text.contains(&format!("path={value},security_model=")), "{share} in {text}");
         }
         fs::remove_file(link).unwrap();
     }
