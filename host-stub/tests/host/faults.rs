@@ -153,7 +153,7 @@ const MEMORY: u64 = 30_000;
 #[test]
 fn incomplete_requests_share_a_limit_of_memory() {
     let (host, _) = started();
-    let stranger = Guest::with_share(&host, "vm1", None);
+    let guest = Guest::with_share(&host, "vm1", None);
     let peak = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -163,7 +163,7 @@ fn incomplete_requests_share_a_limit_of_memory() {
     std::thread::scope(|threads| {
         for _ in 0..CALLERS {
             threads.spawn(|| {
-                let mut stream = stranger.connect();
+                let mut stream = guest.connect();
                 let head = "PATCH /1.0 HTTP/1.1\r\nContent-Length: 262144\r\n\r\n";
                 let request = [head.as_bytes(), &[b' '; 262_143]].concat();
                 let _hung_up = stream.write_all(&request);
