@@ -210,12 +210,13 @@ impl Door {
         if matches!(fault.kind, Kind::Slow | Kind::NoTickets) {
             // For Go the ticket is part of the handshake, so it is sent before the answer.
             stream.flush()?;
-            slot = None;
+            drop(slot.take());
             std::thread::sleep(fault.time);
         }
         let answer = self.answer(&stream, &request, fault)?;
         // The guest may not read the answer for long.
-        (request.body, slot) = (Vec::new(), None);
+        request.body = Vec::new();
+        drop(slot.take());
         let status = self.write(&mut stream, &request, answer)?;
         if status == 200 {
             self.daemon.with(&self.name, |live| live.agent.called())?;
