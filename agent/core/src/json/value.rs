@@ -103,9 +103,13 @@ impl<'j> Value<'j> {
             if !core::mem::replace(&mut open, false) || cursor.peek() == Some(*end) {
                 return None;
             }
-            let name = if *begin == b'{' { cursor.value().ok()? } else { "" };
-            // After a name.
-            cursor.eat(b':');
+            let mut name = "";
+            if *begin == b'{' {
+                name = cursor.value().ok()?;
+                if !cursor.eat(b':') {
+                    return None;
+                }
+            }
             let value = cursor.value().ok()?;
             open = cursor.eat(b',');
             Some((Self(name), Self(value)))
