@@ -16,6 +16,15 @@ fn world(flavour: &str, config: &[&str]) -> (Host, Qemu, Agent) {
     (host, qemu, agent)
 }
 
+/// Returns a micro VM, whose agent listens before the host's first poll.
+fn micro_vm() -> (Host, Qemu, Agent) {
+    let mut host = Host::with_instance("lxd-micro", &[]);
+    let agent = Agent::of(&host, "lxd-agent");
+    let qemu = Qemu::of(&host);
+    host.start();
+    (host, qemu, agent)
+}
+
 /// Writes `text` and waits until the host has read the ring twice: it handles the first read before
 /// the second.
 fn said_and_read(qemu: &Qemu, text: &str) {
@@ -170,10 +179,7 @@ fn polls_the_ring_without_events() {
 
 #[test]
 fn a_micro_vm_is_polled_and_ends_by_poweroff_and_its_console() {
-    let mut host = Host::with_instance("lxd-micro", &[]);
-    let agent = Agent::of(&host, "lxd-agent");
-    let qemu = Qemu::of(&host);
-    host.start();
+    let (host, qemu, agent) = micro_vm();
     let put = agent.wait_for("PUT /1.0", 1).json();
     assert_eq!((&put["cid"], &put["port"]), (&json!(2), &json!(8444)));
     host.wait_for("CONNECTED");
@@ -194,10 +200,7 @@ fn a_micro_vm_is_polled_and_ends_by_poweroff_and_its_console() {
 
 #[test]
 fn stop_gives_up_on_a_micro_vm_that_never_ends_its_poweroff() {
-    let mut host = Host::with_instance("lxd-micro", &[]);
-    let agent = Agent::of(&host, "lxd-agent");
-    let _qemu = Qemu::of(&host);
-    host.start();
+    let (host, _qemu, agent) = micro_vm();
     agent.wait_for("PUT /1.0", 1);
     host.wait_for("CONNECTED");
     std::fs::remove_file(host.path("vm1.p.listen_8443")).unwrap();
