@@ -6,21 +6,19 @@ pub(crate) mod nics;
 pub(crate) mod templates;
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Duration;
 
 use mote_core::hostapi::policy::{Capability, Features};
-use rustix::io::Errno;
 use rustix::system::{RebootCommand, reboot};
 
 use crate::config::files::ConfigFiles;
 use crate::first_boot::templates::Applied;
 use crate::runtime::{io_error, is_there, log, read_bounded};
 use crate::sys::{self, Signalled, file, next_signal};
-use crate::system::devices::entries;
 use crate::workers::command;
 
 /// Template that also sets the kernel's hostname.
@@ -99,8 +97,8 @@ fn wants_reboot(root: &Path) -> bool {
 fn restart(root: &Path, signals: &impl AsFd) -> Next {
     log::info(format_args!("cloud-init has a new seed: rebooting"));
     let cloud_init = root.join("run/cloud-init");
-    if let Err(error) = remove(&cloud_init)
-        && error != Errno::NOENT
+    if let Err(error) = std::fs::remove_dir_all(&cloud_init)
+        && error.kind() != ErrorKind::NotFound
     {
         log::warn(format_args!("cannot remove {}: {error}", cloud_init.display()));
     }
@@ -123,16 +121,6 @@ fn restart(root: &Path, signals: &impl AsFd) -> Next {
         }
         Ok(true) | Err(_) => Next::Leave,
     }
-}
-
-/// Removes a directory of root's and everything in it. Follows no links.
-fn remove(path: &Path) -> Result<(), Errno> {
-    match file::unlink(path) {
-        Err(Errno::ISDIR) => {}
-        removed => return removed,
-    }
-    entries(path).iter().try_for_each(|entry| remove(entry))?;
-    file::rmdir(path)
 }
 
 /// Runs the `reboot` command, which is in `/sbin` by FHS 3.0 §3.16. Kills it after `limit`.
