@@ -261,6 +261,9 @@ fn ends_a_command_with_a_reason_after_a_suspend() {
     let mut pid = String::new();
     let stdout = client.stdout.as_mut().expect("its output");
     BufReader::new(stdout).read_line(&mut pid).expect("a line");
+    // vhost-device-vsock stops serving if a client writes or closes while the guest is suspended, so
+    // no request of mote-host's may be in flight by then.
+    thread::sleep(patient(Duration::from_secs(3)));
     suspend(&mut guest);
     let (status, _) =
         wait("the client's end", MOTE_BOOT, || client.try_wait().expect("its status"));
