@@ -129,7 +129,7 @@ fn reports_who_has_the_port_open_and_takes_it_when_free() {
     guest.ok("start-stop-daemon -S -b -x /run/agent.start");
     let end = end.replace(['(', ')'], ".");
     logged(&mut guest, &format!("is busy: another process has it open.*{end}"));
-    guest.ok("kill $(cat /run/holder); : >/run/agent.log");
+    guest.ok(": >/run/agent.log; kill $(cat /run/holder)");
     logged(&mut guest, "port /dev/vport");
     world.host.connected(MOTE_BOOT);
     world.power_off(&mut guest);
