@@ -9,10 +9,11 @@ fn the_host_powers_off_an_image_without_the_program() {
     // Process 1 is a shell.
     let _refused = world.host.try_run(&command).expect_err("an unknown init system");
     contains(guest.ok("cat /run/agent.log"), &["cannot ask process 1 (/bin/busybox): unknown"]);
-    guest.ok("mkfifo /run/initctl");
-    let init =
-        "head -c 9 >/run/asked; cat >/dev/null; echo level $(tail -c 1 /run/asked) >/dev/console";
-    guest.ok(&format!("sh -c '{init}; poweroff -f' </run/initctl >/dev/null 2>&1 & sleep 0.1"));
+    // Opened before the host asks. A request has 384 bytes.
+    let init = "dd bs=384 count=1 of=/run/asked; echo level $(head -c 9 /run/asked | tail -c 1) >/dev/console; poweroff -f";
+    guest.ok(&format!(
+        "mkfifo /run/initctl; exec 5<>/run/initctl; sh -c '{init}' <&5 >/dev/null 2>&1 &"
+    ));
     assert_eq!(world.host.try_run(&command), Ok(String::new()));
     world.vm.ended(BOOT);
     contains(world.vm.console(), &["level 0", "reboot: Power down"]);

@@ -82,6 +82,14 @@ fn mount(guest: &mut Guest, device: &str) {
     guest.ok(&format!("mkdir -p /{device} && mount -t ext4 /dev/{device} /{device}"));
 }
 
+/// Waits for the writer's last command, and for the agent to close the disk.
+fn unmount(guest: &mut Guest, paths: &str) {
+    let each = format!(
+        "for path in {paths}; do umount $path 2>&1; ! grep \" $path \" /proc/mounts || exit 1; done"
+    );
+    until("unmounted disks", patient(SOON), || guest.sh(&each).0 == 0);
+}
+
 fn size(guest: &mut Guest, device: &str) -> u64 {
     let said = guest.ok(&format!("df -m /{device} | tail -1"));
     said.split_whitespace().nth(1).and_then(|size| size.parse().ok()).expect("MiB")
@@ -144,7 +152,8 @@ fn grows_partition_and_file_system_in_use_within_a_second() {
     assert!(log.contains("vdb1 and its file system grew to 198 MiB"), "{log}");
     let advice = "disk vde is not grown: no ext4, xfs or btrfs is mounted on its last partition; run: growpart /dev/vde 2; ";
     assert!(log.contains(advice), "{log}");
-    guest.ok("killall writer; sleep 1; umount /vdb1 /vdc1 /vdd /vde1");
+    guest.ok("killall writer");
+    unmount(&mut guest, "/vdb1 /vdc1 /vdd /vde1");
     world.power_off(&mut guest);
     for (path, table) in disks.iter().zip(tables) {
         check(path, table);
@@ -177,10 +186,12 @@ fn keeps_a_smaller_file_system_without_blocking() {
         let there = guest.ok("cat /sys/class/block/vdb1/size");
         there.trim().parse::<u64>().is_ok_and(|there| there >= length)
     });
-    guest.ok("sleep 1; ! grep FLOCK /proc/locks | grep \":$(stat -c %i /dev/vdb) \"");
+    until("an unlocked disk", patient(SOON), || {
+        guest.sh("grep FLOCK /proc/locks | grep \":$(stat -c %i /dev/vdb) \"").0 != 0
+    });
     guest.ok("fsfreeze --unfreeze /vdb1");
     until("a larger file system", patient(SOON), || size(&mut guest, "vdb1") > NEW * 8 / 10);
-    guest.ok("sleep 1; umount /vdb1");
+    unmount(&mut guest, "/vdb1");
     world.power_off(&mut guest);
     check(&path, Table::Small);
 }
@@ -205,9 +216,9 @@ fn grows_a_disk_only_by_policy_or_on_request() {
         thread::sleep(LATER);
     }
     assert!(size(&mut guest, "vdb1") < OLD);
-    let log = guest.ok("cat /run/agent.log");
     let told = "disks are not grown automatically: /usr/bin/growpart exists";
-    assert_eq!(log.matches(told).count(), 1, "{log}");
+    let count = |guest: &mut Guest| guest.ok("cat /run/agent.log").matches(told).count();
+    until("one line", patient(SOON), || count(&mut guest) == 1);
     let said = guest.ok("mote-agent grow --dry-run 2>&1");
     assert!(said.contains("vdb1 and its file system would grow to 200 MiB"), "{said}");
     assert!(said.contains("note: /usr/bin/growpart exists"), "{said}");
