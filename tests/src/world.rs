@@ -101,7 +101,7 @@ impl World {
         self.host.start();
         let took = self.host.connected(MOTE_BOOT);
         assert!(
-            took < patient(BACK) || slowdown() > 2.0,
+            in_time(took, BACK) || slowdown() > 2.0,
             "{why}: {took:?}\n{}\n{}",
             self.host.log(),
             self.vm.console()
@@ -136,7 +136,7 @@ pub fn port(flavour: &str) -> &'static str {
 pub fn connected(host: &mut Host, limit: Duration) {
     let begun = Instant::now();
     while !host.is_connected() {
-        assert!(begun.elapsed() < patient(limit), "waited {limit:?} for CONNECTED: {}", host.log());
+        assert!(in_time(begun.elapsed(), limit), "waited {limit:?} for CONNECTED: {}", host.log());
         // On a busy machine an emulated agent may exceed the host's limit of 3 s, and hosts do not
         // retry (P§2.3). A restarted agent reports again.
         if host.state()["last_put"]["ok"] == false {

@@ -8,9 +8,9 @@ use super::logged_at;
 /// emulation on a busy machine.
 const PLUGGED: Duration = Duration::from_secs(40);
 
-/// Limit from a disk's appearance until its files are read, seconds of the guest's time. It takes
-/// 1.2 to 2.8 s in software emulation, of which the mount is 0.25 s.
-const REACTION: f64 = 5.0;
+/// Limit from a disk's appearance until its files are read, of the guest's time. It takes 1.2 to
+/// 2.8 s in software emulation, of which the mount is 0.25 s.
+const REACTION: Duration = Duration::from_secs(5);
 
 /// The port's driver, loaded or built in as in Debian 13.
 const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_console";
@@ -75,8 +75,8 @@ fn connects_once_late_devices_appear() {
                 Late::Disk => {
                     logged(&mut guest, "files from disk");
                     let lines = ["virtio_blk virtio", "mote: info: files from disk"];
-                    let [came, used] = lines.map(|line| logged_at(&mut guest, line).as_secs_f64());
-                    assert!(used - came < REACTION * slowdown(), "{came} {used}");
+                    let [came, used] = lines.map(|line| logged_at(&mut guest, line));
+                    assert!(in_time(used - came, REACTION), "{came:?} {used:?}");
                 }
                 // Without files the agent does not look for a port.
                 Late::Port if order[0] != Late::Port => logged(&mut guest, "port /dev/vport"),
