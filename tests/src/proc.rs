@@ -71,13 +71,13 @@ pub fn processes() -> impl Iterator<Item = (u32, String)> {
     })
 }
 
-/// Returns the start time of a process since boot, from its line `stat`.
+/// Returns the start time of a process since boot, from its `/proc/PID/stat`.
 pub fn started(stat: &str) -> Duration {
     let ticks = after_name(stat).nth(19).and_then(|field| field.parse::<u64>().ok());
     Duration::from_millis(10 * ticks.unwrap_or_else(|| panic!("no start in {stat}")))
 }
 
-/// Returns the fields of a line `stat` after the name, which is in brackets and may contain spaces.
+/// Returns the fields of a `stat` line after the name, which is in brackets and may contain spaces.
 /// Times are in hundredths of a second (`getconf CLK_TCK`).
 fn after_name(stat: &str) -> impl Iterator<Item = &str> {
     stat.rsplit(')').next().unwrap_or_default().split_whitespace()

@@ -209,7 +209,7 @@ fn callers_without_an_end_of_their_handshake() {
             let attack = Attack::sending(first, &socket, Kind::Silent, count, 0);
             until("the attack", LIMIT, || attack.opened() >= count);
             let mut took: Vec<_> = std::iter::repeat_with(|| {
-                // A host that this machine delays may be closed, and tries again.
+                // A host that this machine delays may be disconnected, and tries again.
                 let called = || {
                     let mut wire = victim.host.connect().ok()?;
                     wire.ask("GET", "/1.0", "", b"").ok().filter(|answer| answer.status == 200)

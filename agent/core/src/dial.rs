@@ -4,13 +4,14 @@
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
-/// Number of tries per call (P§3.2).
+/// Number of attempts per call (P§3.2).
 const TRIES: u32 = 10;
-/// Pause between tries (P§3.2).
+/// Pause between attempts (P§3.2).
 const PAUSE: Duration = Duration::from_millis(100);
-/// Pause between tries for meta-data, which boot scripts may request before the host is up (P§5.3).
+/// Pause between attempts for meta-data, which boot scripts may request before the host is up
+/// (P§5.3).
 const PATIENT_PAUSE: Duration = Duration::from_millis(500);
-/// Number of tries that may time out: each takes 2 s, and a client waits for the answer.
+/// Number of attempts that may time out: each takes 2 s, and a client waits for the answer.
 const TIMEOUTS: u32 = 2;
 
 /// Time limit for the host's answer to an ordinary call.
@@ -57,9 +58,9 @@ pub fn find<'h>(headers: &'h [(String, String)], wanted: &str) -> Option<&'h str
 /// Retry policy of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// P§3.2: ten tries, but a refusal is final.
+    /// P§3.2: ten attempts, but a refusal is final.
     Dial,
-    /// P§5.3 for meta-data: ten tries 500 ms apart, also after refusals.
+    /// P§5.3 for meta-data: ten attempts 500 ms apart, also after refusals.
     Patient,
 }
 
@@ -80,12 +81,12 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// A call without a try yet.
+    /// A call before its first attempt.
     pub fn new(retry: Retry) -> Self {
         Self { retry, made: 0, timeouts: 0 }
     }
 
-    /// Counts a failed try. Returns the pause before the next one; `None` if it was the last.
+    /// Counts a failed attempt. Returns the pause before the next one; `None` if it was the last.
     pub fn failed(&mut self, how: Failure) -> Option<Duration> {
         self.made += 1;
         self.timeouts += u32::from(how == Failure::TimedOut);

@@ -9,8 +9,9 @@ use crate::host::http::{Message, Reader, request};
 use crate::machine::{Broken, MILLI, Micros, Net, Place, SECOND, Sim, Stream, Zone, either, sleep};
 use crate::oracle::{Oracle, Word};
 
-/// Longest wait for an answer: a ticket 0.25 s, ten patient tries of which two time out 8.6 s, TLS
-/// 5 s, a write 10 s, the host's head 30 s and its body 30 s (docs/protocol/devlxd.md).
+/// Longest wait for an answer: 0.25 s for a ticket, 8.6 s for ten `Retry::Patient` attempts of
+/// which two time out, 5 s for TLS, 10 s for a write, 30 s each for the host's head and body
+/// (docs/protocol/devlxd.md).
 const ANSWER: Micros = 84 * SECOND;
 /// Limits for a head, from its first byte, a body, and an idle connection (P§3.1).
 const HEAD: Micros = 3 * SECOND;

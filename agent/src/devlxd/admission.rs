@@ -1,5 +1,5 @@
 //! Limits on guest clients. The core decides: `devlxd/quota.rs` what a client may hold and when it
-//! may call the host, `http/admission.rs` which client is closed for another.
+//! may call the host, `http/admission.rs` which client is disconnected for another.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -39,7 +39,7 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
     let points = Points::read(root)?;
     let (answer, tell) = fd::pipe()?;
     if sys::freeze::fork()? {
-        // Or the guard would not notice when the caller exits.
+        // Otherwise the guard would not notice when the caller exits.
         drop(answer);
         let mut guard = Guard { tell: Some(tell), length, hung: None };
         if let Err(why) = guard.run(root, &points) {

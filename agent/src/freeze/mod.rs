@@ -84,7 +84,7 @@ fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
     if end == End::Open {
         hooks::thaw(&hooks::list(root), &mut failed, guard::note);
     }
-    // Or writers of logs would wait until a killed guard's deadline.
+    // Otherwise writers of logs would wait until a killed guard's deadline.
     frozen::forget(root);
     let words = if unguarded > 0 { "thawed file systems that had no guard" } else { end.words() };
     Err(io_error(words.to_owned() + &failed))

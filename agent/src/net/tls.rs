@@ -311,8 +311,8 @@ impl KeyProvider for EcdsaKeys {
     }
 }
 
-/// Sends the agent's certificate whatever authorities the host names: in PKI mode it names one that
-/// did not sign it (P§3.5).
+/// Sends the agent's certificate regardless of the authorities that the host names: in PKI mode the
+/// host names one that did not sign this certificate (P§3.5).
 #[derive(Debug)]
 struct AlwaysOurs(Arc<CertifiedKey>);
 

@@ -10,12 +10,12 @@ use mote_core::time::Uptime;
 use pin_project_lite::pin_project;
 use smol::future::pending;
 
-/// Pause between two tries of [`look_for`].
+/// Pause between two attempts of [`look_for`].
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long to use the short interval: at boot, devices appear one after the other.
 const BOOT: Duration = Duration::from_secs(10);
 const BOOT_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Interval between tries after [`BOOT`].
+/// Interval between attempts after [`BOOT`].
 pub(crate) const LATER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns the time since boot, including suspend, so that overdue work runs at the next wake-up.

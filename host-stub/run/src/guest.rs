@@ -44,7 +44,7 @@ pub(crate) enum Step {
     NotRun(anyhow::Error),
     /// Output could not be written, or files could not be pulled.
     Lacks(String),
-    /// All work is done, with the command's code.
+    /// All work is done; this is the command's exit code.
     Done(u8),
 }
 

@@ -93,8 +93,8 @@ fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
     }
 }
 
-/// Sends by the service manager's datagram socket: to sockets that anyone may write to, and no
-/// others.
+/// Sends through the service manager's datagram socket, which reaches only sockets that anyone may
+/// write to.
 fn send_datagrams(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
     let Some(socket) = datagrams(injected)? else { return Ok(()) };
     let outcomes = [Outcome::Done, Outcome::Denied, Outcome::Denied];

@@ -38,7 +38,7 @@ pub struct Spec {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It ended by itself; with a reason if it did not do everything.
+    /// The run ended; the text is empty, or the reason why it is incomplete.
     Over(String),
     /// It was reset, QEMU crashed, it fell silent, or the time limit expired.
     Lost(String),

@@ -22,8 +22,8 @@ impl Output {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// Returns both outputs, trimmed. Of binary data only the size, because terminals and pages
-    /// show it.
+    /// Returns both outputs, trimmed. Replaces binary output by its size, because terminals and
+    /// pages show the text.
     pub fn said(&self) -> String {
         let out = match str::from_utf8(&self.out) {
             Ok(text) => text.to_owned(),

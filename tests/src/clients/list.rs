@@ -76,7 +76,7 @@ pub static CLIENTS: LazyLock<Vec<Client>> = LazyLock::new(|| {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub column: Column,
-    /// Or else mote on this machine, with unix sockets as its vsock.
+    /// In a VM; otherwise on this machine, with unix sockets as its vsock.
     pub in_vm: bool,
 }
 

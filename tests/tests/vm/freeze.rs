@@ -107,7 +107,7 @@ fn thaws_in_time_whatever_is_killed() {
     });
     vm.write_later();
     vm.written(Duration::from_secs(5));
-    // A caller that does not learn that all is frozen makes no snapshot.
+    // A caller that does not learn that everything is frozen takes no snapshot.
     let (code, said) = vm.guest.sh("rm /etc/mote/freeze.d/slow; mote-agent freeze 2>&1 >/dev/full");
     assert!(code == 1 && said.contains("No space left"), "{code} {said}");
     assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");

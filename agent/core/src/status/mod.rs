@@ -13,7 +13,7 @@
 //! line only, so lines are repeated rather than assumed to be read.
 //!
 //! Inputs are the methods of [`Status`]; outputs are [`Status::poll`] and [`Status::deadline`]. The machine does
-//! no I/O. `link` has the rule which host calls go to.
+//! no I/O. `link` decides which host to call.
 
 mod connect;
 mod flood;

@@ -132,7 +132,7 @@ mod tests {
     fn burst(mut calls: usize) -> (usize, usize) {
         let mut tickets = Tickets::default();
         tickets.put(0);
-        // Begins as many of the remaining calls as may, with their permits.
+        // Begins as many of the remaining calls as are permitted.
         let mut begin = |tickets: &mut Tickets<u32>| {
             let mut begun = Vec::new();
             while calls > 0 {

@@ -247,8 +247,8 @@ fn lag_closely(world: &World) -> Result<(f64, f64), String> {
     Ok(best)
 }
 
-/// A running command continues. With KVM's clock device the guest reads the host's clock itself, so
-/// its own is exact to milliseconds.
+/// A running command continues. With KVM's clock device the guest steps its clock from the host's,
+/// accurate to milliseconds.
 fn clock_after_pause(world: &World) -> Seen {
     let mut command =
         world.exec(&["sh", "-c", "while read -r line; do echo =$line; done"]).talk()?;

@@ -32,8 +32,8 @@ pub const SHOWN: usize = 32 * 1024;
 /// limit, 8 MiB (execve(2)).
 const MAX_EXECVE: usize = 6 * 1024 * 1024;
 
-/// The variable that names who has started this program: [`BY_AGENT`] or [`BY_HOST`]. A host that
-/// is limited to some commands cannot set variables, so it cannot pass as the agent.
+/// The variable that names the starter of this program: [`BY_AGENT`] or [`BY_HOST`]. A host that is
+/// limited to some commands cannot set variables, so it cannot impersonate the agent.
 pub const STARTED_BY: &str = "MOTE_STARTED_BY";
 pub const BY_AGENT: &str = "agent";
 /// The host, with a command that the policy lists.
@@ -62,7 +62,7 @@ pub struct Request {
 
 impl Request {
     /// Reads the body of `POST /1.0/exec`. Ignores unknown members; `null` counts as absent. The
-    /// stored part ([`Request::held`]) may have `most` bytes.
+    /// stored part ([`Request::held`]) is limited to `most` bytes.
     /// Errors: any [`Refusal`]; [`JsonError::TooLong`] beyond `most` bytes.
     pub fn parse(body: &[u8], most: usize) -> Result<Self, Refusal> {
         #[rustfmt::skip] // several in a line
