@@ -20,7 +20,7 @@ use crate::sys::file;
 use crate::sys::listener::NUMBERS;
 use crate::system::processes::{after, users};
 
-/// Longest list of locks, bytes: 5,000 locks; a guest has some dozens. The kernel walks the whole
+/// Longest list of locks, bytes: 5,000 locks; a guest has a few dozen. The kernel walks the whole
 /// list for each page.
 pub(super) const LOCKS: u64 = 256 * 1024;
 /// Longest text about a process, bytes: `status` has its groups, up to 65,536.

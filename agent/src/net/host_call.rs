@@ -99,8 +99,8 @@ pub(crate) struct Incoming {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// Makes the call and reads the whole answer. Its body may have [`limits::SHORT_REPLY`] bytes, or
-/// [`limits::HOST_REPLY`] if `longer` permits that.
+/// Makes the call and reads the whole answer. Its body is limited to [`limits::SHORT_REPLY`]
+/// bytes, or to [`limits::HOST_REPLY`] if `longer` permits that.
 /// Errors: as for [`open`]; also if the body is incomplete.
 pub(crate) async fn call(
     link: &Link,

@@ -118,8 +118,8 @@ impl Waiting {
     }
 }
 
-/// Standard error, by its non-blocking way of writing: a console stopped by ^S or an unread pipe
-/// must not stop the agent.
+/// How to write to standard error without blocking: a console stopped by ^S or an unread pipe must
+/// not stop the agent.
 enum Output {
     /// A socket, such as the journal's: written with `MSG_DONTWAIT`.
     Socket,

@@ -172,7 +172,7 @@ pub(crate) fn unread(socket: &impl AsFd) -> libc::c_int {
     bytes
 }
 
-/// Has backspace on a terminal erase a whole UTF-8 character. rustix's functions would link 600
+/// Makes backspace on a terminal erase a whole UTF-8 character. rustix's functions would link 600
 /// bytes for the terminal's speed. Errors: any error of tcgetattr(3) or tcsetattr(3).
 pub(crate) fn erase_whole_characters(terminal: &impl AsFd) -> io::Result<()> {
     let fd = terminal.as_fd().as_raw_fd();

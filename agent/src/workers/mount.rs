@@ -29,7 +29,7 @@ use crate::runtime::{MAX_DOCUMENT, read_bounded, read_text, read_to_end, sha256}
 use crate::sys::{file, since_boot};
 use crate::system::modules;
 
-/// Longest mount table, bytes; a guest with containers has some hundred lines of 200.
+/// Longest mount table, bytes; a guest with containers has a few hundred lines of 200.
 const TABLE: u64 = 8 * 1024 * 1024;
 /// First and longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
@@ -88,8 +88,8 @@ fn act(options: &Options, document: &[u8], end: Duration) -> Result<String, Stri
     }
 }
 
-/// Opens the directory to mount on. Also returns a message if something is mounted there: anything
-/// or, if `over`, the same source.
+/// Opens the directory to mount on. Also returns a message if another mount is in the way: any mount
+/// there or, if `over`, only one of the same source.
 fn mount_point(
     root: &Path,
     source: &str,

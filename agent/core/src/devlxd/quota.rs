@@ -6,8 +6,8 @@ use core::time::Duration;
 use crate::time::Uptime;
 use crate::token_bucket::TokenBucket;
 
-/// Burst of calls to the host. cloud-init and LXD's tools make some tens; a script that calls in a
-/// loop gets full speed for its first 1.5 s.
+/// Burst of calls to the host. cloud-init and LXD's tools make a few dozen; a script that calls in
+/// a loop gets full speed for its first 1.5 s.
 const BURST: u32 = 2000;
 /// Interval between tokens: 100 calls per second, about what a Go agent manages on one CPU (a
 /// fifteenth of mote's 1,300, `docs/results/bench.md`), so a guest loads its host no more than

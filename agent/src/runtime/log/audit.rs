@@ -13,7 +13,7 @@ use crate::runtime::{log, now, sleep};
 const BURST: u32 = 200;
 /// Interval after the burst. A command has two lines, so the limit is 200 lines per second.
 const REFILL: Duration = Duration::from_millis(10);
-/// Burst of an SFTP session's changes: a tree of some thousand files.
+/// Burst of an SFTP session's changes: a tree of a few thousand files.
 const CHANGES: u32 = 5_000;
 /// Interval between changes after the burst.
 const CHANGED: Duration = Duration::from_millis(5);

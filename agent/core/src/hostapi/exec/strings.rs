@@ -15,8 +15,8 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Appends one string: the JSON strings `strings`, joined by `between`. All strings may have
-    /// `most` bytes together. Errors: [`Refusal::Json`] if one is not a string or the limit is
+    /// Appends one string: the JSON strings `strings`, joined by `between`. All strings together
+    /// are limited to `most` bytes. Errors: [`Refusal::Json`] if one is not a string or the limit is
     /// exceeded, [`Refusal::Nul`] if one contains a NUL.
     pub(super) fn push_json(
         &mut self,
