@@ -242,7 +242,7 @@ fn option(
         "--vsock-unix" => options.transport = Transport::Unix(value()?.into()),
         #[cfg(feature = "tcp")]
         "--vsock-tcp" => {
-            let port = digits(&value()?).ok_or_else(|| format!("{name} takes a port"))?;
+            let port = digits(&value()?).ok_or_else(|| format!("{name} needs a port"))?;
             options.transport = Transport::Tcp(port);
         }
         "--flavour" => {

@@ -129,11 +129,11 @@ impl Guest {
                     self.sim.fail(format!("{body:?} is the answer to another request"));
                 }
                 if !is_excused && ![200, 401, 500, 503].contains(&answer) {
-                    self.sim.fail(format!("a whole request is answered {answer}"));
+                    self.sim.fail(format!("a complete request is answered {answer}"));
                 }
             }
             Err(Broken) if !is_excused => {
-                self.sim.fail("a whole request is left without an answer".into());
+                self.sim.fail("a complete request gets no answer".into());
             }
             Err(Broken) => {}
         }
@@ -235,7 +235,7 @@ impl Guest {
             };
             let this = (number("\"port\":"), number("\"number\":"));
             if !is_permitted || this <= last {
-                self.sim.fail(format!("a guest hears {line}"));
+                self.sim.fail(format!("a guest receives {line}"));
             }
             last = this;
         }

@@ -117,7 +117,7 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
         }
         wait(scenario, MILLI);
         if is_kept && listener.listener().is_none() {
-            sim.fail(format!("an agent {what}, and the host's calls are refused meanwhile"));
+            sim.fail(format!("an agent {what}, but the host's calls are refused meanwhile"));
         }
     }
     // A call that waits in the queue of another listener would be lost.

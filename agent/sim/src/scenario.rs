@@ -191,13 +191,13 @@ impl Scenario {
         let (state, port) = (agent.state(), self.host.port.get());
         let address = agent.status.borrow().address();
         if state != State::Connected {
-            return Some(format!("the host is there, the agent is {}", state.name()));
+            return Some(format!("the host is reachable, but the agent is {}", state.name()));
         }
         if address.is_none_or(|address| address.port != port) {
-            return Some(format!("CONNECTED to {address:?}, the host is at port {port}"));
+            return Some(format!("CONNECTED to {address:?}, but the host is at port {port}"));
         }
         if self.qemu.backend != Backend::Line && !self.host.started.get() {
-            return Some("CONNECTED, and the host takes it for stopped".into());
+            return Some("CONNECTED, but the host considers it stopped".into());
         }
         None
     }
@@ -209,7 +209,7 @@ impl Scenario {
         self.oracle.host_keeps(self.host.keeps.get());
         let [full, resumed] = &self.host.handshakes;
         if self.host.nature.gives_tickets && full.get() >= FULL && resumed.get() == 0 {
-            self.sim.fail(format!("{} tickets, and none is used", full.get()));
+            self.sim.fail(format!("{} tickets, but none is used", full.get()));
         }
         self.outcome()
     }

@@ -204,7 +204,7 @@ impl Scenario {
                 // Another agent takes over at this moment.
                 Some(_) if !kernel.beginning().is_empty() => {}
                 Some(since) if !self.qemu.has_received(b"STOPPED\n", since) => {
-                    sim.fail("an agent has ended, and STOPPED is not the last word".into());
+                    sim.fail("an agent has ended without reporting STOPPED".into());
                 }
                 None | Some(_) => {}
             }
@@ -289,11 +289,11 @@ impl Scenario {
         if let Some(since) = self.agents.starting.get().filter(|_| is_whole) {
             let limit = if self.agents.process().is_some() { ROOM + START } else { START };
             if now - since.max(self.agents.whole.get()).max(self.agents.freed.get()) > limit {
-                self.sim.fail("all is there, and no agent starts".into());
+                self.sim.fail("everything is available, but no agent starts".into());
             }
         }
         if self.agents.stopping.get().is_some_and(|since| now - since > END) {
-            self.sim.fail("SIGTERM, and no end".into());
+            self.sim.fail("the agent does not exit after SIGTERM".into());
         }
         self.listen();
     }

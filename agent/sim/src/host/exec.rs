@@ -162,7 +162,7 @@ async fn wait(command: &Command, path: &str) {
         _ => says(&[&result, &ended]),
     };
     if !fits {
-        sim.fail(format!("a command is to end with {ended}: {} {body}", waited.status()));
+        sim.fail(format!("a command should end with {ended}: {} {body}", waited.status()));
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn pipe(host: &Rc<Host>) {
         || before.is_cut()
         || host.may_since.get() >= before.asked;
     if !is_excused && done.flatten().is_none() {
-        sim.fail("what was sent does not come back".into());
+        sim.fail("the data sent is not echoed".into());
     }
 }
 
@@ -87,7 +87,7 @@ async fn round(host: &Host, stream: &Stream, mut back: Vec<u8>) -> Option<()> {
     };
     zip(write, read).await;
     if back != pattern(0, back.len()) {
-        sim.fail("what is passed on is not what was sent".into());
+        sim.fail("the forwarded data differs from the data sent".into());
     }
     (back.len() == sent).then_some(())
 }

@@ -65,8 +65,8 @@ impl Agent {
         let expected = self.instance.flavour.server().agent;
         if server != expected {
             bail!(
-                "the agent calls itself {server}, not {expected}: does the status port have the name of \
-                 another server?"
+                "the agent identifies itself as {server}, not {expected}: does the status port have the \
+                 name of another server?"
             );
         }
         let extensions: Option<Vec<String>> =

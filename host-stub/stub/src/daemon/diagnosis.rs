@@ -204,14 +204,14 @@ fn stopped(live: &Live, is_ready: bool) -> Diagnosis {
 
 /// Diagnoses an agent that has not written to its port.
 fn silent(live: &Live) -> Diagnosis {
-    const NOTHING: &str = "the VM runs, but its agent has not reported itself";
+    const NOTHING: &str = "the VM is running, but its agent has not reported itself";
     if let Some(why) = vsock_device::why_stopped(&live.instance) {
         return found!("vsock-stopped", "the agent has not reported itself: {why}");
     }
     if live.instance.flavour == Flavour::LxdMicro {
         return found!(
             "silent",
-            "the VM runs, but its agent has not answered the host, which calls it every 5 s for 3 minutes"
+            "the VM is running, but its agent has not answered the host, which calls every 5 s for 3 minutes"
         );
     }
     let name = live.instance.flavour.server().port;
