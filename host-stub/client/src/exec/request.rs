@@ -41,7 +41,7 @@ pub struct Exec {
     /// Set a variable of the command's environment
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
     pub env: Vec<(String, String)>,
-    /// Make a fault: skip=S, bad-secret=S (S: control, 0, 1, 2), no-barrier,
+    /// Inject a fault: skip=S, bad-secret=S (S: control, 0, 1, 2), no-barrier,
     /// drop-control=MILLISECONDS, stall=SECONDS (output is not read)
     #[arg(long = "fault", value_name = "KIND", value_parser = Fault::parse)]
     pub faults: Vec<Fault>,
