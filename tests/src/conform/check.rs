@@ -17,8 +17,9 @@ pub enum Miss {
 }
 
 impl Miss {
-    /// Messages about something too slow; the last is that of `wait`'s panic.
-    const LATE: [&str; 9] = [
+    /// Messages about something too slow: the last two are that of `wait`'s panic, and that of a
+    /// command that ended before the agent accepted all of its sockets.
+    const LATE: [&str; 10] = [
         "in time",
         "not within",
         "no end within",
@@ -28,6 +29,7 @@ impl Miss {
         "timed out",
         "no longer answers",
         "on an idle machine",
+        "Only running operations can be connected",
     ];
 
     pub fn is_late(&self) -> bool {
