@@ -148,4 +148,11 @@ mod tests {
             assert_eq!(read["may_cancel"], flavour == Flavour::Lxd);
         }
     }
+
+    #[test]
+    fn a_secret_is_not_its_beginning() {
+        for (other, is_same) in [("abc", true), ("ab", false), ("abcd", false), ("abd", false)] {
+            assert_eq!(same_secret(b"abc", other.as_bytes()), is_same, "{other}");
+        }
+    }
 }

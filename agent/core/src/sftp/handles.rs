@@ -81,11 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reuses_slots() {
+    fn reuses_slots_and_refuses_a_closed_handle() {
         let mut handles = Handles::new(2);
         for round in 0..10 {
             let handle = handles.add(round).unwrap();
             assert_eq!((handles.take(handle), handles.slots.len()), (Some(round), 1));
+            let next = handles.add(round).unwrap();
+            assert!(handles.get(handle).is_none() && handles.take(handle).is_none());
+            assert_eq!(handles.take(next), Some(round));
         }
     }
 
