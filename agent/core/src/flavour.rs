@@ -1,13 +1,16 @@
 //! The kinds of servers, and what depends on them (P§2.1, P§7).
 
-/// The three kinds of server that an agent must distinguish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
-    Incus,
-    /// LXD 5.20 and later, and 5.21 LTS.
-    Lxd,
-    /// LXD up to 5.19, and 5.0 LTS.
-    LxdOld,
+use crate::named::named;
+
+named! {
+    /// The three kinds of server that an agent must distinguish, by the values of `--flavour`.
+    pub enum Flavour {
+        Incus "incus",
+        /// LXD 5.20 and later, and 5.21 LTS.
+        Lxd "lxd",
+        /// LXD up to 5.19, and 5.0 LTS.
+        LxdOld "lxd-5.0",
+    }
 }
 
 /// Names of the status port in search order. Current servers keep the last one as a dummy that must
@@ -40,19 +43,6 @@ pub fn misspelt(name: &str) -> Option<&'static str> {
 }
 
 impl Flavour {
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Incus, Self::Lxd, Self::LxdOld].into_iter().find(|flavour| flavour.name() == name)
-    }
-
-    /// Returns the value of `--flavour`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Incus => "incus",
-            Self::Lxd => "lxd",
-            Self::LxdOld => "lxd-5.0",
-        }
-    }
-
     /// Returns `environment.server`, by which the host's client recognises its agent (P§3.4).
     pub fn server_name(self) -> &'static str {
         match self {

@@ -15,6 +15,7 @@ extern crate alloc;
 pub mod base64;
 pub mod decimal;
 pub mod limits;
+mod named;
 pub mod time;
 
 pub mod dial;
@@ -45,6 +46,5 @@ pub mod ready_when;
 pub mod report;
 pub mod resume;
 
-pub mod log_limit;
+pub mod rate;
 pub mod sftp;
-pub mod token_bucket;

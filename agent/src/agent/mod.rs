@@ -24,7 +24,7 @@ use mote_core::flavour::Flavour;
 use mote_core::hostapi::info::{write_error, write_sync};
 use mote_core::hostapi::policy::Capability;
 use mote_core::json::{Document, Value};
-use mote_core::log_limit::LogLimit;
+use mote_core::rate::LogLimit;
 use mote_core::status::{Intervals, State, Status};
 use mote_core::time::Uptime;
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::hostapi::policy::{Capability, Part};
-use mote_core::hotplug::event::{is_made_up, is_of_disk};
+use mote_core::hotplug::{is_made_up, is_of_disk};
 use mote_core::hotplug::nics::Plugged;
 use smol::future::{FutureExt, yield_now};
 

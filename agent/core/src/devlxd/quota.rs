@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use crate::time::Uptime;
-use crate::token_bucket::TokenBucket;
+use crate::rate::TokenBucket;
 
 /// Burst of calls to the host. cloud-init and LXD's tools make a few dozen; a script that calls in
 /// a loop gets full speed for its first 1.5 s.

@@ -6,6 +6,7 @@ use alloc::string::String;
 use core::cell::Cell;
 
 use crate::json::{Value, Writer};
+use crate::named::named;
 
 /// Writes the body of a `PATCH /1.0` that sets this state.
 pub fn write_state(json: &mut Writer<'_>, state: &str) {
@@ -20,31 +21,20 @@ pub fn host_state(answer: &[u8]) -> Option<String> {
     crate::json::Envelope::parse(answer).ok()?.metadata.member("state")?.string().ok()
 }
 
-/// A state that an application can report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadyState {
-    /// The application is ready to serve.
-    Ready,
-    /// The application is no longer ready.
-    Started,
+named! {
+    /// A state that an application can report.
+    pub enum ReadyState {
+        Ready "Ready",
+        /// The application is no longer ready.
+        Started "Started",
+    }
 }
 
 impl ReadyState {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::Started => "Started",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Ready, Self::Started].into_iter().find(|state| state.name() == name)
-    }
-
     /// Returns the state in the body of a `PATCH /1.0`.
     pub fn in_body(body: &[u8]) -> Option<Self> {
         let named = Value::parse(body).ok()?.member("state")?;
-        [Self::Ready, Self::Started].into_iter().find(|state| named.is(state.name()))
+        Self::ALL.into_iter().find(|state| named.is(state.name()))
     }
 }
 

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::flavour::Flavour;
 use crate::json::Writer;
-use crate::report::proc::memory::Memory;
+use crate::report::proc::Memory;
 use crate::report::proc::mounts::{self, Mount, Space};
 use crate::report::proc::stat::{Cpu, Disk, Interface};
 

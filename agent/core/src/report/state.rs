@@ -12,7 +12,7 @@ use heapless::String;
 use crate::flavour::Flavour;
 use crate::json::Writer;
 use crate::netlink::{Address, BROADCAST, LOOPBACK, Link, POINT_TO_POINT, UP};
-use crate::report::proc::memory::Memory;
+use crate::report::proc::Memory;
 
 /// Longest hardware address the kernel has (`MAX_ADDR_LEN`), bytes.
 const HARDWARE: usize = 32;

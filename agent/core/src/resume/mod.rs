@@ -9,6 +9,7 @@ pub mod clock;
 
 use core::time::Duration;
 
+use crate::named::named;
 use crate::time::Uptime;
 
 /// The kernel's message for a new generation (`add_vmfork_randomness`).
@@ -19,27 +20,19 @@ const QUIET: Duration = Duration::from_secs(2);
 /// Number of retries after a failure.
 const TRIES: u8 = 2;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Paused,
-    /// After a stateful stop, or migrated to another host; only one copy exists.
-    Resumed,
-    /// Restored from a snapshot, or cloned: others may have the same memory.
-    Restored,
-    /// One of these: this kernel does not report which.
-    Unknown,
+named! {
+    pub enum Kind {
+        Paused "paused",
+        /// After a stateful stop, or migrated to another host; only one copy exists.
+        Resumed "resumed",
+        /// Restored from a snapshot, or cloned: others may have the same memory.
+        Restored "restored",
+        /// One of these: this kernel does not report which.
+        Unknown "unknown",
+    }
 }
 
 impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Paused => "paused",
-            Self::Resumed => "resumed",
-            Self::Restored => "restored",
-            Self::Unknown => "unknown",
-        }
-    }
-
     /// Returns whether others may have the same memory, so that the generation increases.
     pub fn may_have_copies(self) -> bool {
         matches!(self, Self::Restored | Self::Unknown)

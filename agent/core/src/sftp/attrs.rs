@@ -1,6 +1,5 @@
-//! A file's attributes (filexfer-02 §5). Each group has a flag that shows whether it is present.
-
-use super::wire::Reader;
+//! A file's attributes (filexfer-02 §5): each group has a flag that shows whether it is present.
+//! The integers and strings of SSH that packets consist of (RFC 4251 §5).
 
 const SIZE: u32 = 1;
 const OWNER: u32 = 2;
@@ -54,5 +53,37 @@ impl Attrs {
             | flag(self.owner.is_some(), OWNER)
             | flag(self.permissions.is_some(), PERMISSIONS)
             | flag(self.times.is_some(), TIMES)
+    }
+}
+
+/// Takes values off the front: big-endian integers, and strings after their length. Returns `None`
+/// if bytes are missing.
+#[derive(Debug)]
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Option<u8> {
+        self.take().map(u8::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+
+    pub(super) fn string(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.u32()?).ok()?;
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
     }
 }

@@ -12,7 +12,6 @@ pub mod handles;
 pub mod longname;
 pub mod reply;
 pub mod request;
-mod wire;
 
 /// Longest packet accepted, bytes, without its length field. OpenSSH accepts 256 KiB; some clients
 /// send 256 KiB of data and their fields on top. Beyond it the session ends.

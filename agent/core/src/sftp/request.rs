@@ -4,7 +4,7 @@
 //! Bytes after the last field are ignored, as in OpenSSH's server: later drafts append fields.
 
 use super::attrs::Attrs;
-use super::wire::Reader;
+use super::attrs::Reader;
 use super::{DATA, REPLY, SMALL_REPLY};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,15 @@
-//! Parses the only line that a host may write to the agent: `CONNECT <cid>:<port> [<sha256>]`
-//! (decisions §1).
+//! Input from the port: limits its bytes, because an endless device or a misbehaving host must not
+//! use all CPU time; splits it into lines; parses the only line that a host may write to the agent:
+//! `CONNECT <cid>:<port> [<sha256>]` (decisions §1).
 
-use core::fmt;
+use core::time::Duration;
+
+use heapless::Vec;
 
 use crate::host_address::HostAddress;
+use crate::limits;
+use crate::named::named;
+use crate::time::Uptime;
 
 /// A well-formed CONNECT line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,27 +19,15 @@ pub struct Connect {
     pub fingerprint: Option<[u8; 32]>,
 }
 
-/// Why input is refused: mostly a line that begins with CONNECT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusedLine {
-    /// Not `CONNECT <cid>:<port> [<64 hex digits>]`.
-    Malformed,
-    /// No host can have that address.
-    BadAddress,
-    /// No fingerprint in the line, and no certificate is known. mote trusts none on first use.
-    NoCertificate,
-    /// More bytes arrive than mote reads.
-    Flood,
-}
-
-impl fmt::Display for RefusedLine {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Malformed => "not CONNECT <cid>:<port> [<sha256>]",
-            Self::BadAddress => "no host can have that address",
-            Self::NoCertificate => "no certificate is known and the line has no fingerprint",
-            Self::Flood => "endless input: is that device a port?",
-        })
+named! {
+    /// Why input is refused: mostly a line that begins with CONNECT.
+    pub enum RefusedLine {
+        Malformed "not CONNECT <cid>:<port> [<sha256>]",
+        BadAddress "no host can have that address",
+        /// mote trusts no certificate on first use.
+        NoCertificate "no certificate is known and the line has no fingerprint",
+        /// More bytes arrive than mote reads.
+        Flood "endless input: is that device a port?",
     }
 }
 
@@ -67,4 +61,61 @@ fn fingerprint(hex: &str) -> Option<[u8; 32]> {
         }
     }
     Some(out)
+}
+
+/// The part of the current line that has been received. An overlong line is dropped as a whole,
+/// because a truncated one could read as a shorter, valid line.
+#[derive(Debug, Default)]
+pub struct LineBuf {
+    bytes: Vec<u8, { limits::LINE }>,
+    overran: bool,
+}
+
+impl LineBuf {
+    /// Takes one byte. If it is the newline of a line of at most [`limits::LINE`] bytes, returns the
+    /// line without it and without a carriage return before it.
+    pub fn push(&mut self, byte: u8) -> Option<Vec<u8, { limits::LINE }>> {
+        if byte != b'\n' {
+            self.overran |= self.bytes.push(byte).is_err();
+            return None;
+        }
+        let Self { mut bytes, overran } = core::mem::take(self);
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+        (!overran).then_some(bytes)
+    }
+
+    /// Drops the current line, whose rest will never arrive.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Limit of bytes read in one [`PERIOD`], after which mote pauses until the next one. Real lines
+/// have at most 89 bytes, and reading this many takes a hundredth of the time.
+pub(super) const FLOOD_BYTES: usize = 256 * 1024;
+/// Period in which bytes are counted, and longest pause: a CONNECT line after a burst is delayed by
+/// no more than this.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The bytes of the current period.
+#[derive(Debug, Default)]
+pub(super) struct Flood {
+    end: Uptime,
+    bytes: usize,
+}
+
+impl Flood {
+    pub(super) fn read(&mut self, now: Uptime, bytes: usize) {
+        if now >= self.end {
+            *self = Self { end: now + PERIOD, bytes: 0 };
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Returns the time until which the shell must not read the port; `None` if it may read now.
+    pub(super) fn pause(&self, now: Uptime) -> Option<Uptime> {
+        (self.bytes >= FLOOD_BYTES && now < self.end).then_some(self.end)
+    }
 }

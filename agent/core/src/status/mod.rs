@@ -16,9 +16,7 @@
 //! no I/O. `link` decides which host to call.
 
 mod connect;
-mod flood;
 mod host;
-pub mod line;
 mod link;
 mod pace;
 mod phase;
@@ -31,7 +29,7 @@ pub mod view;
 
 use core::time::Duration;
 
-pub use connect::{Connect, RefusedLine};
+pub use connect::{Connect, LineBuf, RefusedLine};
 pub use link::Host;
 pub use pace::{
     CONNECT, CONNECT_DEADLINE, CONNECTED, Intervals, NO_CALL_TIMEOUT, REFRESH, REFRESHED,
@@ -42,9 +40,8 @@ pub use phase::State;
 pub use poll::{Action, STARTED_LINE, STOPPED_LINES};
 
 use crate::host_address::HostAddress;
-use crate::status::line::LineBuf;
 use crate::time::Uptime;
-use flood::Flood;
+use connect::Flood;
 use link::{How, Link, Verification};
 use phase::Phase;
 use timers::{Timer, Timers};

@@ -2,25 +2,17 @@
 
 use core::time::Duration;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The agent announces itself.
-    Started,
-    /// The host has given its address and is being verified.
-    Connect,
-    Connected,
-    Stopped,
-}
+use crate::named::named;
 
-impl State {
-    /// Returns the name in status lines, the log and the status file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Started => "STARTED",
-            Self::Connect => "CONNECT",
-            Self::Connected => "CONNECTED",
-            Self::Stopped => "STOPPED",
-        }
+named! {
+    /// The state, by its name in status lines, the log and the status file.
+    pub enum State {
+        /// The agent announces itself.
+        Started "STARTED",
+        /// The host has given its address and is being verified.
+        Connect "CONNECT",
+        Connected "CONNECTED",
+        Stopped "STOPPED",
     }
 }
 

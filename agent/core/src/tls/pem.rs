@@ -1,30 +1,19 @@
 //! Decodes PEM (RFC 7468) to DER: the first block with a label, into the caller's buffer.
 
-use core::fmt;
+use crate::named::named;
 
 /// Longest PEM text accepted, bytes.
 pub const MAX_PEM: usize = 32 * 1024;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PemError {
-    /// No block of the wanted kind.
-    Missing,
-    /// The block has no matching END line.
-    Unended,
-    /// The block's content is not base64, or is empty.
-    BadBase64,
-    /// The text is longer than [`MAX_PEM`], or the DER than the buffer.
-    TooLong,
-}
-
-impl fmt::Display for PemError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Missing => "no PEM block of that kind",
-            Self::Unended => "the PEM block has no end",
-            Self::BadBase64 => "the PEM block is not base64",
-            Self::TooLong => "too long",
-        })
+named! {
+    pub enum PemError {
+        Missing "no PEM block of that kind",
+        /// No matching END line.
+        Unended "the PEM block has no end",
+        /// Or it is empty.
+        BadBase64 "the PEM block is not base64",
+        /// The text is longer than [`MAX_PEM`], or the DER than the buffer.
+        TooLong "too long",
     }
 }
 

@@ -13,7 +13,6 @@ use heapless::Vec;
 mod cursor;
 mod error;
 mod flow;
-mod read_scalar;
 mod scalar;
 
 use cursor::Cursor;

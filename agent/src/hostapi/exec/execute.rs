@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::rc::Rc;
 
-use mote_core::hostapi::exec::{Request, exit};
+use mote_core::hostapi::exec::{Request, not_run};
 use rustix::io::Errno;
 use smol::future::{FutureExt, pending, zip};
 
@@ -62,7 +62,7 @@ pub(super) async fn execute(
     let name: String = request.0.name().chars().take(MAX_SHOWN_NAME).collect();
     let failed = |error: io::Error| Failure {
         text: format!("Failed to run \"{name}\": {error}"),
-        code: Some(exit::not_run(error.raw_os_error())),
+        code: Some(not_run(error.raw_os_error())),
     };
     let stdio = Stdio::open(&request.0).map_err(failed)?;
     let child = launch(agent, &request.0, &stdio).map_err(failed)?;

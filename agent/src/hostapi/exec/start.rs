@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use mote_core::hostapi::exec::power::Power;
-use mote_core::hostapi::exec::{Refusal, Request, exit};
+use mote_core::hostapi::exec::{NOT_FOUND, Refusal, Request};
 use mote_core::hostapi::operation::write_return;
 use mote_core::http::head::Request as HttpRequest;
 use mote_core::http::query;
@@ -123,8 +123,7 @@ async fn run(
         Err(Failure { text: refusal.to_owned(), code: None })
     };
     let mut way = None;
-    if let (Some(power), Err(Failure { text, code: Some(exit::NOT_FOUND) })) = (power, &mut outcome)
-    {
+    if let (Some(power), Err(Failure { text, code: Some(NOT_FOUND) })) = (power, &mut outcome) {
         match power::find(&agent.options.root, power) {
             Ok(found) => (way, outcome) = (Some((found, power)), Ok(0)),
             Err(why) => text.extend(["; ", &why]),

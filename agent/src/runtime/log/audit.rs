@@ -5,7 +5,7 @@ use std::fmt::{self, Arguments, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use mote_core::token_bucket::TokenBucket;
+use mote_core::rate::TokenBucket;
 
 use crate::runtime::{log, now, sleep};
 

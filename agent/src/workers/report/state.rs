@@ -8,9 +8,8 @@ use std::path::Path;
 use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
 use mote_core::netlink::{Address, Reply, Table};
-use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::stat::Cpu;
-use mote_core::report::proc::{keyed, number, release};
+use mote_core::report::proc::{Memory, full_name, keyed, number, variable};
 use mote_core::report::state::{self, State, System};
 use rustix::fs::{OFlags, RawDir, readlinkat_raw};
 use rustix::io::Errno;
@@ -87,12 +86,11 @@ fn cpu(root: &Path) -> Option<u64> {
 /// resolver for that, which may wait for an unreachable server.
 fn read_system(root: &Path, host: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let release = |name| {
-        let read = |file| lines::find(&root.join(file), |line| release::variable(line, name));
+        let read = |file| lines::find(&root.join(file), |line| variable(line, name));
         read("etc/os-release").or_else(|| read("usr/lib/os-release")).unwrap_or_default()
     };
-    let full = lines::find(&root.join("etc/hosts"), |line| {
-        release::full_name(line, host).map(<[u8]>::to_vec)
-    });
+    let full =
+        lines::find(&root.join("etc/hosts"), |line| full_name(line, host).map(<[u8]>::to_vec));
     (release("NAME"), release("VERSION_ID"), full.unwrap_or_else(|| host.to_vec()))
 }
 

@@ -3,9 +3,8 @@
 //! control characters, and lists name what they omit.
 
 use mote_core::hostapi::exec::Request;
-use mote_core::hostapi::policy::{CAPABILITIES, Capability, Features, Policy, Whose};
+use mote_core::hostapi::policy::{Capability, Features, Policy, Whose};
 use mote_core::hostapi::port_forward::Target;
-
 use mote_core::ready_when::Condition;
 
 use crate::prelude::*;
@@ -35,7 +34,8 @@ fn ranges(input: &mut Input<'_>, least: u32) -> Option<Vec<(u32, u32)>> {
 fn meant(input: &mut Input<'_>) -> Meant {
     let bits = input.short();
     let is_set = |(at, _): &(usize, Capability)| bits >> at & 1 == 1;
-    let features = CAPABILITIES.into_iter().enumerate().filter(is_set).map(|(_, it)| it).collect();
+    let features =
+        Capability::ALL.into_iter().enumerate().filter(is_set).map(|(_, it)| it).collect();
     let chosen = input.byte();
     let commands = (chosen & 16 == 0).then(|| {
         let all = COMMANDS.into_iter().enumerate();
@@ -91,7 +91,7 @@ fn made_up(input: &mut Input<'_>) {
     let policy = Policy::from_yaml(text.as_bytes(), Whose::Mote, true, &mut |fault| {
         panic!("{fault}\n{text}")
     });
-    for capability in CAPABILITIES {
+    for capability in Capability::ALL {
         assert_eq!(policy.allows(capability), meant.features.contains(&capability), "{text}");
     }
     let (number, group) = (input.short() % 2100, input.short() % 2100);
@@ -125,7 +125,7 @@ fn arbitrary(data: &[u8]) {
         let mut policy =
             Policy::from_yaml(data, whose, true, &mut |fault| faults.push(fault.to_string()));
         if !faults.is_empty() {
-            assert!(CAPABILITIES.iter().all(|capability| !policy.allows(*capability)));
+            assert!(Capability::ALL.iter().all(|capability| !policy.allows(*capability)));
         }
         assert!(policy.ready_when().all(|one| Condition::parse(one).is_some()));
         assert!(faults.len() <= 8);
@@ -147,7 +147,7 @@ fn names(list: &str) {
     match (Features::only(list), Features::without(list)) {
         (Ok(only), Ok(without)) => {
             assert_eq!(only.and(without), Features::NONE);
-            for capability in CAPABILITIES {
+            for capability in Capability::ALL {
                 let is_named = list.split(',').any(|name| name.trim() == capability.name());
                 assert_eq!(
                     (only.allows(capability), without.allows(capability)),

@@ -1,7 +1,7 @@
 //! The serial line. Invariants: lines are split at newlines, without carriage returns and within
 //! the limit; another parser reads CONNECT lines the same; cuts do not change the state machine.
 
-use mote_core::status::line::LineBuf;
+use mote_core::status::LineBuf;
 use mote_core::status::{Action, Intervals, Status};
 use mote_core::status::{Connect, RefusedLine};
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use mote_core::dial::{Failure, Retry, Tries};
-use mote_core::log_limit::LogLimit;
+use mote_core::rate::LogLimit;
 use mote_core::sftp::handles::Handles;
 use mote_core::sftp::request::Handle;
 use mote_core::tls::tickets::{Earner, Tickets, Turn};

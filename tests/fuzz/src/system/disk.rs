@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use mote_core::hotplug::disk::{DiskGeometry, Step, Table};
-use mote_core::hotplug::event::is_of_disk;
+use mote_core::hotplug::is_of_disk;
 
 use crate::prelude::*;
 

@@ -9,7 +9,7 @@ use mote_core::guest_path::Target;
 use mote_core::init::button;
 use mote_core::init::plan::Plan;
 use mote_core::report::proc::mounts::unescape;
-use mote_core::report::proc::release::{full_name, variable};
+use mote_core::report::proc::{full_name, variable};
 use mote_core::report::proc::{keyed, number};
 
 use crate::prelude::*;

@@ -5,17 +5,16 @@
 use mote_core::first_boot::credentials;
 use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::freeze::{self, filesystems};
-use mote_core::hotplug::event::is_made_up;
+use mote_core::hotplug::is_made_up;
 use mote_core::hotplug::nics::Plugged;
 use mote_core::hotplug::resources::{Added, added};
 use mote_core::json::Writer;
 use mote_core::netlink::{self, Reply};
 use mote_core::ready_when;
 use mote_core::report::metrics::{self, Filesystems, Section, Totals};
-use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::mounts::{Mount, Space};
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
-use mote_core::report::proc::{keyed, number, release};
+use mote_core::report::proc::{Memory, full_name, keyed, number, variable};
 use mote_core::report::state::{self, State, System};
 use mote_core::resume::clock::{Difference, Step, is_setter, step};
 use mote_core::resume::is_fork;
@@ -81,8 +80,8 @@ fn check_metrics(flavour: Flavour, data: &[u8]) {
 }
 
 fn check_state(flavour: Flavour, data: &[u8]) {
-    let name = lines(data).find_map(|line| release::variable(line, "NAME")).unwrap_or_default();
-    let host = lines(data).find_map(|line| release::full_name(line, b"vm")).unwrap_or_default();
+    let name = lines(data).find_map(|line| variable(line, "NAME")).unwrap_or_default();
+    let host = lines(data).find_map(|line| full_name(line, b"vm")).unwrap_or_default();
     let number = number(data).unwrap_or(7);
     let system = System { name: &name, version: data, kernel: b"", host: b"vm", full_host: host };
     let state = State {

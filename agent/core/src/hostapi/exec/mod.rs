@@ -4,18 +4,15 @@
 //! Allocates, because only the limit of the body bounds a command and its environment. They are
 //! stored in the form that execve(2) takes, so a request needs little more memory than its body.
 
-pub mod exit;
-pub mod power;
-mod program;
-mod strings;
-
+use crate::json::{JsonError, Value, Writer, quoted_length};
+use alloc::string::String;
+use core::fmt;
 pub use program::{MAX_PATH, Program};
 pub use strings::Strings;
 
-use alloc::string::String;
-use core::fmt;
-
-use crate::json::{JsonError, Value, Writer, quoted_length};
+pub mod power;
+mod program;
+mod strings;
 
 /// `PATH` of a request without one (P§4.1).
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -321,6 +318,24 @@ fn side(value: Value<'_>) -> Option<u16> {
         Err(_) => value.number().ok(),
     };
     side.filter(|side| *side > 0)
+}
+
+/// The exit status of a command that was not found.
+pub const NOT_FOUND: i32 = 127;
+
+/// Returns the exit status of a command that could not be run, by its errno, with a shell's values
+/// (P§4.1): [`NOT_FOUND`], 126 for "not executable", else -1.
+pub fn not_run(errno: Option<i32>) -> i32 {
+    // Linux has the same numbers on every architecture.
+    const EPERM: i32 = 1;
+    const ENOENT: i32 = 2;
+    const EACCES: i32 = 13;
+    const ENOTDIR: i32 = 20;
+    match errno {
+        Some(ENOENT | ENOTDIR) => NOT_FOUND,
+        Some(EACCES | EPERM) => 126,
+        Some(_) | None => -1,
+    }
 }
 
 #[cfg(test)]

@@ -154,3 +154,9 @@ fn a_host_limited_to_a_program_cannot_run_another() {
     let kept = ["HOME=/root", "LANG=C.UTF-8", "LC_ALL=C", &by, &path, "TERM=xterm", "USER=root"];
     assert_eq!(left, kept);
 }
+
+#[test]
+fn missing_is_127_and_forbidden_126() {
+    let codes = [1, 2, 7, 13, 20].map(|errno| not_run(Some(errno)));
+    assert_eq!((codes, not_run(None)), ([126, 127, -1, 126, 127], -1));
+}

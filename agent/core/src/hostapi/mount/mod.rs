@@ -4,18 +4,16 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
+pub use table::{Entry, entries, shares};
+
+use crate::base64::base64;
 use crate::flavour::Flavour;
 use crate::guest_path::Target;
 use crate::json::Value;
+use crate::named::named;
 
 mod table;
-mod tag;
-
-pub use table::{Entry, entries, shares};
-pub use tag::Hash;
-use tag::tag;
 
 /// Limit of entries in `agent-mounts.json`; further ones are skipped and logged.
 pub const MAX_MOUNTS: usize = 64;
@@ -51,51 +49,26 @@ pub struct Way {
     pub data: String,
 }
 
-/// File systems of shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Virtiofs,
-    /// 9p over virtio.
-    Plan9,
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Virtiofs => "virtiofs",
-            Self::Plan9 => "9p",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Virtiofs, Self::Plan9].into_iter().find(|kind| kind.name() == name)
+named! {
+    /// File systems of shares.
+    pub enum Kind {
+        Virtiofs "virtiofs",
+        /// 9p over virtio.
+        Plan9 "9p",
     }
 }
 
-/// Why an entry or event is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadMount {
-    /// Not JSON, or a member of the wrong type.
-    Shape,
-    /// The mount tag is missing, empty, or contains a NUL.
-    Source,
-    /// No valid mount point: empty or the root.
-    Target,
-    /// A path with `..`.
-    Climbs,
-    /// Neither virtiofs nor 9p.
-    Kind,
-}
-
-impl fmt::Display for BadMount {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Shape => "unexpected JSON structure",
-            Self::Source => "no mount tag",
-            Self::Target => "not a valid mount point",
-            Self::Climbs => "Path must not contain '..'",
-            Self::Kind => "neither virtiofs nor 9p",
-        })
+named! {
+    /// Why an entry or event is refused.
+    pub enum BadMount {
+        /// Not JSON, or a member of the wrong type.
+        Shape "unexpected JSON structure",
+        /// The mount tag is missing, empty, or contains a NUL.
+        Source "no mount tag",
+        /// Empty or the root.
+        Target "not a valid mount point",
+        Climbs "Path must not contain '..'",
+        Kind "neither virtiofs nor 9p",
     }
 }
 
@@ -254,6 +227,34 @@ const FLAGS: [(&str, u32, u32); 20] = [
     ("strictatime", 1 << 24, 0),
     ("lazytime", 1 << 25, 0),
 ];
+
+/// SHA-256, provided by the shell.
+pub type Hash = fn(&[u8]) -> [u8; 32];
+
+/// Longest tag of LXD, bytes with its prefix.
+const LXD: usize = 31;
+/// Longest name in a tag of Incus, bytes without the prefix. Its own agent does not hash names
+/// (P§9.12).
+const INCUS: usize = 30;
+/// Returns the mount tag of a hot-plugged device whose event has none (P§1.8). The host replaces a
+/// name that is too long for a tag with a hash.
+fn tag(flavour: Flavour, device: &str, hash: Hash) -> String {
+    let (prefix, name, most) = match flavour {
+        Flavour::Incus => ("incus_", device.into(), INCUS),
+        Flavour::Lxd | Flavour::LxdOld => {
+            let prefix = "lxd_";
+            (prefix, device.replace("-", "--").replace("/", "-"), LXD - prefix.len())
+        }
+    };
+    let mut out = String::from(prefix);
+    if name.len() > most {
+        // URL-safe (RFC 4648 §5).
+        out.extend(base64(&hash(name.as_bytes()), ['-', '_']).take(most));
+    } else {
+        out.push_str(&name);
+    }
+    out
+}
 
 #[cfg(test)]
 mod tests;

@@ -84,3 +84,26 @@ fn only_added_devices_return_errors_to_lxd() {
         assert!(!is_answered(Flavour::Lxd, Value::parse(other.as_bytes()).unwrap()), "{other}");
     }
 }
+
+/// Not a hash at all, but bytes whose base64 is known.
+fn known(_: &[u8]) -> [u8; 32] {
+    *b"The quick brown fox jumps over t"
+}
+
+#[test]
+fn hashes_long_names_beyond_the_hosts_limits() {
+    let base64 = "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcyBvdmVyIHQ";
+    for (flavour, prefix, most) in
+        [(Flavour::Lxd, "lxd_", 27), (Flavour::LxdOld, "lxd_", 27), (Flavour::Incus, "incus_", 30)]
+    {
+        let fits = "n".repeat(most);
+        assert_eq!(tag(flavour, &fits, known), format!("{prefix}{fits}"));
+        let hashed = format!("{prefix}{}", &base64[..most]);
+        assert_eq!(tag(flavour, &"n".repeat(most + 1), known), hashed);
+    }
+    assert_eq!(tag(Flavour::Lxd, "my-disk/x", known), "lxd_my--disk-x");
+    assert_eq!(tag(Flavour::Incus, "my-disk/x", known), "incus_my-disk/x");
+    // The limit is for the encoded name.
+    assert_eq!(tag(Flavour::Lxd, &"-".repeat(14), known).len(), 31);
+    assert!(tag(Flavour::Lxd, &"-".repeat(14), known).starts_with("lxd_VGhl"));
+}

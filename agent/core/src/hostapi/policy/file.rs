@@ -1,9 +1,10 @@
 //! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits instead of
 //! `true`, and the list `ready-when`.
 
-use super::fault::{BadWord, Fault};
+use core::fmt;
+
 use super::whole::{Limit, Policy, range};
-use super::{CAPABILITIES, Capability, Features};
+use super::{Capability, Features, known, quoted};
 use crate::guest_path::Target;
 use crate::ready_when::Condition;
 use crate::yaml::{Event, Parser, Scalar, YamlError};
@@ -28,7 +29,7 @@ pub enum Whose {
 
 /// The program, and whether to read limits.
 type Way = (Whose, bool);
-type Tell<'t> = &'t mut dyn FnMut(&dyn core::fmt::Display);
+type Tell<'t> = &'t mut dyn FnMut(&dyn fmt::Display);
 type Bad<'b> = &'b mut dyn FnMut(Fault<'_>);
 
 impl Policy {
@@ -88,7 +89,7 @@ fn features(
     });
     let mut seen = 0;
     while let Some((line, word)) = key(parser)? {
-        let Some(capability) = CAPABILITIES.into_iter().find(|one| word.is(one.name())) else {
+        let Some(capability) = Capability::ALL.into_iter().find(|one| word.is(one.name())) else {
             unknown(parser, line, word, BadWord::Feature, bad)?;
             continue;
         };
@@ -273,5 +274,64 @@ fn key<'y>(parser: &mut Parser<'y>) -> Result<Option<(u32, Scalar<'y>)>, YamlErr
     match parser.step()? {
         Event::Scalar(word) => Ok(Some((parser.line(), word))),
         Event::Map | Event::Seq | Event::End => Ok(None),
+    }
+}
+
+/// A fault in the file; displayed as a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault<'y> {
+    /// Not YAML, or an unexpected structure.
+    Yaml(YamlError),
+    /// An invalid key or value.
+    Word {
+        /// Its line, counted from 1.
+        line: u32,
+        /// The key or value.
+        word: Scalar<'y>,
+        why: BadWord,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BadWord {
+    /// A key of `features` that is not a capability.
+    Feature,
+    /// A key of a capability's map that is not one of its limits.
+    Limit(Capability),
+    /// A key of the file other than `features`.
+    Key,
+    /// A value of a wrong type; holds the expected one.
+    Value(&'static str),
+    /// A key that occurs twice.
+    Twice,
+}
+
+impl fmt::Display for Fault<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, word, why) = match self {
+            Self::Yaml(error) => return fmt::Display::fmt(error, out),
+            Self::Word { line, word, why } => (line, word, why),
+        };
+        write!(out, "line {line}: ")?;
+        out.write_str(match why {
+            BadWord::Limit(_) | BadWord::Key => "unknown key ",
+            BadWord::Feature => "unknown feature ",
+            BadWord::Value(_) | BadWord::Twice => "",
+        })?;
+        quoted(out, &mut |sink| word.text(|piece| sink(piece)))?;
+        match why {
+            BadWord::Key => out.write_str("; known: features"),
+            BadWord::Feature => known(out, &mut Capability::ALL.into_iter().map(Capability::name)),
+            BadWord::Limit(capability) => {
+                let all = Limit::ALL.iter();
+                let mut names = all.filter_map(|(name, _, of)| (of == capability).then_some(*name));
+                known(out, &mut names)
+            }
+            BadWord::Value(expected) => {
+                out.write_str(" is ")?;
+                out.write_str(expected)
+            }
+            BadWord::Twice => out.write_str(" occurs twice"),
+        }
     }
 }

@@ -8,75 +8,55 @@
 //! Incus' agent ignores unknown keys.
 
 #[cfg(feature = "alloc")]
-mod fault;
-#[cfg(feature = "alloc")]
 mod file;
 #[cfg(feature = "alloc")]
 pub mod loopholes;
 #[cfg(feature = "alloc")]
 mod whole;
 
+use core::fmt::{self, Write};
+
 #[cfg(feature = "alloc")]
 pub use file::Whose;
 #[cfg(feature = "alloc")]
 pub use whole::{Denied, Policy};
 
-use core::fmt::{self, Write};
+use crate::named::named;
 
-/// Defines the capabilities with their names in files and options.
-macro_rules! capabilities {
-    ($($(#[$doc:meta])* $one:ident $name:literal,)*) => {
-        /// A capability of the host in the guest, named like the features of Incus.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Capability {
-            $($(#[$doc])* $one,)*
-        }
-
-        /// All capabilities, in the order of messages.
-        pub const CAPABILITIES: [Capability; NAMES.len()] = [$(Capability::$one),*];
-        const NAMES: &[&str] = &[$($name),*];
-    };
-}
-
-capabilities! {
-    /// The devlxd socket in the guest.
-    GuestApi "guestapi",
-    /// Running commands.
-    Exec "exec",
-    /// Access to files through SFTP.
-    Files "files",
-    /// Mounting shared directories, at start and on hot-plug.
-    Mounts "mounts",
-    /// Connections to ports in the guest.
-    PortForward "port-forward",
-    /// `/1.0/metrics`.
-    Metrics "metrics",
-    /// `/1.0/state`.
-    State "state",
-    /// Writing the host's templates, including the host name.
-    Templates "templates",
-    /// Names and MTUs of NICs.
-    Network "network",
-    /// cloud-init's seed, and the reboot for it.
-    FirstBoot "first-boot",
-    /// Bringing online CPUs and memory that the host adds, and growing disks.
-    Resources "resources",
-    /// Stepping the guest's clock to the host's after a pause.
-    Clock "clock",
-    /// `poweroff`, `reboot` and `halt` as commands that mote itself answers.
-    Power "power",
+named! {
+    /// A capability of the host in the guest, by its name in files and options, which is that of Incus'
+    /// feature. In the order of messages.
+    pub enum Capability {
+        /// The devlxd socket in the guest.
+        GuestApi "guestapi",
+        /// Running commands.
+        Exec "exec",
+        /// Access to files through SFTP.
+        Files "files",
+        /// Mounting shared directories, at start and on hot-plug.
+        Mounts "mounts",
+        /// Connections to ports in the guest.
+        PortForward "port-forward",
+        /// `/1.0/metrics`.
+        Metrics "metrics",
+        /// `/1.0/state`.
+        State "state",
+        /// Writing the host's templates, including the host name.
+        Templates "templates",
+        /// Names and MTUs of NICs.
+        Network "network",
+        /// cloud-init's seed, and the reboot for it.
+        FirstBoot "first-boot",
+        /// Bringing online CPUs and memory that the host adds, and growing disks.
+        Resources "resources",
+        /// Stepping the guest's clock to the host's after a pause.
+        Clock "clock",
+        /// `poweroff`, `reboot` and `halt` as commands that mote itself answers.
+        Power "power",
+    }
 }
 
 impl Capability {
-    /// Returns the name in files and options.
-    pub fn name(self) -> &'static str {
-        NAMES.get(self as usize).copied().unwrap_or_default()
-    }
-
-    pub fn parse(name: &str) -> Option<Self> {
-        CAPABILITIES.into_iter().find(|capability| capability.name() == name)
-    }
-
     const fn bit(self) -> u16 {
         1 << self as u8
     }
@@ -101,7 +81,7 @@ impl fmt::Display for NoCapability<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("unknown feature ")?;
         quoted(out, &mut |sink| sink(self.0))?;
-        known(out, &mut CAPABILITIES.into_iter().map(Capability::name))
+        known(out, &mut Capability::ALL.into_iter().map(Capability::name))
     }
 }
 

@@ -3,8 +3,9 @@
 use alloc::string::String;
 use core::fmt;
 
-use super::{CAPABILITIES, Capability, Features, Part, quoted};
-use crate::hostapi::exec::{self, power::Power};
+use super::{Capability, Features, Part, quoted};
+use crate::hostapi::exec::power::Power;
+use crate::hostapi::exec::{self};
 use crate::hostapi::port_forward::Target;
 
 /// A limit within a capability. Its number is both its bit and the first letter of its lines in
@@ -268,7 +269,7 @@ impl Policy {
 impl fmt::Display for Policy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut denied, mut limited) = (String::new(), String::new());
-        for capability in CAPABILITIES {
+        for capability in Capability::ALL {
             let list = match self.allows(capability) {
                 false => &mut denied,
                 true if self.limits(capability) => &mut limited,

@@ -7,7 +7,7 @@ fn announces_version_3_and_its_extensions() {
     let mut out = [0; 512];
     let length = version(&mut out).unwrap();
     assert_eq!(out[4..9], *b"\x02\0\0\0\x03");
-    let mut rest = crate::sftp::wire::Reader(&out[9..length]);
+    let mut rest = crate::sftp::attrs::Reader(&out[9..length]);
     let mut count = 0;
     while let Some(name) = rest.string() {
         let mut frame = vec![200, 0, 0, 0, 1, 0, 0, 0, u8::try_from(name.len()).unwrap()];

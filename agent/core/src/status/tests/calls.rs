@@ -93,7 +93,7 @@ fn reads_a_flood_in_portions_and_logs_it_occasionally() {
         let all: Vec<_> = core::iter::from_fn(|| status.poll(at(now))).collect();
         named += all.iter().filter(|it| matches!(it, Action::Refused(RefusedLine::Flood))).count();
     }
-    assert_eq!(read, 20 * flood::FLOOD_BYTES);
+    assert_eq!(read, 20 * connect::FLOOD_BYTES);
     assert_eq!(named, 2);
     // The machine reads a line after it.
     let end = status.read_paused_until(at(19_999)).unwrap();

@@ -1,8 +1,8 @@
-//! A token bucket: limits how often something happens.
-
-use core::time::Duration;
+//! Limits how often something happens: a token bucket, and a limit of log messages that peers can
+//! cause.
 
 use crate::time::Uptime;
+use core::time::Duration;
 
 /// A bucket of tokens, initially full. A caller may take a token in advance and wait for it, so all
 /// are served in order.
@@ -29,6 +29,32 @@ impl TokenBucket {
         self.at = self.at.max(now);
         self.missing = self.missing.saturating_sub(refilled).saturating_add(self.refill);
         self.missing.saturating_sub(self.capacity)
+    }
+}
+
+/// Allows one message per period and counts the others.
+#[derive(Debug)]
+pub struct LogLimit {
+    pause: Duration,
+    next: Option<Uptime>,
+    suppressed: u32,
+}
+
+impl LogLimit {
+    /// A limit of one message per `pause`.
+    pub const fn new(pause: Duration) -> Self {
+        Self { pause, next: None, suppressed: 0 }
+    }
+
+    /// Reports an occurrence. If the message must be logged, returns how many were suppressed since
+    /// the last one.
+    pub fn report(&mut self, now: Uptime) -> Option<u32> {
+        if self.next.is_some_and(|next| now < next) {
+            self.suppressed = self.suppressed.saturating_add(1);
+            return None;
+        }
+        self.next = Some(now + self.pause);
+        Some(core::mem::take(&mut self.suppressed))
     }
 }
 
@@ -70,5 +96,14 @@ mod tests {
         assert_eq!(bucket.take(at(90)), REFILL);
         assert_eq!(bucket.take(at(100)), 2 * REFILL);
         assert_eq!(bucket.take(at(110)), 2 * REFILL);
+    }
+
+    #[test]
+    fn a_flood_is_logged_twice_a_minute_with_its_size() {
+        let mut limit = LogLimit::new(Duration::from_secs(30));
+        let logged: Vec<_> = (0..=60_000)
+            .filter_map(|now| Some((now, limit.report(Uptime::from_millis(now))?)))
+            .collect();
+        assert_eq!(logged, [(0, 0), (30_000, 29_999), (60_000, 29_999)]);
     }
 }
