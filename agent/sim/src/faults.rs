@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::below::here::here;
-use crate::host::caller::AGENT;
+use crate::host::calls::AGENT;
 use crate::host::port::Backend;
 use crate::machine::{MILLI, Micros, SECOND, Stage, Zone, sleep};
 use crate::scenario::Scenario;

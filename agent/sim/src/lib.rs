@@ -25,17 +25,15 @@ mod shipped {
     pub(crate) mod agent;
     pub(crate) mod built;
     pub(crate) mod config {
-        mod contents;
-        #[path = "../../sim/src/below/config/files.rs"]
-        pub(crate) mod files;
+        pub(crate) mod contents;
+        pub(crate) use crate::below::absent as files;
         pub(crate) mod known_host;
         pub(crate) mod policy;
     }
     pub(crate) mod devlxd {
         pub(crate) mod admission;
         pub(crate) mod server;
-        #[path = "../../sim/src/below/socket.rs"]
-        pub(crate) mod socket;
+        pub(crate) use crate::transport as socket;
     }
     pub(crate) mod handover {
         #[path = "../../sim/src/below/handover/mod.rs"]
@@ -51,8 +49,7 @@ mod shipped {
         pub(crate) mod events;
         pub(crate) mod exec {
             mod execute;
-            #[path = "../../../sim/src/below/hostapi/pty.rs"]
-            mod pty;
+            use crate::below::absent as pty;
             mod pump;
             mod start;
             pub(crate) use start::{arrive, start};
@@ -88,15 +85,12 @@ mod shipped {
         pub(crate) mod log;
         pub(crate) mod notify;
         pub(crate) mod permits;
-        #[path = "../../sim/src/below/runtime/random.rs"]
-        pub(crate) mod random;
+        pub(crate) use crate::below::absent as random;
         #[path = "../../sim/src/below/runtime/reactor.rs"]
         pub(crate) mod reactor;
         #[path = "../../sim/src/below/runtime/run.rs"]
         pub(crate) mod run;
         pub(crate) mod run_dir;
-        #[path = "../../sim/src/below/runtime/small_files.rs"]
-        pub(crate) mod small_files;
         pub(crate) mod wake;
         pub(crate) mod yield_budget;
 
@@ -109,17 +103,15 @@ mod shipped {
         pub(crate) use permits::{Permit, Semaphore};
         pub(crate) use reactor::Async;
         pub(crate) use run::Task;
-        pub(crate) use small_files::{read_bounded, read_if_there, text_of, write_small};
+        pub(crate) use crate::below::here::{read_bounded, read_if_there, text_of, write_small};
         pub(crate) use wake::{NEVER, Signal};
         pub(crate) use yield_budget::Fair;
     }
     pub(crate) mod start {
         pub(crate) mod listen;
-        #[path = "../../sim/src/below/start/look.rs"]
-        mod look;
+        use crate::below::absent as look;
         pub(crate) mod prepare;
-        #[path = "../../sim/src/below/start/sandbox.rs"]
-        pub(crate) mod sandbox;
+        pub(crate) use crate::below::absent as sandbox;
         pub(crate) mod wait;
     }
     pub(crate) mod status {
@@ -131,8 +123,7 @@ mod shipped {
         pub(crate) mod without_vsock;
     }
     pub(crate) mod workers {
-        #[path = "../../sim/src/below/workers/report.rs"]
-        pub(crate) mod report;
+        pub(crate) use crate::below::absent as report;
         pub(crate) mod run;
     }
 }
@@ -145,8 +136,8 @@ mod plan;
 
 // Replacements.
 mod below;
-use below::{first_boot, guest_path, resume, sys, system, transport};
-use below::{unwatched as hotplug, unwatched as ready_when};
+use below::{absent as guest_path, absent as hotplug, absent as ready_when};
+use below::{first_boot, resume, sys, system, transport};
 
 // Surroundings.
 mod faults;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::faults::{LONGEST, mend, strike};
-use crate::host::caller::AGENT;
+use crate::host::calls::AGENT;
 use crate::machine::{Dice, MILLI, Micros, SECOND, Stage, Timer, Zone};
 use crate::scenario::{Outcome, Scenario};
 

@@ -1,16 +1,18 @@
-//! Sockets.
+//! Sockets, also that of devlxd, whose name appears and vanishes immediately.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
+use mote_core::flavour::Flavour;
 use mote_core::host_address::HostAddress;
 use rustix::io::Errno;
 
 use super::here::here;
+use crate::agent::Agent;
 use crate::handover::processes::Handle;
-use crate::host::caller::AGENT;
+use crate::host::calls::AGENT;
 use crate::machine::{NoWay, Place, Zone, net};
 use crate::runtime::reactor::Async;
 use crate::sys::fd::{Counted, OwnedFd};
@@ -118,3 +120,14 @@ pub(crate) fn is_passing(error: &io::Error) -> bool {
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::MFILE)
 }
+
+pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
+    root.join(flavour.socket_path().trim_start_matches('/'))
+}
+
+pub(crate) fn open(_: &Agent, _: &Path) -> io::Result<Socket> {
+    let listener = OwnedFd::listening(here().net.listen(Place::Devlxd));
+    Async::new_nonblocking(listener)
+}
+
+pub(crate) fn hide(_: &Agent, _: &Path) {}

@@ -1,14 +1,16 @@
-//! The host's requests to the agent (P§3.2, P§3.3, P§4).
+//! How the host calls the agent, and its requests (P§3.2, P§3.3, P§4).
 
 use std::rc::Rc;
 
 use mote_core::flavour::Flavour;
 
-use super::caller::{AGENT, HOST_CLIENT, LIMIT, call, call_on, connect};
 use super::daemon::Host;
 use super::exec::exec;
+use super::http::{Message, Reader, request};
 use super::pipes::pipe;
-use crate::machine::{Hello, SECOND, Stream, Zone, sleep, within};
+use crate::machine::{
+    Certificate, Hello, MILLI, Micros, Place, SECOND, Sim, Stream, Zone, sleep, within,
+};
 use crate::oracle::Before;
 
 /// Reports the host's address to the agent; never repeated.
@@ -101,4 +103,44 @@ async fn unknown_caller(host: &Rc<Host>) {
     if within(&host.sim, Zone::Host, 10 * SECOND, work).await.flatten().is_some() {
         host.sim.fail("an unknown caller is accepted".into());
     }
+}
+
+/// Where the agent listens.
+pub(crate) const AGENT: Place = Place::Vsock(3, 8443);
+/// The host's client certificate; `server.crt` in the guest.
+pub(crate) const HOST_CLIENT: Certificate = 9;
+/// Time limit of a PUT or an event.
+pub(super) const LIMIT: Micros = 3 * SECOND;
+
+pub(crate) async fn connect(host: &Rc<Host>) -> Option<Stream> {
+    let stream = host.net.connect(AGENT, Zone::Host).await.ok()?;
+    Hello { certificate: HOST_CLIENT, ticket: 0 }.send(&stream).await.ok()?;
+    Hello::receive(&stream).await.ok()?;
+    Some(stream)
+}
+
+/// Makes a call on its own connection; returns `None` if it failed.
+pub(super) async fn call(host: &Rc<Host>, method: &str, path: &str, body: &str) -> Option<Message> {
+    let sim = &host.sim;
+    let stream = connect(host).await?;
+    call_on(sim, &stream, method, path, body).await
+}
+
+pub(super) async fn call_on(
+    sim: &Sim,
+    stream: &Stream,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Option<Message> {
+    let sent = request(method, path, "Connection: close\r\n", body);
+    stream.write_all(&sent).await.ok()?;
+    let mut reader = Reader::new(stream);
+    let answer = reader.message().await.ok()??;
+    let more = within(sim, Zone::Host, 50 * MILLI, reader.message()).await;
+    if let Some(Ok(Some(second))) = more {
+        sim.fail(format!("{method} {path} is answered twice: {}", second.first));
+    }
+    sim.trace("agent answers the host", answer.status().into(), 0);
+    Some(answer)
 }

@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::caller::{LIMIT, call, connect};
+use super::calls::{LIMIT, call, connect};
 use super::daemon::Host;
-use super::websocket::{self, BINARY, Frame, TEXT, WebSocket};
+use super::http::{BINARY, Frame, TEXT, WebSocket, open_websocket};
 use crate::machine::{MILLI, Micros, SECOND, Zone, sleep, within};
 use crate::oracle::Before;
 use crate::programs::{MISSING, code, pattern};
@@ -178,7 +178,7 @@ fn secrets(body: &[u8]) -> Vec<(String, String)> {
 /// Connects a socket and uses it. A second connection to it must be rejected.
 async fn socket(command: Rc<Command>, name: String, path: String) {
     let sim = &command.host.sim;
-    let open = || async { websocket::open(connect(&command.host).await?, &path).await };
+    let open = || async { open_websocket(connect(&command.host).await?, &path).await };
     let work = async {
         let (socket, status) = open().await?;
         if status == 101 && sim.dice.one_in(8) && open().await.is_some_and(|it| it.1 == 101) {

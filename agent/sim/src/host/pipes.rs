@@ -6,7 +6,7 @@ use std::rc::Rc;
 use mote_core::flavour::Flavour;
 use smol::future::zip;
 
-use super::caller::{LIMIT, connect};
+use super::calls::{LIMIT, connect};
 use super::daemon::Host;
 use super::http::{Reader, request};
 use crate::machine::{MILLI, SECOND, Stream, Zone, sleep, within};

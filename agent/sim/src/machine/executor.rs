@@ -5,13 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Arguments;
 use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use super::dice::Dice;
-use super::tasks::{Knock, Process, Slot, Task, TaskId, Zone};
 use super::wait::Signal;
 
 /// Microseconds since the start of the scenario.
@@ -353,5 +353,50 @@ impl Sim {
         self.look.replace(None);
         let timers = [self.host.timers.take(), self.guest.timers.take()];
         drop(timers);
+    }
+}
+
+/// Whose clock and suspends apply to a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Zone {
+    #[default]
+    Host,
+    Guest,
+}
+
+/// Tasks that are killed together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) zone: Zone,
+    pub(crate) number: u32,
+}
+
+/// A task's identity, to cancel it.
+pub(crate) type TaskId = u64;
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+struct Slot {
+    process: Process,
+    is_cancelled: bool,
+    waker: Arc<Knock>,
+    /// Absent while it runs.
+    task: Option<Task>,
+}
+
+/// Queues its task when woken.
+struct Knock {
+    id: TaskId,
+    is_queued: AtomicBool,
+    /// Whether it was woken by other tasks while it blocked.
+    is_missed: AtomicBool,
+    queue: Arc<Mutex<VecDeque<TaskId>>>,
+}
+
+impl Wake for Knock {
+    fn wake(self: Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::Relaxed) {
+            self.queue.lock().expect("one thread").push_back(self.id);
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::executor::{Micros, Sim};
-use super::tasks::Zone;
-use crate::below::here::here;
-pub(crate) use crate::runtime::Signal;
 /// Returns the output of the first future to complete; drops the other.
 pub(crate) use smol::future::or as either;
+
+use super::executor::{Micros, Sim, Zone};
+use crate::below::here::here;
+pub(crate) use crate::runtime::Signal;
 
 /// A future that is ready when the zone's clock shows `at`.
 pub(crate) struct Timer {

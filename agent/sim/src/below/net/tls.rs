@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mote_core::hostapi::host_info::{HostPeer, authenticate};
 
 use crate::config::files::ConfigFiles;
-use crate::host::caller::HOST_CLIENT;
+use crate::host::calls::HOST_CLIENT;
 use crate::machine::Certificate;
 use crate::net::tickets::Store;
 

@@ -1,6 +1,6 @@
 //! The machine and its devices.
 
-pub(crate) mod devices;
+pub(crate) use crate::below::absent as devices;
 pub(crate) mod uevent;
 
 pub(crate) mod machine {

@@ -74,6 +74,7 @@ impl Open {
 }
 
 /// One direction of a connection.
+#[derive(Default)]
 struct Way {
     /// Upper bound of bytes in flight.
     window: usize,
@@ -164,7 +165,8 @@ impl Net {
         is_inside: bool,
         has_stumbled: bool,
     ) -> (Stream, Stream) {
-        let (there, back) = (Rc::<RefCell<Way>>::default(), Rc::<RefCell<Way>>::default());
+        let way = || Rc::new(RefCell::new(Way { window: WINDOW, ..Way::default() }));
+        let (there, back) = (way(), way());
         let has_stumbled = Rc::new(Cell::new(has_stumbled));
         let side = |receiving: &Rc<_>, sending: &Rc<_>| Stream {
             net: self.clone(),
@@ -185,21 +187,6 @@ impl Listener {
 
     pub(crate) async fn accept(&self) -> Stream {
         self.0.signal.until(|| self.0.waiting.borrow_mut().pop_front()).await
-    }
-}
-
-impl Default for Way {
-    fn default() -> Self {
-        Self {
-            window: WINDOW,
-            pieces: VecDeque::new(),
-            unread: 0,
-            last: 0,
-            stalled: 0,
-            end: End::Open,
-            reader: None,
-            writer: None,
-        }
     }
 }
 
