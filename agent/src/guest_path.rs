@@ -160,7 +160,6 @@ fn is_kept(about: &Stat) -> bool {
     is_private(about) || (is_roots(about.st_uid) && about.st_mode & 0o1000 != 0)
 }
 
-/// Returns whether a user is root, or the user of this process.
 fn is_roots(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
@@ -172,7 +171,6 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 
-    /// An unprivileged user.
     const NOBODY: Option<u32> = Some(65_534);
 
     fn real(root: &Path, target: &str) -> io::Result<PathBuf> {

@@ -21,7 +21,6 @@ const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// systems allow between SIGTERM and SIGKILL. A host fetches them immediately.
 const HANG_UP: Duration = Duration::from_secs(3);
 
-/// Why the agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitReason {
     /// SIGTERM or SIGINT.

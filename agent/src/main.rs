@@ -111,7 +111,6 @@ fn printed(text: Arguments<'_>) -> u8 {
     }
 }
 
-/// Prepares the process and runs the agent.
 fn run(options: Options) -> Result<(), String> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread starts, because threads inherit the signal mask.

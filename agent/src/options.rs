@@ -25,7 +25,6 @@ pub(crate) const LEFT: &str = "--left-initramfs";
 /// The long name of `-s`.
 const SECRETS: &str = "--secrets-location";
 
-/// The parsed command line.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct Options {
@@ -71,7 +70,6 @@ impl Options {
         self.wait && self.is_agent()
     }
 
-    /// Returns whether this is the agent, not one of its commands.
     pub(crate) fn is_agent(&self) -> bool {
         matches!(self.command, Command::Run)
     }

@@ -71,7 +71,6 @@ pub(crate) async fn run(agent: Rc<Agent>) {
 /// Sources of the signs.
 struct Watch {
     links: Async<OwnedFd>,
-    /// The kernel's log.
     log: Option<OwnedFd>,
     returns: Returns,
     difference: Difference,
@@ -88,7 +87,6 @@ impl Watch {
         Self { links, log, returns, difference, is_missed }
     }
 
-    /// Collects new signs.
     fn look(&mut self, agent: &Agent, signs: &mut Signs) {
         // Only the arrival matters: messages may be cut off, and lost ones had others before.
         while self.links.try_read(|links| Ok(read(links, &mut [0])?)).is_ok() {

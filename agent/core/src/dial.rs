@@ -20,14 +20,12 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     pub method: &'a str,
-    /// Path and query.
     pub target: &'a str,
     pub body: Option<&'a [u8]>,
     /// Further headers, passed on from the guest.
     pub extra: &'a [(&'a str, &'a str)],
     /// Time limit for the head of the answer.
     pub timeout: Duration,
-    /// What to do when the host cannot be reached.
     pub retry: Retry,
 }
 
@@ -37,7 +35,6 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The host's answer.
 #[cfg(feature = "alloc")]
 #[derive(Debug)]
 pub struct Reply {
@@ -55,7 +52,6 @@ pub fn find<'h>(headers: &'h [(String, String)], wanted: &str) -> Option<&'h str
     found.map(|(_, value)| &**value)
 }
 
-/// Retry policy of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// P§3.2: ten attempts, but a refusal is final.

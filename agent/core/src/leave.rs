@@ -25,7 +25,6 @@ pub enum Load {
     Results,
     /// A host that listens to events, and perhaps results.
     Listener,
-    /// A request, a command, a session.
     Busy,
 }
 

@@ -33,7 +33,6 @@ const SET_LINK: u16 = 19;
 const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
 
-/// A table of the kernel that can be dumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     Links,
@@ -48,7 +47,6 @@ pub enum Change {
     Down,
     Up,
     Name(Name),
-    /// Set its MTU, bytes.
     Mtu(u32),
 }
 
@@ -105,7 +103,6 @@ fn request(kind: u16, flags: u16, body: &[[u8; 4]], attribute: Option<(u16, &[u8
     out
 }
 
-/// One message from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'m> {
     Link(Link<'m>),
@@ -122,7 +119,6 @@ pub struct Link<'m> {
     pub index: u32,
     /// `IFF_*` flags, such as [`UP`].
     pub flags: u32,
-    /// Name, without its NUL.
     pub name: &'m [u8],
     /// Current hardware address, of any length.
     pub hardware: &'m [u8],

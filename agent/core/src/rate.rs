@@ -17,7 +17,6 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket of `burst` tokens that gains one each `refill`.
     pub const fn new(burst: u32, refill: Duration) -> Self {
         let capacity = refill.saturating_mul(burst);
         Self { refill, capacity, missing: Duration::ZERO, at: Uptime(Duration::ZERO) }
@@ -41,7 +40,6 @@ pub struct LogLimit {
 }
 
 impl LogLimit {
-    /// A limit of one message per `pause`.
     pub const fn new(pause: Duration) -> Self {
         Self { pause, next: None, suppressed: 0 }
     }
@@ -65,7 +63,6 @@ mod tests {
 
     const REFILL: Duration = Duration::from_millis(10);
 
-    /// Returns the number of available tokens.
     fn burst(bucket: &mut TokenBucket, now: u64) -> usize {
         let mut count = 0;
         while bucket.take(at(now)).is_zero() {

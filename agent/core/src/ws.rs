@@ -15,7 +15,6 @@ pub const HEADER: usize = 10;
 pub enum Opcode {
     /// Next fragment of a message.
     Continuation = 0,
-    /// UTF-8 text.
     Text = 1,
     Binary = 2,
     Close = 8,
@@ -64,9 +63,7 @@ pub enum Incoming<'i> {
     /// Part of a message; an empty message has one empty part.
     Data {
         text: bool,
-        /// Unmasked bytes of the part.
         bytes: &'i [u8],
-        /// The message ends with this part.
         last: bool,
     },
     /// A pong; the payload is ignored.
@@ -273,9 +270,7 @@ fn is_control(opcode: Opcode) -> bool {
 #[derive(Debug)]
 struct Header {
     opcode: Opcode,
-    /// The frame is the last of its message.
     last: bool,
-    /// Payload bytes still to be read.
     length: u64,
     mask: [u8; 4],
 }

@@ -39,13 +39,10 @@ thread_local! {
 struct Reactor {
     /// Created on first use.
     epoll: OnceCell<OwnedFd>,
-    /// The registered descriptors, by key.
     sources: RefCell<Vec<Option<Rc<Source>>>>,
-    /// Keys that are free.
     free: RefCell<Vec<usize>>,
 }
 
-/// State of a registered descriptor.
 #[derive(Debug, Default)]
 struct Source {
     read: Direction,
@@ -56,7 +53,6 @@ struct Source {
     is_for_both: Cell<bool>,
 }
 
-/// Reading or writing.
 #[derive(Debug, Default)]
 struct Direction {
     /// Whether there was an edge since an operation last returned `WouldBlock`.
@@ -126,7 +122,6 @@ impl Reactor {
         self.sources.borrow().get(key).cloned().flatten()
     }
 
-    /// Adds a source; returns its key.
     fn add(&self, source: Rc<Source>) -> usize {
         let mut sources = self.sources.borrow_mut();
         let key = self.free.borrow_mut().pop().unwrap_or(sources.len());
@@ -220,7 +215,6 @@ pub struct Async<T: AsFd> {
     key: Cell<Option<usize>>,
 }
 
-/// The direction of a wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interest {
     Read,

@@ -70,7 +70,6 @@ pub(crate) fn strike(scenario: &Rc<Scenario>) {
     }
 }
 
-/// Starts an agent before everything that it needs is available.
 fn begin_early(scenario: &Rc<Scenario>, length: Micros) {
     let dice = &scenario.sim.dice;
     scenario.kill_agent();
@@ -91,7 +90,6 @@ fn begin_early(scenario: &Rc<Scenario>, length: Micros) {
     scenario.start_agent(stage);
 }
 
-/// Repairs a fault after some time.
 fn later(
     scenario: &Rc<Scenario>,
     zone: Zone,
@@ -105,7 +103,6 @@ fn later(
     });
 }
 
-/// Brings host and agent up.
 pub(crate) fn mend(scenario: &Rc<Scenario>) {
     if !scenario.host.is_up() {
         scenario.host.start();

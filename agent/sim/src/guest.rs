@@ -22,7 +22,6 @@ const SLACK: Micros = 500 * MILLI;
 /// After this, a request of a broken connection has reached the host or never will.
 const OVER: Micros = 90 * SECOND;
 
-/// State that all programs share.
 pub(crate) struct Guest {
     pub(crate) sim: Rc<Sim>,
     pub(crate) net: Rc<Net>,
@@ -32,7 +31,6 @@ pub(crate) struct Guest {
     pub(crate) turns: u64,
 }
 
-/// A request and the body of its answer.
 struct Asked {
     bytes: Vec<u8>,
     body: String,
@@ -80,7 +78,6 @@ impl Guest {
         answer.map(|answer| answer.status()).ok_or(Broken)
     }
 
-    /// Sends a request to the host, like a poller.
     pub(crate) async fn poll(&self) -> Result<(), Broken> {
         let excuses = self.oracle.guests_excuses();
         let stream = self.net.connect(Place::Devlxd, Zone::Guest).await.map_err(|_| Broken)?;

@@ -94,6 +94,7 @@ mod shipped {
         pub(crate) mod wake;
         pub(crate) mod yield_budget;
 
+        pub(crate) use crate::below::here::{read_bounded, read_if_there, text_of, write_small};
         pub(crate) use children::{Child, Ended};
         pub(crate) use clock::{
             LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, until, within,
@@ -103,7 +104,6 @@ mod shipped {
         pub(crate) use permits::{Permit, Semaphore};
         pub(crate) use reactor::Async;
         pub(crate) use run::Task;
-        pub(crate) use crate::below::here::{read_bounded, read_if_there, text_of, write_small};
         pub(crate) use wake::{NEVER, Signal};
         pub(crate) use yield_budget::Fair;
     }

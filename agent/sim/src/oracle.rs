@@ -164,7 +164,6 @@ impl Oracle {
         }
     }
 
-    /// Checks an upper bound.
     pub(crate) fn at_most(&self, what: &str, count: usize, most: usize) {
         if count > most {
             self.sim.fail(format!("{what}: {count} of {most}"));
@@ -176,7 +175,6 @@ impl Oracle {
         self.excuses.set(self.excuses.get() + 1);
     }
 
-    /// Excuses missing answers to guests.
     pub(crate) fn excuse_guests(&self) {
         self.guests_excuses.set(self.guests_excuses.get() + 1);
     }
@@ -194,7 +192,6 @@ impl Oracle {
         self.ended.get()
     }
 
-    /// Returns both counts.
     pub(crate) fn guests_excuses(&self) -> u64 {
         self.excuses.get() + self.guests_excuses.get()
     }
@@ -254,7 +251,6 @@ impl Before {
     }
 }
 
-/// An expected answer, until dropped.
 pub(crate) struct Wait {
     oracle: Rc<Oracle>,
     number: u64,

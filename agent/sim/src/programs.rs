@@ -17,7 +17,6 @@ use crate::sys::fd::{self, BorrowedFd, OwnedFd};
 
 pub(crate) const MISSING: &str = "missing";
 pub(crate) const SELF: &CStr = c"/proc/self/exe";
-/// Error for a missing program.
 const ENOENT: i32 = 2;
 /// The agent kills a hanging report after 2.5 s, and a session 5 s after its connection is closed,
 /// which takes up to 2 s.

@@ -17,7 +17,6 @@ use crate::oracle::Oracle;
 use crate::programs::echo;
 use crate::supervisor::AgentTracker;
 
-/// Interval of a guest program's requests.
 const POLL: Micros = 5 * SECOND;
 /// Number of full handshakes after which a ticket must have been used.
 const FULL: u64 = 6;
@@ -40,13 +39,9 @@ pub(crate) struct Scenario {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub hash: u64,
-    /// The violated rule, and when.
     pub failure: Option<String>,
-    /// Number of answered requests of guests.
     pub answers: u64,
-    /// Number of times that the agent became CONNECTED.
     pub connects: u64,
-    /// Virtual time.
     pub length: Micros,
 }
 
@@ -106,7 +101,6 @@ impl Scenario {
         Rc::new(Self { sim, net, qemu, oracle, host, flavour, bounds, denied, agents, guest })
     }
 
-    /// Passes the agent's state to the oracle.
     fn watch(&self) {
         let Some(agent) = self.agents.agent() else { return };
         if let Ok(status) = agent.status.try_borrow() {
@@ -114,7 +108,6 @@ impl Scenario {
         }
     }
 
-    /// Starts guest programs and the check for expired waits.
     pub(crate) fn populate(self: &Rc<Self>, visitors: u64) {
         self.restarts();
         let process = self.sim.process(Zone::Guest);

@@ -37,7 +37,6 @@ const ROOM: Micros = 5 * SECOND;
 /// Pause before a service manager restarts a failed agent.
 const RESTART: Micros = SECOND;
 
-/// The guest's policy.
 const ALL: &[u8] =
     b"features: {exec: true, files: true, guestapi: true, metrics: true, mounts: true, \
                      network: true, port-forward: true, state: true, templates: true}\n";
@@ -109,7 +108,6 @@ impl Scenario {
         options::parse(words.into_iter().map(Into::into)).expect("good options")
     }
 
-    /// Enables re-exec.
     pub(crate) fn restarts(self: &Rc<Self>) {
         let scenario = Rc::downgrade(self);
         let reexec = move |old: &Rc<AgentProcess>, stage| {
@@ -185,7 +183,6 @@ impl Scenario {
         self.agents.stopping.set(None);
     }
 
-    /// Handles the end of its program.
     fn over(self: &Rc<Self>, agent: &Rc<AgentProcess>, result: Result<(), String>) {
         let (sim, kernel) = (&self.sim, &here().kernel);
         let is_last = self.agents.last.borrow().as_ref().is_some_and(|it| Rc::ptr_eq(it, agent));

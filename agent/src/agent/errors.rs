@@ -22,7 +22,6 @@ pub(crate) enum About {
 pub(crate) struct Errors([Option<String>; 4]);
 
 impl Errors {
-    /// Returns the last error of this subject.
     pub(crate) fn about(&mut self, about: About) -> &mut Option<String> {
         let [port, caller, host, other] = &mut self.0;
         match about {
@@ -50,7 +49,6 @@ impl Errors {
     }
 }
 
-/// Whether the host has called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Called {
     /// No agent of this boot.

@@ -20,7 +20,6 @@ const QUEUED: usize = 512;
 /// needs a millisecond, but may be scheduled late; the host waits 3 s.
 const LAG: Duration = Duration::from_secs(1);
 
-/// The event bus: all listeners.
 pub(crate) struct Events {
     pub(crate) listeners: RefCell<Vec<Rc<Listener>>>,
     /// A permit for each free byte of [`limits::EVENTS`].
@@ -37,7 +36,6 @@ pub(crate) struct Event {
     share: Option<Permit>,
 }
 
-/// One listener's queue.
 pub(crate) struct Listener {
     pub(crate) subscription: Subscription,
     /// The first one is being sent.

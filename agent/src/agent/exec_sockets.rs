@@ -11,13 +11,11 @@ use crate::runtime::{Signal, hex, random::fill_random, within};
 
 /// Number of periods in which the host must connect the next socket (P§4.1).
 const PARTS: u32 = 5;
-/// One of these periods.
 const PART: Duration = Duration::from_secs(1);
 
 /// Index of the control socket; the index of a data socket is its descriptor's number.
 pub(crate) const CONTROL: usize = usize::MAX;
 
-/// The websockets of one command.
 pub(crate) struct Sockets {
     control: Expected,
     data: Vec<Expected>,
@@ -98,7 +96,6 @@ impl Sockets {
         true
     }
 
-    /// Returns the socket of that index, if it is connected.
     pub(crate) fn get(&self, index: usize) -> Option<Rc<WebSocket>> {
         match &*self.expected(index)?.state.borrow() {
             State::Here(socket) => Some(socket.clone()),

@@ -74,7 +74,6 @@ pub(crate) struct Agent {
     pub(crate) status_changed: Signal,
     /// Raised when the status channel was woken, and when a connection of the host has ended.
     pub(crate) woken: Signal,
-    /// Raised when the host reports a hot-plugged NIC.
     pub(crate) nic_added: Signal,
     /// Whether a program has set the wall clock.
     pub(crate) clock_set: Cell<bool>,
@@ -96,13 +95,11 @@ pub(crate) struct Agent {
     pub(crate) events: Rc<Events>,
     /// The last state that an application set, and the Ready lock.
     pub(crate) ready: Ready,
-    /// Raised when the Ready lock was released.
     pub(crate) ready_released: Signal,
     /// The errors that are not resolved, for the status file.
     pub(crate) errors: RefCell<Errors>,
     /// Whether the host has called, with its certificate.
     pub(crate) called: Cell<Called>,
-    /// Whether to re-exec as soon as possible.
     pub(crate) will_reexec: Cell<bool>,
     /// Rate limit of log lines about callers with another certificate.
     pub(crate) unknown_callers: RefCell<LogLimit>,
@@ -125,7 +122,6 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// An agent that knows of no host yet.
     pub(crate) fn new(
         options: Options,
         flavour: Flavour,
@@ -195,7 +191,6 @@ impl Agent {
         self.executor.spawn(task)
     }
 
-    /// Runs `change` on the status machine and wakes its task.
     pub(crate) fn status<T>(&self, change: impl FnOnce(&mut Status) -> T) -> T {
         let result = change(&mut self.status.borrow_mut());
         self.status_changed.raise();
@@ -223,7 +218,6 @@ impl Agent {
         self.status_changed.raise();
     }
 
-    /// Clears the last error of this subject.
     pub(crate) fn clear_error(&self, about: About) {
         *self.errors.borrow_mut().about(about) = None;
     }
@@ -344,7 +338,6 @@ pub(crate) fn error(status: u16, text: &str) -> Answer {
     Answer::Reply(error_reply(status, text))
 }
 
-/// Returns an error answer with the text of `why`.
 pub(crate) fn error_by(status: u16, why: &dyn Display) -> Answer {
     error(status, &why.to_string())
 }

@@ -33,7 +33,6 @@ pub(crate) struct Operation {
     share: Cell<Option<Permit>>,
     pub(crate) error: RefCell<String>,
     changed: Signal,
-    /// The websockets to its command.
     pub(crate) sockets: Sockets,
 }
 
@@ -60,12 +59,10 @@ impl Operations {
         self.end.raise();
     }
 
-    /// Returns whether [`Self::hang_up`] was called.
     pub(crate) fn is_hung_up(&self) -> bool {
         self.end.seen() != NEVER
     }
 
-    /// Waits for [`Self::hang_up`].
     pub(crate) async fn hung_up(&self) {
         self.end.after(0).await;
     }
@@ -113,7 +110,6 @@ impl Operations {
         self.events.publish(OPERATION, &|| operation.document(self.flavour));
     }
 
-    /// Changes the operation's state and publishes it.
     pub(crate) fn change(&self, operation: &Operation, state: State) {
         operation.state.set(state);
         operation.updated.set(clock::wall());
@@ -185,7 +181,6 @@ impl Operation {
         self.metadata.borrow().bytes() + 6 * self.error.borrow().len() + FIELDS
     }
 
-    /// Its UUID.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -205,7 +200,6 @@ impl Operation {
         Answer::Reply(reply)
     }
 
-    /// True if it has not ended and is not being cancelled.
     pub(crate) fn is_running(&self) -> bool {
         self.state.get() == State::Running
     }

@@ -15,19 +15,14 @@ use crate::runtime::{log, now, run_dir::unwritable};
 /// Shortest interval between two checks of the lock.
 const LOOKS: Duration = Duration::from_secs(1);
 
-/// Log line for a new directory.
 pub(crate) const MOVED: &str = "/run/mote was replaced: writing lock and status to the new one";
 
-/// State of the files in `/run/mote`.
 pub(crate) struct RunFiles {
     lock: RefCell<Lock>,
-    /// Time of the next check of the lock.
     next_look: Cell<Uptime>,
-    /// Whether the last check found the lock lost.
     lost: Cell<bool>,
     /// The state in the ready file; `None` before it is written.
     pub(crate) ready: Cell<Option<ReadyState>>,
-    /// Whether the last write failed.
     pub(crate) failing: Cell<bool>,
 }
 

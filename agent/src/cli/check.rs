@@ -40,7 +40,6 @@ const SERVERS_OWN: &str = "server.crt is the server's own: copy the instance's a
 /// Time limit for a child to enter the sandbox.
 const SANDBOXED: Duration = Duration::from_secs(1);
 
-/// A line: subject, severity and text.
 struct Fact {
     about: &'static str,
     mark: &'static str,

@@ -78,7 +78,6 @@ fn encoded(key: &str) -> String {
     out
 }
 
-/// Prints the bytes, and a newline if they do not end with one.
 fn print(bytes: &[u8]) -> Result<(), Failure> {
     let newline: &[u8] = if bytes.ends_with(b"\n") { b"" } else { b"\n" };
     print::passed_on(bytes).and_then(|()| print::passed_on(newline)).map_err(unprinted)
@@ -168,7 +167,6 @@ fn connect_within(path: &Path) -> Result<OwnedFd, Errno> {
     dial(&SocketAddrUnix::new(path)?.into(), ACCEPT)
 }
 
-/// Connects and sends one request.
 fn send(
     options: &Options,
     method: &str,
@@ -205,7 +203,6 @@ fn ask(
     answer.into_result()
 }
 
-/// Prints the event stream until it ends.
 fn events(options: &Options) -> Result<(), Failure> {
     let stream = send(options, "GET", "/1.0/events", None)?;
     let mut answer = Answer::default();
@@ -279,9 +276,7 @@ impl Answer {
 enum Failure {
     /// The host refuses the request, or its result is unusable.
     Refused(String),
-    /// No agent answers.
     NoAgent(String),
-    /// The agent cannot reach its host.
     NoHost(String),
 }
 

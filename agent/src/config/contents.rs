@@ -1,6 +1,5 @@
 //! The contents of the host's files, as read.
 
-/// The contents of the host's files.
 #[derive(Default)]
 pub(crate) struct ConfigFiles {
     /// PEM.

@@ -233,7 +233,6 @@ impl Entry {
 }
 
 impl Limiter for Entry {
-    /// Records the client's activity.
     fn note(&self, activity: Activity, now: Uptime) {
         if matches!(activity, Activity::KeptAlive | Activity::Closing) {
             self.give_back(&[Quota::LargeBody]);

@@ -65,7 +65,6 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
 }
 
 struct Guard {
-    /// Pipe for the answer.
     tell: Option<OwnedFd>,
     length: Duration,
     /// A file system whose freeze call hangs and may still succeed later.
@@ -78,7 +77,6 @@ impl Guard {
         self.tell.take().is_none_or(|tell| File::from(tell).write_all(text.as_bytes()).is_ok())
     }
 
-    /// Freezes, waits and thaws.
     fn run(&mut self, root: &Path, points: &Points) -> io::Result<()> {
         NO_GROUP.iter().for_each(|path| drop(file::write(&root.join(path), "0")));
         sys::lower_oom_score();

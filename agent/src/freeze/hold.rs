@@ -78,7 +78,6 @@ mod tests {
         IsGone,
     }
 
-    /// Disks with given results.
     #[derive(Default)]
     struct Fake {
         freeze: Vec<i32>,

@@ -51,13 +51,10 @@ impl End {
     }
 }
 
-/// The state as read.
 pub(super) struct Known {
-    /// The guard's process, if there is one.
     pub(super) guard: Option<Pid>,
     /// Deadline of the thaw (time since boot); zero while nothing is frozen.
     pub(super) until: Duration,
-    /// How the last freeze ended.
     pub(super) end: End,
     /// What failed at its end, each item after a semicolon.
     pub(super) failed: String,

@@ -21,7 +21,6 @@ const HIDDEN: &str = " runs, but /run/mote was mounted over or removed after its
 pub(crate) struct Incumbent {
     pid: u64,
     process: Process,
-    /// The message about its lock.
     why: &'static str,
     /// Whether it has finished its start and serves the host.
     serves: bool,

@@ -34,7 +34,6 @@ pub(crate) enum Kept {
 }
 
 impl Lock {
-    /// Releases the lock for another agent.
     pub(crate) fn release(&mut self) {
         self.0.release();
     }

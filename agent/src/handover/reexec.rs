@@ -39,7 +39,6 @@ pub(crate) fn start(mode: Mode) {
     log::error(format_args!("cannot re-exec: {error}"));
 }
 
-/// Returns whether [`Mode::Spared`] is in effect.
 pub(crate) fn is_spared() -> bool {
     sys::arguments().next().is_some_and(|name| name.as_bytes().first() == Some(&SURVIVES_SYSTEMD))
 }

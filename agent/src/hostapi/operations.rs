@@ -68,7 +68,6 @@ pub(crate) fn unknown(agent: &Agent, status: u16, id: &str) -> Answer {
     }
 }
 
-/// `GET /1.0/operations/{id}`.
 pub(crate) fn show(agent: &Agent, id: &str) -> Answer {
     match agent.operations.find(id) {
         Some(operation) => sync(operation.document(agent.flavour).value()),

@@ -78,7 +78,6 @@ async fn callers(
     }
 }
 
-/// Accepts one connection; retries after a temporary error.
 async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
     loop {
         match listener.accept().await {

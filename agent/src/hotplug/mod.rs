@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::hostapi::policy::{Capability, Part};
-use mote_core::hotplug::{is_made_up, is_of_disk};
 use mote_core::hotplug::nics::Plugged;
+use mote_core::hotplug::{is_made_up, is_of_disk};
 use smol::future::{FutureExt, yield_now};
 
 use crate::agent::Agent;
@@ -97,7 +97,6 @@ async fn grow_disks(agent: Rc<Agent>, changed: Rc<Signal>) {
     }
 }
 
-/// Pending events of NICs.
 #[derive(Default)]
 struct Nics {
     plugged: RefCell<Plugged>,

@@ -20,7 +20,6 @@ use crate::sys::{PATH, Plan, SELF, spawn};
 const ENVIRONMENT: [&CStr; 3] = [PATH, c"HOME=/root", c"TERM=linux"];
 
 pub(crate) struct Service {
-    /// What it is.
     pub(crate) role: Role,
     program: Program,
     restarts: Restarts,
@@ -37,7 +36,6 @@ pub(crate) enum Role {
 }
 
 enum State {
-    /// Starts at this time.
     Due(Uptime),
     /// Runs; the pipe returns the errno of a failed start ([`spawn`]).
     Runs(Pid, Uptime, OwnedFd),

@@ -34,7 +34,6 @@ const HOST: &str = "custom.socket";
 
 /// What calls to a host need.
 pub(crate) struct Link {
-    /// Kind of socket that reaches it.
     pub(crate) transport: Transport,
     /// The host; [`Status`](mote_core::status::Status) decides which one.
     pub(crate) host: Host,
@@ -93,9 +92,7 @@ pub(crate) struct Incoming {
     stream: Stream,
     buffer: Vec<u8>,
     decoder: Decoder,
-    /// HTTP status.
     pub(crate) status: u16,
-    /// Header names and values, in the order received.
     pub(crate) headers: Vec<(String, String)>,
 }
 

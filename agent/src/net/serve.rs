@@ -58,7 +58,6 @@ impl Reply {
     }
 }
 
-/// A handler's answer.
 pub(crate) enum Answer {
     /// The caller writes it.
     Reply(Reply),
@@ -116,13 +115,11 @@ pub(crate) trait Service {
 
 /// Is notified of what a connection does and holds; may drop it.
 pub(crate) trait Limiter {
-    /// Records the connection's activity.
     fn note(&self, activity: Activity, now: Uptime);
 
     /// Waits until the connection may use more memory than its initial buffer.
     fn enlarge(&self) -> BoxFuture<'_>;
 
-    /// Records that an answer was written.
     fn answered(&self);
 }
 

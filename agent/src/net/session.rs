@@ -75,7 +75,6 @@ enum Seal<'b> {
 
 /// What rustls does next.
 enum Step {
-    /// It has more to do.
     Next,
     /// The peer has sent close_notify.
     PeerClosed,
@@ -112,7 +111,6 @@ impl Session {
         }
     }
 
-    /// Returns rustls's view of the connection.
     pub(super) fn state(&self) -> &CommonState {
         match &self.side {
             Side::Client(client) => client,
@@ -207,7 +205,6 @@ impl Session {
         Ok(count)
     }
 
-    /// Frees the send buffer if it is empty.
     pub(super) fn release(&mut self) {
         if self.is_sent() {
             self.outgoing = Outgoing::default();

@@ -155,7 +155,6 @@ impl Stream {
         }
     }
 
-    /// Returns whether the session was resumed from a ticket.
     pub(crate) fn is_resumed(&self) -> bool {
         let kind = self.tls.as_ref().and_then(|tls| tls.borrow().state().handshake_kind());
         kind == Some(rustls::HandshakeKind::Resumed)

@@ -52,7 +52,6 @@ impl Store {
         self.state().tickets.take()
     }
 
-    /// Drops all tickets.
     pub(crate) fn forget(&self) {
         self.state().tickets = Tickets::default();
     }

@@ -61,10 +61,8 @@ pub(crate) struct WebSocket {
     closing: Cell<bool>,
 }
 
-/// Part of a message, a pong, or the end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received<'i> {
-    /// Part of a message.
     Data {
         /// True for a text message, false for a binary one.
         text: bool,
@@ -72,9 +70,7 @@ pub(crate) enum Received<'i> {
         /// True for the last part of the message.
         last: bool,
     },
-    /// The peer answered a ping.
     Pong,
-    /// The peer sent a close frame.
     Closed,
     /// The connection ended without a close frame.
     Lost,

@@ -34,13 +34,11 @@ pub(crate) enum Command {
     Freeze(Freeze),
     /// Report Ready once these conditions hold.
     ReadyWhen(Vec<String>),
-    /// Run as process 1.
     Init,
     /// Ask process 1 to shut down or reboot.
     Leave(&'static Power),
     Version,
     Help,
-    /// Ask the running agent.
     Ask(Ask),
     /// Join standard input and output to this port or socket.
     Connect(String),
@@ -86,7 +84,6 @@ impl Command {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Set(ReadyState),
-    /// A configuration value.
     Get(String),
     Config,
     /// The answer to a request for this path.
@@ -99,10 +96,8 @@ pub(crate) enum Ask {
 pub(crate) enum Freeze {
     /// Freeze for this long.
     For(Duration),
-    /// Print what is frozen.
     Status,
     Thaw,
-    /// Discard unused blocks.
     Trim,
 }
 
@@ -110,7 +105,6 @@ pub(crate) enum Freeze {
 pub(crate) struct Sftp {
     /// Directory to which paths are relative.
     pub(crate) directory: Option<PathBuf>,
-    /// Whether to refuse every change.
     pub(crate) read_only: bool,
     /// The only accessible directories; empty: all.
     pub(crate) below: Vec<PathBuf>,
@@ -122,9 +116,7 @@ pub(crate) struct Sftp {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// `GET /1.0/state`.
     State,
-    /// `GET /1.0/metrics`.
     Metrics,
 }
 

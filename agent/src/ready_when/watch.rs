@@ -49,7 +49,6 @@ pub(crate) fn run(root: &Path, list: &[String]) -> u8 {
 #[derive(Default)]
 struct Looks {
     calm: Calm,
-    /// Whether a missing program was logged.
     is_missed: bool,
 }
 

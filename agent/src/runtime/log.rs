@@ -22,18 +22,15 @@ const LINE: usize = 512;
 /// log's reader is frozen.
 const KEPT: usize = 16 * 1024;
 
-/// Pending output.
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting { text: Vec::new(), lost: 0 });
 /// The output, chosen at the first line.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
 static DEBUG: AtomicBool = AtomicBool::new(false);
 
-/// Switches debug lines on or off.
 pub(crate) fn set_debug(on: bool) {
     DEBUG.store(on, Ordering::Relaxed);
 }
 
-/// Whether debug lines are written.
 pub(crate) fn is_debug() -> bool {
     DEBUG.load(Ordering::Relaxed)
 }

@@ -28,7 +28,6 @@ pub(crate) fn watchdog_interval() -> Option<Duration> {
     number(c"WATCHDOG_USEC").filter(|micros| *micros > 0).map(Duration::from_micros)
 }
 
-/// Sends the service manager a message.
 pub(crate) fn send(fact: &str) {
     let tell = |socket: &OwnedFd| net::send(socket, fact.as_bytes(), SendFlags::NOSIGNAL);
     let sent = match KEPT.get() {

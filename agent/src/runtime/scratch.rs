@@ -41,7 +41,6 @@ pub(crate) fn put(root: &Path, path: &str, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).unwrap();
 }
 
-/// Writes a file with these permissions.
 pub(crate) fn put_mode(root: &Path, path: &str, content: impl AsRef<[u8]>, mode: u32) {
     put(root, path, content);
     chmod(&root.join(path), mode);

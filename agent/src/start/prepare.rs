@@ -25,7 +25,6 @@ pub(crate) fn what(options: &Options) -> String {
 pub(crate) struct Prepared {
     pub(crate) identity: Identity,
     pub(crate) files: ConfigFiles,
-    /// The templates written, and their errors.
     pub(crate) applied: Applied,
     /// The flavour, if option, port or files show it.
     pub(crate) flavour: Option<Flavour>,

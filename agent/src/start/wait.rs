@@ -44,7 +44,6 @@ impl From<String> for Missing {
 
 #[derive(PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// The attempt succeeded.
     Found,
     Leave,
 }

@@ -33,7 +33,6 @@ const NAMES: &str =
 const TWO_SERVERS: &str =
     "ports of two servers: using Incus'; if the server is LXD, use --flavour lxd";
 
-/// A status port.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Path of its device node or link.

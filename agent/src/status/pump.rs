@@ -63,7 +63,6 @@ struct Pump {
     unread: Option<&'static str>,
 }
 
-/// What ended a wait.
 enum Woken {
     Due,
     Read(std::io::Result<usize>),
@@ -186,7 +185,6 @@ impl Pump {
         }
     }
 
-    /// Finds the port and opens it.
     fn open(&mut self) {
         match self.search.look(&self.agent.options) {
             Looked::Open(found, port, was_missing) => {

@@ -95,13 +95,11 @@ impl Search {
         Looked::Shut(news.then(|| self.trouble.insert(why).clone()))
     }
 
-    /// Handles the loss of the open port.
     pub(crate) fn lost(&mut self) {
         // An empty message differs from the next one, which is therefore logged.
         self.trouble = Some(String::new());
     }
 
-    /// Returns the time until the next search.
     pub(crate) fn pause(&self) -> Duration {
         match (self.busy, self.missing) {
             (Busy::Since(_), _) => LOOK_INTERVAL,

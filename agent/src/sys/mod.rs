@@ -76,12 +76,10 @@ unsafe impl SocketAddrArg for VsockAddr {
     }
 }
 
-/// Returns the time since boot.
 pub(crate) fn since_boot() -> Duration {
     clock(libc::CLOCK_BOOTTIME)
 }
 
-/// Returns the wall clock's time since 1970.
 pub(crate) fn since_1970() -> Duration {
     clock(libc::CLOCK_REALTIME)
 }
@@ -289,7 +287,6 @@ fn done(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reaps one ended child, if there is one.
 pub(crate) fn reap() -> Option<(Pid, Ended)> {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         match (status.exit_status(), status.terminating_signal()) {

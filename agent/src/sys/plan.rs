@@ -44,10 +44,8 @@ pub(crate) enum Signalled {
     End,
 }
 
-/// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Exit code.
     Code(i32),
     /// Number of the signal that killed the child.
     Signal(i32),

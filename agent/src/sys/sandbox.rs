@@ -152,7 +152,6 @@ struct Rule {
 
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process is in the sandbox.
 pub(crate) fn is_entered() -> bool {
     ENTERED.load(Ordering::Relaxed)
 }

@@ -25,11 +25,9 @@ pub(crate) type Events = OwnedFd;
 
 /// What ended a [`pause`].
 pub(crate) enum Woken {
-    /// A signal can be read.
     Signal,
     /// A device was added, removed or changed.
     Event,
-    /// The time limit passed.
     Late,
 }
 
@@ -78,7 +76,6 @@ pub(crate) fn pause(
     })
 }
 
-/// Discards all pending events.
 pub(crate) fn drain(socket: impl AsFd) {
     // ENOBUFS ends the loop, too: pending events wake the next poll.
     while recv(&socket, &mut [0; EVENT], RecvFlags::DONTWAIT).is_ok() {}

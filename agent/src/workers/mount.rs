@@ -34,7 +34,6 @@ const TABLE: u64 = 8 * 1024 * 1024;
 /// First and longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
 
-/// Runs the worker.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
     // A hanging worker of a killed agent would mount later, on the share of the next agent.

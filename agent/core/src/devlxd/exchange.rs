@@ -54,7 +54,6 @@ pub enum Event {
     Refused(Quota),
     Released,
     Stored,
-    /// The host has answered.
     Reply {
         reply: Reply,
         /// Whether the client holds [`Quota::LongReply`].
@@ -116,7 +115,6 @@ impl<'r> Exchange<'r> {
         }
     }
 
-    /// Takes an event; returns the next step.
     #[inline(never)] // its size
     pub fn next(&mut self, event: Event) -> Next<'_> {
         match event {
@@ -173,7 +171,6 @@ impl<'r> Exchange<'r> {
         }
     }
 
-    /// Composes the call.
     fn prepare(&mut self) -> Next<'_> {
         let request = self.request;
         self.target.reserve(request.path.len() + 32);

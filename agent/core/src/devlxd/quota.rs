@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use crate::time::Uptime;
 use crate::rate::TokenBucket;
+use crate::time::Uptime;
 
 /// Burst of calls to the host. cloud-init and LXD's tools make a few dozen; a script that calls in
 /// a loop gets full speed for its first 1.5 s.
@@ -33,7 +33,6 @@ impl Class {
 /// always gets some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
-    /// Requests for the host, waiting or in progress.
     Queued,
     /// Requests that need more memory than each connection has.
     LargeBody,
@@ -55,7 +54,6 @@ impl Quota {
 
 const QUOTAS: usize = Quota::LongReply as usize + 1;
 
-/// Limits on what guests hold simultaneously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Connections. Beyond this, an idle one is closed.

@@ -22,7 +22,6 @@ pub fn host_state(answer: &[u8]) -> Option<String> {
 }
 
 named! {
-    /// A state that an application can report.
     pub enum ReadyState {
         Ready "Ready",
         /// The application is no longer ready.
@@ -50,7 +49,6 @@ pub struct Ready {
     held: Cell<usize>,
 }
 
-/// Shares of the Ready lock, released when dropped.
 #[derive(Debug)]
 pub struct Hold<'r> {
     ready: &'r Ready,
@@ -89,7 +87,6 @@ impl Ready {
         self.hold(SHARES)
     }
 
-    /// Returns whether a report is in progress.
     pub fn is_held(&self) -> bool {
         self.held.get() > 0
     }

@@ -8,7 +8,6 @@ use crate::flavour::Flavour;
 use crate::http::head::Method;
 use crate::http::path::Segments;
 
-/// Destination of a guest's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `GET /`: the list of API versions, answered without the host.
@@ -22,11 +21,9 @@ pub enum Route {
 /// A request to the host, by how it is forwarded and how its answer is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// `GET /1.0`.
     Info,
     /// `PATCH /1.0`: Ready or Started.
     SetState,
-    /// `GET /1.0/config`.
     ConfigKeys,
     /// `GET /1.0/config/{key}`: the bare value.
     ConfigValue,
@@ -43,7 +40,6 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// All kinds of requests.
     #[rustfmt::skip] // several in a line
     pub const ALL: [Self; 9] = [
         Self::Info, Self::SetState, Self::ConfigKeys, Self::ConfigValue, Self::MetaData,

@@ -16,7 +16,6 @@ pub type Mac = [u8; 6];
 /// Upper bound of configured NICs. QEMU's PCI bus has fewer slots.
 pub const MAX_NICS: usize = 256;
 
-/// Content of a file in `nics/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub mac: Mac,
@@ -120,7 +119,6 @@ impl<'w> Search<'w> {
         Self { wanted, found: wanted.iter().map(|_| None).collect() }
     }
 
-    /// Takes a link into account.
     pub fn see(&mut self, link: &Link<'_>) {
         let Some(name) = usable(link.name) else { return };
         for (wanted, found) in self.wanted.iter().zip(&mut self.found) {
@@ -143,7 +141,6 @@ impl<'w> Search<'w> {
         }
     }
 
-    /// Returns the wanted NICs without a matching link.
     pub fn missing(&self) -> impl Iterator<Item = &Wanted> {
         self.wanted.iter().zip(&self.found).filter(|(_, found)| found.is_none()).map(|pair| pair.0)
     }

@@ -10,11 +10,8 @@ use alloc::string::String;
 use crate::http::query;
 use crate::json::{BadDocument, Document, Value};
 
-/// Type of events about operations.
 pub const OPERATION: &str = "operation";
-/// Type of events about devices.
 pub const DEVICE: &str = "device";
-/// Type of events about the instance's configuration.
 pub const CONFIG: &str = "config";
 /// Type of the agent's own events for the guest, sent after a resume.
 pub const RESTORED: &str = "restored";
@@ -24,7 +21,6 @@ pub const RESTORED: &str = "restored";
 pub enum Audience {
     /// The host; may receive every type.
     Host,
-    /// A client in the guest.
     Guest,
 }
 
@@ -39,7 +35,6 @@ impl Audience {
     }
 }
 
-/// The events that a listener gets.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     pub audience: Audience,
@@ -78,7 +73,6 @@ pub struct Posted<'j> {
     pub whole: Value<'j>,
     /// Its type. Without one, only listeners for every type receive it, as with the Go agents.
     pub kind: String,
-    /// Its data; `null` if there is none.
     pub metadata: Value<'j>,
 }
 

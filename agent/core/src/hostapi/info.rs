@@ -17,9 +17,7 @@ const AGENT: &str = "mote-agent";
 pub struct Machine<'a> {
     /// `uname -m`.
     pub architecture: &'a str,
-    /// `uname -n`.
     pub hostname: &'a str,
-    /// `uname -r`.
     pub release: &'a str,
     pub pid: u32,
 }

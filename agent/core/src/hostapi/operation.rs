@@ -27,7 +27,6 @@ impl State {
         }
     }
 
-    /// Returns whether the operation has ended.
     pub fn is_final(self) -> bool {
         self.name().1 >= 200
     }
@@ -43,7 +42,6 @@ pub struct Operation<'a> {
     pub state: State,
     /// The command and the secrets of its sockets, or the exit status.
     pub metadata: Value<'a>,
-    /// Reason for a failure; empty if none.
     pub error: &'a str,
 }
 

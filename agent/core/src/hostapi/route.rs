@@ -12,33 +12,21 @@ use crate::http::path::Segments;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     Index,
-    /// `GET /1.0`.
     Info,
     /// `PUT /1.0`: the host info.
     Connect,
-    /// `GET /1.0/events`.
     Events,
-    /// `POST /1.0/events`.
     PostEvent,
-    /// `POST /1.0/exec`.
     Exec,
-    /// `GET /1.0/metrics`.
     Metrics,
-    /// `GET /1.0/operations`.
     Operations,
-    /// `GET /1.0/operations/{id}`.
     Operation,
-    /// `DELETE /1.0/operations/{id}`.
     CancelOperation,
-    /// `GET /1.0/operations/{id}/wait`.
     WaitOperation,
-    /// `GET /1.0/operations/{id}/websocket`.
     OperationSocket,
     /// `POST /1.0/port-forward`; Incus only.
     PortForward,
-    /// `GET /1.0/sftp`.
     Sftp,
-    /// `GET /1.0/state`.
     State,
 }
 

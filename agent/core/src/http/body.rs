@@ -16,7 +16,6 @@ pub enum BodyError {
     BadChunk,
     /// A line is too long, or there are too many trailer lines.
     TooLong,
-    /// The input ended early.
     Truncated,
 }
 

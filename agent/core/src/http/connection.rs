@@ -16,7 +16,6 @@ use crate::time::Uptime;
 /// Largest buffer of one connection, bytes: a complete head, and as much for its body.
 pub const BUFFER: usize = 2 * limits::HEAD;
 
-/// The caller's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// Read into [`Connection::space`] until [`Connection::deadline`]. If the space is empty,
@@ -128,7 +127,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// Returns the current activity, for admission control.
     pub fn activity(&self) -> Activity {
         match &self.state {
             State::Fresh { .. } => Activity::Silent,
@@ -159,7 +157,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         self.buf.as_ref().get(self.at..self.end).unwrap_or_default()
     }
 
-    /// Decodes input and returns the next event.
     pub fn poll(&mut self, now: Uptime) -> Event<'_> {
         if let State::Drain { .. } = self.state
             && let Some(event) = self.poll_drain(now)

@@ -145,7 +145,6 @@ pub struct Request<'b> {
     pub method_text: &'b str,
     /// The path as received, percent-encoded; never empty.
     pub path: &'b str,
-    /// The text after `?`.
     pub query: Option<&'b str>,
     pub framing: Framing,
     /// The client wants to keep the connection open.
@@ -170,15 +169,12 @@ pub struct Response<'b> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
     Malformed,
-    /// Longer than [`limits::HEAD`].
     TooLong,
-    /// More than [`limits::HEADERS`] fields.
     TooManyHeaders,
     /// The body's framing is ambiguous or unknown.
     BadFraming,
     /// HTTP/1.1 without a `Host`, or any version with several or an invalid one.
     BadHost,
-    /// Neither HTTP/1.0 nor HTTP/1.1.
     BadVersion,
 }
 

@@ -22,7 +22,6 @@ pub struct Program {
 pub struct Plan {
     pub agent: Vec<CString>,
     pub hostname: Option<String>,
-    /// Kernel modules to load.
     pub modules: Vec<String>,
     /// Programs in start order.
     pub programs: Vec<Program>,

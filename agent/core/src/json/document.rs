@@ -33,12 +33,10 @@ impl Document {
         Value::written(self.0.trim_ascii())
     }
 
-    /// Returns the length of its text, bytes.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
 
-    /// Frees the unused part of its buffer.
     pub fn shrink(&mut self) {
         self.0.shrink_to_fit();
     }

@@ -28,7 +28,6 @@ pub enum JsonError {
     Syntax(usize),
     /// Nested deeper than [`crate::limits::JSON_DEPTH`].
     TooDeep,
-    /// The document ends too early.
     Truncated,
     /// More than white space follows the document at this offset, bytes.
     Trailing(usize),

@@ -127,7 +127,6 @@ impl<'o> Writer<'o> {
         self.signed(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    /// Writes a number that may be negative.
     pub fn signed(&mut self, number: i64) {
         self.raw(format_args!("{number}"));
     }
@@ -146,7 +145,6 @@ impl<'o> Writer<'o> {
         self.put(|out| write!(out, "{quote}{time}\""));
     }
 
-    /// Writes formatted text as a string.
     pub fn shown(&mut self, text: fmt::Arguments<'_>) {
         let quote = self.quote();
         self.put(|out| {
@@ -160,7 +158,6 @@ impl<'o> Writer<'o> {
         self.word(value.raw());
     }
 
-    /// Writes a member whose value is a string.
     pub fn pair(&mut self, name: &'static str, text: &str) {
         self.key(name);
         self.string(text);
@@ -175,19 +172,16 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Writes a member whose value is a number.
     pub fn count(&mut self, name: &'static str, number: u64) {
         self.key(name);
         self.number(number);
     }
 
-    /// Writes a member whose value is a boolean.
     pub fn flag(&mut self, name: &'static str, value: bool) {
         self.key(name);
         self.boolean(value);
     }
 
-    /// Writes members whose values are numbers.
     pub fn numbers(&mut self, members: &[(&'static str, u64)]) {
         for (name, number) in members {
             self.count(name, *number);

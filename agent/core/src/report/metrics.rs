@@ -15,13 +15,9 @@ use crate::report::proc::stat::{Cpu, Disk, Interface};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// CPU time per processor.
     Cpu,
-    /// Traffic per block device.
     Disk,
-    /// Space per mount.
     Filesystem,
-    /// Traffic per network interface.
     Network,
 }
 
@@ -69,7 +65,6 @@ pub fn cpu(json: &mut Writer<'_>, flavour: Flavour, cpu: &Cpu<'_>) {
     json.end_object();
 }
 
-/// Writes a block device's entry.
 pub fn disk(json: &mut Writer<'_>, flavour: Flavour, disk: &Disk<'_>) {
     entry(json, flavour, "device", disk.name);
     json.numbers(&[
@@ -167,7 +162,6 @@ pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: Memory<'_>, oom_k
     json.end_object();
 }
 
-/// Values outside of any section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Number of online processors; 0 in the Go agents.
@@ -196,7 +190,6 @@ pub struct Filesystems {
 }
 
 impl Filesystems {
-    /// Starts before the first mount.
     pub fn new(flavour: Flavour) -> Self {
         Self { flavour, root: None }
     }

@@ -17,7 +17,6 @@ use crate::report::proc::Memory;
 /// Longest hardware address the kernel has (`MAX_ADDR_LEN`), bytes.
 const HARDWARE: usize = 32;
 
-/// The document's values, without its networks.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'s> {
     pub memory: Memory<'s>,
@@ -32,16 +31,11 @@ pub struct State<'s> {
     pub system: System<'s>,
 }
 
-/// Names and versions of the guest's system.
 #[derive(Clone, Copy, Debug)]
 pub struct System<'s> {
-    /// `NAME` of os-release.
     pub name: &'s [u8],
-    /// `VERSION_ID` of os-release.
     pub version: &'s [u8],
-    /// `uname -r`.
     pub kernel: &'s [u8],
-    /// `uname -n`.
     pub host: &'s [u8],
     /// Full host name, from `/etc/hosts`.
     pub full_host: &'s [u8],

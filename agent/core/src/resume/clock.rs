@@ -6,7 +6,6 @@
 
 use core::time::Duration;
 
-/// One second, ns.
 const SECOND: i64 = 1_000_000_000;
 /// Smaller differences come from drift, or from the RTC's whole seconds.
 const PAUSED: i64 = SECOND / 2;
@@ -95,14 +94,12 @@ pub enum Cause {
     Unknown,
     /// The clock was correct before, so it was stopped for the whole difference.
     Stopped,
-    /// The user requested it.
     Asked,
 }
 
 /// How to correct a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Not at all: the clock is correct.
     Right,
     /// Step the clock by this much, ns.
     By(i64),

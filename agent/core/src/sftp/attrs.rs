@@ -9,7 +9,6 @@ const EXTENDED: u32 = 0x8000_0000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
-    /// Size, bytes.
     pub size: Option<u64>,
     /// User and group id.
     pub owner: Option<(u32, u32)>,

@@ -6,11 +6,9 @@ use alloc::vec::Vec;
 
 use super::request::Handle;
 
-/// The open files and directories of a session.
 #[derive(Debug)]
 pub struct Handles<T> {
     slots: Vec<Slot<T>>,
-    /// Indices of the free slots.
     free: Vec<u32>,
     most: usize,
 }

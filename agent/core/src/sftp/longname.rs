@@ -8,7 +8,6 @@ use core::fmt::{self, Write};
 use super::attrs::Attrs;
 use crate::time;
 
-/// The values shown in a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listed {
     /// Either all attributes are present, or only the file's name is known.

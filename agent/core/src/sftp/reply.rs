@@ -10,7 +10,6 @@ use super::longname::{self, Listed};
 use super::request::{EXTENSIONS, Handle};
 use super::{DATA, PACKET};
 
-/// The slice is too short for the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -154,7 +153,6 @@ pub fn status(out: &mut [u8], id: u32, code: Code, text: &dyn fmt::Display) -> R
     reply.finish()
 }
 
-/// Writes HANDLE.
 pub fn handle(out: &mut [u8], id: u32, handle: Handle) -> Result<usize, Full> {
     let mut reply = Reply::new(out, HANDLE, id);
     reply.string(|reply| reply.u64(handle.0));
@@ -191,7 +189,6 @@ pub fn path(out: &mut [u8], id: u32, path: &[u8]) -> Result<usize, Full> {
     reply.finish()
 }
 
-/// Writes ATTRS.
 pub fn attrs(out: &mut [u8], id: u32, attrs: &Attrs) -> Result<usize, Full> {
     let mut reply = Reply::new(out, ATTRS, id);
     reply.attrs(attrs);

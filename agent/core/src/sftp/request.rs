@@ -47,11 +47,8 @@ impl OpenFlags {
     pub const WRITE: u32 = 2;
     /// Every write goes to the end.
     pub const APPEND: u32 = 4;
-    /// Create the file if it does not exist.
     pub const CREATE: u32 = 8;
-    /// Truncate the file to length 0.
     pub const TRUNCATE: u32 = 16;
-    /// Fail if the file exists.
     pub const EXCLUSIVE: u32 = 32;
 
     pub fn has(self, flag: u32) -> bool {

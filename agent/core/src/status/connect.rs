@@ -11,7 +11,6 @@ use crate::limits;
 use crate::named::named;
 use crate::time::Uptime;
 
-/// A well-formed CONNECT line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect {
     pub address: HostAddress,
@@ -99,7 +98,6 @@ pub(super) const FLOOD_BYTES: usize = 256 * 1024;
 /// no more than this.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The bytes of the current period.
 #[derive(Debug, Default)]
 pub(super) struct Flood {
     end: Uptime,

@@ -32,7 +32,6 @@ pub(super) enum How {
 /// begins it, [`Timer::Expire`](super::Timer::Expire) ends it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verification {
-    /// Its number, with which the result is reported.
     pub(super) attempt: u32,
     pub(super) target: Host,
     pub(super) how: How,

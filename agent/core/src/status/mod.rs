@@ -46,7 +46,6 @@ use link::{How, Link, Verification};
 use phase::Phase;
 use timers::{Timer, Timers};
 
-/// A line that the agent writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StatusLine {
     Started,
@@ -71,7 +70,6 @@ struct NotBefore {
     write: Uptime,
     /// Follow a CONNECT line.
     connect: Uptime,
-    /// Verify the known address.
     own: Uptime,
     /// Write STOPPED and STARTED for a host that does not call.
     turn: Uptime,
@@ -90,7 +88,6 @@ struct ForTheLog {
     refused: Option<RefusedLine>,
 }
 
-/// The state machine of the status channel.
 #[derive(Debug)]
 pub struct Status {
     intervals: Intervals,
@@ -137,7 +134,6 @@ impl Status {
         self.phase.state()
     }
 
-    /// Returns the time at which the current state was entered.
     pub fn since(&self) -> Uptime {
         self.since
     }

@@ -55,11 +55,8 @@ pub(super) const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval between announcements, and between reads of the port, for each state.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals {
-    /// See [`CONNECT`].
     pub connect: Duration,
-    /// See [`STARTED`].
     pub started: Duration,
-    /// See [`CONNECTED`].
     pub connected: Duration,
 }
 

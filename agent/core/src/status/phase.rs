@@ -7,7 +7,6 @@ use crate::named::named;
 named! {
     /// The state, by its name in status lines, the log and the status file.
     pub enum State {
-        /// The agent announces itself.
         Started "STARTED",
         /// The host has given its address and is being verified.
         Connect "CONNECT",
@@ -37,7 +36,6 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Returns the state without its data.
     pub(super) fn state(self) -> State {
         match self {
             Self::Started { .. } => State::Started,

@@ -19,11 +19,7 @@ pub enum Action {
         kick: bool,
     },
     /// Call the host, then report the result to [`Status::verified`].
-    Verify {
-        host: Host,
-        /// Number to report the result with.
-        attempt: u32,
-    },
+    Verify { host: Host, attempt: u32 },
     /// For the log: a CONNECT line was refused.
     Refused(RefusedLine),
     /// For the log: a CONNECT line is followed.
@@ -33,7 +29,6 @@ pub enum Action {
     Changed(State),
 }
 
-/// The line that announces the agent.
 pub const STARTED_LINE: &[u8] = b"STARTED\n";
 /// The lines that report the agent's end: twice, since newer Incus reads the line before the last
 /// (P§2.3).

@@ -26,7 +26,6 @@ pub(super) enum Timer {
 const LINES: usize = Timer::Call as usize;
 const COUNT: usize = Timer::Follow as usize + 1;
 
-/// Due time of each timer; `None` if it does not run.
 #[derive(Debug, Default)]
 pub(super) struct Timers([Option<Uptime>; COUNT]);
 
@@ -36,7 +35,6 @@ impl Timers {
         &mut self.0[timer as usize]
     }
 
-    /// Returns the due time of the timer; `None` if it does not run.
     #[expect(clippy::indexing_slicing, reason = "the array has a slot for each timer")]
     pub(super) fn get(&self, timer: Timer) -> Option<Uptime> {
         self.0[timer as usize]

@@ -30,17 +30,13 @@ pub struct View<'a> {
     pub state: Option<Text<'a>>,
     /// When that state began: milliseconds since the machine's start.
     pub since_uptime_ms: Option<u64>,
-    /// The host's address, `cid:port`.
     pub host: Option<Text<'a>>,
     pub devlxd: Option<Text<'a>>,
-    /// The state that an application has set.
     pub ready: Option<Text<'a>>,
     pub policy: Option<Text<'a>>,
     /// The error that matters most.
     pub last_error: Option<Text<'a>>,
-    /// A remark about the program's file.
     pub program: Option<Text<'a>>,
-    /// Whether the host has called.
     pub called: bool,
     /// Whether the error prevents the host from using the agent.
     pub blocked: bool,

@@ -25,7 +25,6 @@ pub fn public_key(der: &[u8]) -> Option<&[u8]> {
     Some(next()?.of(SEQUENCE)?.whole)
 }
 
-/// A DER element (X.690).
 #[derive(Clone, Copy)]
 struct Element<'d> {
     tag: u8,
@@ -34,7 +33,6 @@ struct Element<'d> {
 }
 
 impl<'d> Element<'d> {
-    /// Parses the element at the front.
     fn first(der: &'d [u8]) -> Option<Self> {
         let (&tag, rest) = der.split_first()?;
         let (&length, rest) = rest.split_first()?;

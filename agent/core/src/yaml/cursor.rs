@@ -23,7 +23,6 @@ pub(super) fn is_flow(byte: Option<u8>) -> bool {
 }
 
 impl<'y> Cursor<'y> {
-    /// Creates a cursor at the start of a document, which must be text. Skips a byte order mark.
     pub(super) fn new(bytes: &'y [u8]) -> Result<Self, YamlError> {
         let line_of = |before: &[u8]| {
             let ends = before.iter().filter(|byte| **byte == b'\n').count();
@@ -81,12 +80,10 @@ impl<'y> Cursor<'y> {
         self.text.get(from..self.at).unwrap_or_default()
     }
 
-    /// Moves on by `count` bytes of this line, not beyond the end of the document.
     pub(super) fn advance(&mut self, count: usize) {
         self.at = (self.at + count).min(self.text.len());
     }
 
-    /// Moves over a line's end to the next line.
     pub(super) fn newline(&mut self) {
         self.advance(1);
         self.line = self.line.saturating_add(1);
@@ -101,14 +98,12 @@ impl<'y> Cursor<'y> {
         }
     }
 
-    /// Moves to this line's end.
     pub(super) fn rest_of_line(&mut self) {
         while self.byte().is_some_and(|byte| byte != b'\n') {
             self.at += 1;
         }
     }
 
-    /// Skips spaces, comments and line ends.
     pub(super) fn skip_blank(&mut self) -> Result<(), YamlError> {
         loop {
             self.spaces();
@@ -137,7 +132,6 @@ impl<'y> Cursor<'y> {
         }
     }
 
-    /// Returns true at this document marker.
     pub(super) fn at_marker(&self, marker: &[u8]) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         self.column() == 0 && rest.starts_with(marker) && is_blank(self.ahead(3))

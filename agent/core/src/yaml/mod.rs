@@ -29,13 +29,11 @@ pub const DEPTH: usize = 16;
 pub enum Event<'y> {
     Map,
     Seq,
-    /// The innermost map or sequence ends.
     End,
     /// A scalar; an omitted value is a plain empty one.
     Scalar(Scalar<'y>),
 }
 
-/// An open collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Frame {
     Map { indent: usize },
@@ -47,7 +45,6 @@ enum Frame {
 /// The parser's state: what must come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
-    /// The root node.
     Start,
     /// A node in block style.
     Node(Position),

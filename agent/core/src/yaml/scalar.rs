@@ -14,7 +14,6 @@ pub(super) enum Style {
     Block,
 }
 
-/// A scalar as written in the document, without its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scalar<'y> {
     pub(super) raw: &'y str,

@@ -26,7 +26,6 @@ pub(crate) fn is_roots_alone(_: &Path) -> bool {
 /// Nothing to watch: no hot-plugged devices, no `ready-when` conditions.
 pub(crate) async fn run(_agent: Rc<Agent>) {}
 
-/// A terminal is a pair of sockets.
 pub(crate) fn open(_: Size, _: u32, _: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pair()?)
 }
@@ -64,7 +63,6 @@ pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     (0..often).map(|number| directory.join(number.to_string())).collect()
 }
 
-/// Unused: `/proc` exists.
 pub(crate) const NO_PROC: &str = "there is no /proc";
 
 pub(crate) fn without_proc(_: &Path) -> Option<&'static str> {

@@ -46,7 +46,6 @@ impl Host {
     }
 }
 
-/// Performs random actions of the host's users.
 pub(crate) async fn now_and_then(host: Rc<Host>) {
     let (sim, mut number) = (host.sim.clone(), 0);
     loop {
@@ -109,7 +108,6 @@ async fn unknown_caller(host: &Rc<Host>) {
 pub(crate) const AGENT: Place = Place::Vsock(3, 8443);
 /// The host's client certificate; `server.crt` in the guest.
 pub(crate) const HOST_CLIENT: Certificate = 9;
-/// Time limit of a PUT or an event.
 pub(super) const LIMIT: Micros = 3 * SECOND;
 
 pub(crate) async fn connect(host: &Rc<Host>) -> Option<Stream> {

@@ -36,7 +36,6 @@ pub(crate) struct Host {
     pub(crate) started: Cell<bool>,
     /// The instance's state as it remembers it.
     pub(crate) keeps: Cell<Word>,
-    /// Whether it answers 401 to everything.
     pub(crate) refuses: Cell<bool>,
     pub(crate) hangs: Cell<bool>,
     pub(crate) woken: Signal,
@@ -105,7 +104,6 @@ impl Host {
         self.woken.raise();
     }
 
-    /// Waits until it does not hang.
     pub(crate) async fn alive(&self) {
         self.woken.until(|| (!self.hangs.get()).then_some(())).await;
     }

@@ -27,14 +27,12 @@ const TERM: i32 = 15;
 struct Command {
     host: Rc<Host>,
     name: &'static str,
-    /// Whether it runs on a terminal instead of pipes.
     is_terminal: bool,
     /// Bytes of its input and output.
     input: usize,
     output: usize,
     millis: u64,
     is_signalled: Cell<bool>,
-    /// Whether all its sockets are connected.
     is_whole: Cell<bool>,
     got: RefCell<Vec<u8>>,
     before: Before,
@@ -198,7 +196,6 @@ async fn socket(command: Rc<Command>, name: String, path: String) {
     within(sim, Zone::Host, 60 * SECOND, work).await;
 }
 
-/// Sends the command's input, up to the barrier.
 async fn feed(command: &Command, socket: &WebSocket) {
     let sim = &command.host.sim;
     let mut sent = 0;

@@ -17,7 +17,6 @@ impl Message {
         lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Returns an answer's status; 0 for a request.
     pub(crate) fn status(&self) -> u16 {
         self.first.get(9..12).and_then(|digits| digits.parse().ok()).unwrap_or(0)
     }
@@ -124,7 +123,6 @@ pub(crate) async fn open_websocket(stream: Stream, path: &str) -> Option<(WebSoc
 }
 
 impl WebSocket {
-    /// Sends a frame; returns whether that worked.
     pub(crate) async fn send(&self, opcode: u8, payload: &[u8]) -> bool {
         let mut frame = vec![0x80 | opcode];
         match u8::try_from(payload.len()) {

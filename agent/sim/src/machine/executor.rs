@@ -46,7 +46,6 @@ pub(crate) struct Sim {
     /// The guest's clock minus the host's.
     offset: Cell<i64>,
     frozen: Cell<Option<Suspend>>,
-    /// Total length of suspends.
     slept: Cell<Micros>,
     tasks: RefCell<BTreeMap<TaskId, Slot>>,
     processes: Cell<u32>,
@@ -63,7 +62,6 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    /// Creates a scenario; a loud one prints its events.
     pub(crate) fn new(dice: Dice, is_loud: bool) -> Rc<Self> {
         let hash = Cell::new(0xcbf2_9ce4_8422_2325);
         Rc::new(Self { dice, is_loud, hash, ..Self::default() })
@@ -121,7 +119,6 @@ impl Sim {
         self.trace("resumed", length, 0);
     }
 
-    /// Sets the guest's clock forward.
     pub(crate) fn jump(&self, length: Micros) {
         self.trace("clock jumps", length, 0);
         self.offset.set(self.offset.get() + length.cast_signed());
@@ -147,7 +144,6 @@ impl Sim {
         id
     }
 
-    /// Returns a number that is unique in this scenario.
     pub(crate) fn number(&self) -> u64 {
         self.count.set(self.count.get() + 1);
         self.count.get()
@@ -178,7 +174,6 @@ impl Sim {
         key
     }
 
-    /// Removes such a timer.
     pub(crate) fn forget(&self, zone: Zone, key: (Micros, u64)) {
         let gone = self.clock(zone).timers.borrow_mut().remove(&key);
         drop(gone);
@@ -234,7 +229,6 @@ impl Sim {
         self.current.get()
     }
 
-    /// Returns the true time of the next event.
     fn next(&self) -> Option<Micros> {
         let first = |zone| self.clock(zone).timers.borrow().keys().next().map(|(when, _)| *when);
         let guest = match self.frozen.get() {
@@ -300,7 +294,6 @@ impl Sim {
         Some((slot.task.take()?, slot.waker.clone(), slot.process))
     }
 
-    /// Records an event with two numbers.
     pub(crate) fn trace(&self, what: &'static str, one: u64, other: u64) {
         let mut hash = self.hash.get();
         let words = [self.now.get(), one, other];
@@ -324,7 +317,6 @@ impl Sim {
         self.is_loud
     }
 
-    /// Prints a line of the agent's log.
     pub(crate) fn say(&self, fact: Arguments<'_>) {
         if self.is_loud {
             let time = self.now.get();
@@ -364,14 +356,12 @@ pub(crate) enum Zone {
     Guest,
 }
 
-/// Tasks that are killed together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) zone: Zone,
     pub(crate) number: u32,
 }
 
-/// A task's identity, to cancel it.
 pub(crate) type TaskId = u64;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -384,7 +374,6 @@ struct Slot {
     task: Option<Task>,
 }
 
-/// Queues its task when woken.
 struct Knock {
     id: TaskId,
     is_queued: AtomicBool,

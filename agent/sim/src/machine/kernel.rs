@@ -12,7 +12,6 @@ use super::wait::Signal;
 use super::{Process, Sim, Zone};
 use crate::plan::{Ended, Signalled};
 
-/// How an agent was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// By the service manager of the real root.
@@ -42,7 +41,6 @@ pub(crate) struct AgentProcess {
     pub(crate) is_dead: Cell<bool>,
     /// Children that have ended and are not yet reaped.
     pub(crate) ended: RefCell<VecDeque<(Pid, Ended)>>,
-    /// Number of waits since.
     pub(crate) waits: Cell<u32>,
 }
 
@@ -60,7 +58,6 @@ pub(crate) struct Kernel {
     pub(crate) lock: Cell<Option<u32>>,
     /// Number of device changes, and their wake-up.
     pub(crate) plugged: Signal,
-    /// Raised when the VM resumes.
     pub(crate) returned: Signal,
     /// Whether vsock, or the share with the host's files, is missing.
     pub(crate) lacks_vsock: Cell<bool>,
@@ -91,7 +88,6 @@ impl Kernel {
         self.alive.borrow().get(&number).cloned()
     }
 
-    /// Returns the agents that have not completed their start.
     pub(crate) fn beginning(&self) -> Vec<Rc<AgentProcess>> {
         let alive = self.alive.borrow();
         alive.values().filter(|agent| !agent.has_begun.get()).cloned().collect()
@@ -122,7 +118,6 @@ impl Kernel {
         drop(inherited);
     }
 
-    /// Ends the children of an agent that has ended.
     fn orphan(&self, sim: &Sim, parent: &Rc<AgentProcess>) {
         let mut children = self.children.borrow_mut();
         let theirs = children.extract_if(.., |_, of| Rc::ptr_eq(of, parent));

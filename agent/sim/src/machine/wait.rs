@@ -53,7 +53,6 @@ impl Drop for Timer {
     }
 }
 
-/// Waits for `length` by the zone's clock.
 pub(crate) async fn sleep(sim: &Sim, zone: Zone, length: Micros) {
     Timer::new(zone, sim.now(zone).saturating_add(length)).await;
 }

@@ -15,7 +15,6 @@ pub(crate) fn until(bytes: [u8; 8]) -> Duration {
     Duration::from_millis(u64::from_le_bytes(bytes))
 }
 
-/// Returns whether file systems are frozen now.
 pub(crate) fn is_frozen() -> bool {
     let mut bytes = [0; 8];
     cfg!(feature = "freeze")

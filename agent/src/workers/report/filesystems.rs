@@ -35,7 +35,6 @@ const LAST_WAIT: Duration = Duration::from_millis(240);
 /// Upper bound of mounts that the agent itself queries.
 const MAX_LOCAL_MOUNTS: usize = 64;
 
-/// A mount that is being queried.
 struct Asked {
     fork: Fork,
     device: Vec<u8>,
@@ -141,11 +140,9 @@ impl Local {
     }
 }
 
-/// Writes entries.
 struct Entries<'a> {
     out: &'a mut dyn fmt::Write,
     flavour: Flavour,
-    /// Whether an entry has been written.
     some: bool,
 }
 

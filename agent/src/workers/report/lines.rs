@@ -18,7 +18,6 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Opens a file; `None` if that fails.
     pub(crate) fn open(path: &Path) -> Option<Self> {
         let file = file::open(path, OFlags::RDONLY).ok()?;
         Some(Self { from: BufReader::with_capacity(PIECE, file), line: Vec::new() })

@@ -7,8 +7,8 @@ use std::path::Path;
 use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
 use mote_core::report::metrics::{self, Section, Totals};
-use mote_core::report::proc::keyed;
 use mote_core::report::proc::Memory;
+use mote_core::report::proc::keyed;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 
 use crate::runtime::clock;

@@ -10,7 +10,6 @@ use rustix::fs::readlinkat;
 use crate::runtime::{log::audit, log::audit::Quoted};
 use crate::workers::sftp::perform::{Open, file_or_directory_of};
 
-/// Counts of a session.
 pub(super) struct Acts {
     /// Files and directories opened to be read.
     reads: u64,

@@ -25,7 +25,6 @@ pub(super) fn of(stat: &Stat) -> Attrs {
 pub(super) enum Target<'a> {
     /// The file at this path or, with `SYMLINK_NOFOLLOW`, the symbolic link itself.
     Path(&'a CStr, AtFlags),
-    /// An open file or directory.
     Open(BorrowedFd<'a>),
 }
 

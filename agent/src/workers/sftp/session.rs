@@ -30,7 +30,6 @@ enum End {
     Broken(String),
 }
 
-/// Serves one session.
 pub(super) fn serve(rules: &Rules<'_>, names: Option<OwnedFd>) -> Result<(), String> {
     let mut input = Input { bytes: vec![0; 4 + PACKET], start: 0, end: 0 };
     let mut output = Output { bytes: vec![0; REPLY], used: 0 };

@@ -48,7 +48,6 @@ pub struct Request {
     pub command: Strings,
     /// `NAME=value` each. The agent's own environment is not inherited.
     pub environment: Strings,
-    /// Whether it runs on a terminal instead of pipes.
     pub interactive: bool,
     pub size: Size,
     pub user: u32,
@@ -168,7 +167,6 @@ impl Request {
         Program { name, path: self.variable("PATH").unwrap_or(PATH) }
     }
 
-    /// Returns its size in memory, bytes.
     pub fn held(&self) -> usize {
         self.command.bytes() + self.environment.bytes() + self.directory.len()
     }

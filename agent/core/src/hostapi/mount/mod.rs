@@ -22,7 +22,6 @@ pub const MAX_MOUNTS: usize = 64;
 pub enum Wanted {
     /// Mount a share in the first way that works.
     Mount {
-        /// Mount tag of the device.
         source: String,
         /// Mount point, without the leading slash.
         target: String,
@@ -50,7 +49,6 @@ pub struct Way {
 }
 
 named! {
-    /// File systems of shares.
     pub enum Kind {
         Virtiofs "virtiofs",
         /// 9p over virtio.

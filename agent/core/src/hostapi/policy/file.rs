@@ -283,13 +283,7 @@ enum Fault<'y> {
     /// Not YAML, or an unexpected structure.
     Yaml(YamlError),
     /// An invalid key or value.
-    Word {
-        /// Its line, counted from 1.
-        line: u32,
-        /// The key or value.
-        word: Scalar<'y>,
-        why: BadWord,
-    },
+    Word { line: u32, word: Scalar<'y>, why: BadWord },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

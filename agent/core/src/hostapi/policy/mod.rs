@@ -29,7 +29,6 @@ named! {
     pub enum Capability {
         /// The devlxd socket in the guest.
         GuestApi "guestapi",
-        /// Running commands.
         Exec "exec",
         /// Access to files through SFTP.
         Files "files",
@@ -37,9 +36,7 @@ named! {
         Mounts "mounts",
         /// Connections to ports in the guest.
         PortForward "port-forward",
-        /// `/1.0/metrics`.
         Metrics "metrics",
-        /// `/1.0/state`.
         State "state",
         /// Writing the host's templates, including the host name.
         Templates "templates",
@@ -67,7 +64,6 @@ impl Capability {
 pub enum Part {
     Cpus,
     Memory,
-    /// Disks that have grown.
     Disks,
 }
 
@@ -86,7 +82,6 @@ impl fmt::Display for NoCapability<'_> {
 }
 
 impl Features {
-    /// All capabilities: the default.
     pub const ALL: Self = Self(0x1fff);
     pub const NONE: Self = Self(0);
 
@@ -106,7 +101,6 @@ impl Features {
         self.0 & capability.bit() != 0
     }
 
-    /// Returns the capabilities that both allow.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }

@@ -20,7 +20,6 @@ fn mote(text: &str) -> Result<Policy, Faults> {
     of(text, Whose::Mote)
 }
 
-/// A file without limits.
 fn read(text: &str) -> Result<Features, Faults> {
     mote(text).map(|policy| {
         assert_eq!(policy, policy.features.into());

@@ -12,11 +12,8 @@ use crate::hostapi::port_forward::Target;
 /// [`Policy`]: one text needs less code than a list for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// User IDs of exec.
     Users = b'u' as isize,
-    /// Group IDs of exec.
     Groups = b'g' as isize,
-    /// Paths of programs of exec.
     Commands = b'c' as isize,
     ReadOnly = b'r' as isize,
     /// The directories to which files are limited.
@@ -24,9 +21,7 @@ pub(super) enum Limit {
     Ports = b'p' as isize,
     /// Not a limit, but a list in the same file: the conditions of reporting Ready.
     ReadyWhen = b'w' as isize,
-    /// Ignore added CPUs.
     Cpus = b'o' as isize,
-    /// Ignore added memory.
     Memory = b'm' as isize,
     /// Grow enlarged disks. Not a limit: the default is to ignore them.
     Disks = b'd' as isize,
@@ -184,7 +179,6 @@ impl Policy {
         self.items(Limit::ReadyWhen)
     }
 
-    /// Adds the items of another part of its file.
     pub(super) fn add(&mut self, other: &Self) {
         self.items.push_str(&other.items);
     }

@@ -15,7 +15,6 @@ fn put(connection: &mut Connection, now: u64, bytes: &[u8]) {
     connection.filled(at(now), bytes.len());
 }
 
-/// Checks the next events.
 #[track_caller]
 fn polls(connection: &mut Connection, now: u64, expected: &[Event<'_>]) {
     for event in expected {

@@ -2,7 +2,6 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mounted<'l> {
-    /// Number of the mount, unique while it is mounted.
     pub id: &'l [u8],
     /// Number of the device, such as `8:2`.
     pub device: &'l [u8],

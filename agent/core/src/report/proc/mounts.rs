@@ -11,7 +11,6 @@ const SKIPPED: &str = "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs de
 /// File systems on this machine's memory or disks, where neither a path nor statfs(2) can hang.
 const LOCAL: &str = "btrfs erofs exfat ext2 ext3 ext4 f2fs ramfs rootfs tmpfs vfat xfs";
 
-/// A mount's fields as in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount<'l> {
     /// Mounted device, escaped.
@@ -75,7 +74,6 @@ pub fn unescape(raw: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Result of statfs(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Block size, bytes.

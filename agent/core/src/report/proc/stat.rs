@@ -35,7 +35,6 @@ impl<'l> Cpu<'l> {
     }
 }
 
-/// A network interface's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface<'l> {
     /// Its name, such as `enp5s0`.
@@ -65,7 +64,6 @@ impl<'l> Interface<'l> {
     }
 }
 
-/// A block device's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk<'l> {
     /// Device name, such as `vda`.

@@ -9,7 +9,6 @@ use crate::net::tls::{self, Begun, OURS, fingerprint};
 use crate::runtime::{Fair, Permit, sleep, within};
 use crate::transport::Socket;
 
-/// As in the agent.
 const STALLED: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(2);
 const BODY: Duration = Duration::from_millis(50);

@@ -10,7 +10,6 @@ pub(crate) use crate::machine::Timer;
 use crate::machine::Zone;
 
 impl Timer {
-    /// Is ready when the guest's clock shows `time`.
     pub(crate) fn at(time: Duration) -> Self {
         Self::new(Zone::Guest, micros(Uptime(time)))
     }
@@ -19,7 +18,6 @@ impl Timer {
 pub(crate) trait Source {
     fn seen(&self) -> u64;
     async fn changed(&self, seen: u64);
-    /// Waits for room to write.
     async fn has_room(&self) {}
 }
 

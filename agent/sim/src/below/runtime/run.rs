@@ -33,7 +33,6 @@ impl Executor {
 /// A task. Dropping it cancels it: what it holds is released when it would next run.
 pub(crate) struct Task<T> {
     id: Option<TaskId>,
-    /// Returns its output, and ends when it is dropped.
     end: Pin<Box<Receiver<T>>>,
 }
 

@@ -10,7 +10,6 @@ use crate::sys::SignalSource;
 /// Number of waits after which an agent that was asked to end has failed.
 const TIMEOUT: u32 = 100;
 
-/// Number of events seen.
 pub(crate) struct Events(Cell<u64>);
 
 pub(crate) enum Woken {

@@ -7,7 +7,6 @@ use std::task::{Context, Poll, Waker};
 use super::{Broken, End, Net, PIPE, Stream};
 
 impl Net {
-    /// Returns two connected streams.
     pub(crate) fn pair(self: &Rc<Self>) -> (Stream, Stream) {
         let (one, other) = self.sides(self.sim.dice.between(1, 50), true, true);
         one.limit(PIPE);

@@ -19,10 +19,8 @@ const PIPE: usize = 64 * 1024;
 /// Longest queue of a listener.
 const BACKLOG: usize = 64;
 
-/// Address of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    /// A context id and a port.
     Vsock(u32, u32),
     Tcp(u16),
     Devlxd,
@@ -31,7 +29,6 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub(crate) struct Broken;
 
-/// Why a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoWay {
     Refused,
@@ -81,7 +78,6 @@ struct Way {
     /// Arrival and content.
     pieces: VecDeque<(Micros, Vec<u8>)>,
     unread: usize,
-    /// Arrival of the latest piece.
     last: Micros,
     /// Time before which nothing arrives.
     stalled: Micros,
@@ -201,7 +197,6 @@ impl Way {
         self.wake();
     }
 
-    /// Closes it after the bytes in flight.
     fn close(&mut self, when: Micros) {
         if self.end == End::Open {
             self.end = End::Closed(when.max(self.last));
@@ -215,7 +210,6 @@ impl Stream {
         &self.net.sim
     }
 
-    /// Injects a fault by chance.
     fn stumble(&self) {
         let dice = &self.sim().dice;
         let net = &self.net;
@@ -299,7 +293,6 @@ impl Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// Writes all bytes, in pieces of any size.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> Result<(), Broken> {
         while !bytes.is_empty() {
             let count = self.write(bytes).await?;
@@ -366,7 +359,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Stops sending.
     pub(crate) fn shutdown(&self) {
         self.sending.borrow_mut().close(self.sim().now(Zone::Host) + self.latency);
     }
