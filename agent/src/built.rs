@@ -67,7 +67,6 @@ pub(crate) fn absent() -> u8 {
     2
 }
 
-/// Displays the features that this build omits.
 pub(crate) struct Build;
 
 impl fmt::Display for Build {

@@ -167,9 +167,9 @@ fn is_roots(uid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::scratch;
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+    use crate::runtime::{chmod, scratch};
+    use std::fs;
+    use std::os::unix::fs::{chown, lchown, symlink};
 
     const NOBODY: Option<u32> = Some(65_534);
 
@@ -230,7 +230,7 @@ mod tests {
         }
         assert_eq!(at("wide").unwrap(), root.join("etc"));
         for (mode, followed) in [(0o777, false), (0o775, false), (0o1777, true)] {
-            fs::set_permissions(&root, Permissions::from_mode(mode)).unwrap();
+            chmod(&root, mode);
             assert_eq!((at("wide").is_ok(), at("his").is_ok()), (followed, false), "{mode:o}");
         }
         // Not a link: the user's own directory is allowed.

@@ -9,8 +9,7 @@ use smol::future::FutureExt;
 
 use crate::agent::{Agent, HOST_REQUEST_PERMITS, SESSIONS};
 use crate::built;
-use crate::handover::new_root::OldRoot;
-use crate::handover::reexec::{self, Mode};
+use crate::handover::reexec::{self, Mode, OldRoot};
 use crate::runtime::{Async, Task, log, notify, now, sleep, within};
 use crate::sys::{self, SignalSource, Signalled, sandbox};
 
@@ -23,9 +22,7 @@ const HANG_UP: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitReason {
-    /// SIGTERM or SIGINT.
     Stopped,
-    /// A second agent takes over.
     Replaced,
 }
 
@@ -46,8 +43,7 @@ impl Signals {
         next.map_err(|error| format!("signals: {error}"))
     }
 
-    /// Reaps children until a signal ends the agent. Re-execs on SIGHUP or after a switch of the
-    /// root.
+    /// Reaps children until a signal ends the agent. Re-execs on SIGHUP or a switch of the root.
     pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, String> {
         let (mut follows, mut mode) = (agent.options.is_early(), Mode::Same);
         let (mut leave, mut is_replaced): (Option<Leave>, _) = (None, false);
@@ -95,7 +91,6 @@ impl Signals {
     }
 }
 
-/// Re-execs; returns only on failure.
 fn reexec(agent: &Agent, mode: Mode) {
     log::info(format_args!("restarting in place"));
     if sandbox::is_entered() {

@@ -10,13 +10,13 @@ use smol::future::{FutureExt, ready};
 use crate::agent::{About, Agent};
 use crate::built::{self, BoxFuture, VERSION};
 use crate::config::policy::{self, InForce};
-use crate::handover::new_root::OldRoot;
-use crate::handover::reexec::{self, Mode};
+use crate::handover::reexec::{self, Mode, OldRoot};
 use crate::handover::{lock, others};
 use crate::hostapi::{self, mounts};
 use crate::leave::{self, ExitReason, Signals};
 use crate::options::Options;
-use crate::runtime::{Signal, clock, log, notify, now, reactor::jumps};
+use crate::runtime::reactor::jumps;
+use crate::runtime::{Signal, clock, log, notify, now};
 use crate::start::listen::{self, HostLink};
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::sandbox;
@@ -33,7 +33,6 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 pub(crate) type Served = BoxFuture<'static, Result<(), String>>;
 
-/// Logs the version and problems of the image.
 fn log_startup_state(options: &Options) {
     log::info(format_args!("mote-agent {VERSION}"));
     if !built::INIT && sys::process_id() == 1 {
@@ -67,8 +66,7 @@ pub(crate) fn run(
         Ok(())
     };
     let takes_over = (!options.makes_room()).then_some(&options.transport);
-    // An initramfs' agent continues to serve the host until this one has what it needs. `Wait`
-    // waits for what is missing.
+    // An initramfs' agent serves the host until `Wait` has found what this one needs.
     let mut lock = lock::acquire(&options.root, takes_over, &mut || drop(attempt()))
         .map_err(|why| why.to_string())?;
     let mut wait = Wait::new(&options, &signals, &mut lock, old_root);
@@ -145,7 +143,7 @@ fn watch_changes(agent: &Rc<Agent>) {
     let task = agent.clone();
     agent.spawn(async move {
         // Otherwise the status line is late after a suspend.
-        jumps::jumps(|| {
+        jumps(|| {
             task.clock_set.set(true);
             task.status_changed.raise();
         })

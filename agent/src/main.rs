@@ -38,7 +38,7 @@ use mote_core::hostapi::exec::STARTED_BY;
 use mote_core::hostapi::info::RELEASE;
 
 use crate::built::VERSION;
-use crate::cli::{check, client, connect, help};
+use crate::cli::{HELP, check, client, connect};
 use crate::options::{Command, Options};
 use crate::ready_when::watch;
 use crate::runtime::{log, run};
@@ -98,8 +98,8 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
         // Only the number, like the Go agents.
         Command::Version if options.stands_in => printed(format_args!("{RELEASE}\n")),
         Command::Version => printed(format_args!("mote-agent {VERSION}\n")),
-        Command::Help if built::INIT => printed(format_args!("{}{}", help::HELP, init::HELP)),
-        Command::Help => printed(format_args!("{}", help::HELP)),
+        Command::Help if built::INIT => printed(format_args!("{}{}", HELP, init::HELP)),
+        Command::Help => printed(format_args!("{HELP}")),
         Command::Ask(ask) => client::run(&options, ask),
     }
 }

@@ -22,10 +22,9 @@ pub(crate) const INITRAMFS: &str = "--initramfs";
 /// Option that an agent from an initramfs passes to itself in the real root.
 pub(crate) const LEFT: &str = "--left-initramfs";
 
-/// The long name of `-s`.
 const SECRETS: &str = "--secrets-location";
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct Options {
     pub(crate) config_dir: Option<PathBuf>,
@@ -42,25 +41,20 @@ pub(crate) struct Options {
     pub(crate) features: Features,
     /// Whether to wait at start for missing devices and files.
     pub(crate) wait: bool,
-    /// Whether to repeat Ready to a restarted host.
     pub(crate) replay_ready: bool,
     /// Whether an initramfs started the agent.
     pub(crate) initramfs: Initramfs,
     /// Periods in the states CONNECT, STARTED and CONNECTED.
     pub(crate) intervals: [Option<Duration>; 3],
     pub(crate) length: Option<Duration>,
-    /// Time limit of `connect`.
     pub(crate) timeout: Option<Duration>,
-    /// Whether `freeze` only prints what is frozen.
     pub(crate) status_only: bool,
-    /// Whether `grow` only prints what it would do.
     pub(crate) dry_run: bool,
     pub(crate) json: bool,
     pub(crate) debug: bool,
     /// Whether the program was started as `lxd-agent` or `incus-agent`, which ignore unknown
     /// arguments (P§1.1).
     pub(crate) stands_in: bool,
-    /// The command; `Run` if none is given.
     pub(crate) command: Command,
 }
 
@@ -112,13 +106,12 @@ impl Options {
 }
 
 /// Whether an initramfs started the agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Initramfs {
-    /// No.
+    #[default]
     Never,
     /// Yes, and the agent still runs in it.
     Within,
-    /// Yes, and the agent has moved to the real root.
     Left,
 }
 
@@ -130,7 +123,14 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         |names: &[&str]| called.is_some_and(|name| names.iter().any(|original| name == *original));
     let stands_in = is_called(&["lxd-agent", "incus-agent"]);
     let leaves = built::INIT && is_called(&["halt", "poweroff", "reboot"]);
-    let mut options = defaults(stands_in);
+    let mut options = Options {
+        root: "/".into(),
+        features: Features::ALL,
+        wait: true,
+        replay_ready: true,
+        stands_in,
+        ..Options::default()
+    };
     let (mut words, mut given) = (Vec::new(), Vec::new());
     if leaves {
         // Shut down for any arguments.
@@ -175,33 +175,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     Ok(options)
 }
 
-fn defaults(stands_in: bool) -> Options {
-    Options {
-        config_dir: None,
-        secrets_dir: None,
-        remember: None,
-        root: "/".into(),
-        port: None,
-        flavour: None,
-        transport: Transport::Vsock,
-        features: Features::ALL,
-        wait: true,
-        replay_ready: true,
-        initramfs: Initramfs::Never,
-        intervals: [None; 3],
-        length: None,
-        timeout: None,
-        status_only: false,
-        dry_run: false,
-        json: false,
-        debug: false,
-        stands_in,
-        command: Command::Run,
-    }
-}
-
-/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has the
-/// names that have occurred.
+/// Parses an option: `NAME=VALUE`, or `NAME` with the value in `args`. `given` are earlier names.
 fn option(
     options: &mut Options,
     arg: &str,

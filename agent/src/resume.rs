@@ -68,7 +68,6 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     }
 }
 
-/// Sources of the signs.
 struct Watch {
     links: Async<OwnedFd>,
     log: Option<OwnedFd>,

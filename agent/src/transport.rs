@@ -33,9 +33,10 @@ const BACKLOG: i32 = 4096;
 
 pub(crate) type Socket = Async<OwnedFd>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Transport {
     /// AF_VSOCK.
+    #[default]
     Vsock,
     /// Unix sockets with this path prefix (tests).
     Unix(PathBuf),
@@ -44,8 +45,7 @@ pub(crate) enum Transport {
     Tcp(u16),
 }
 
-/// A socket that the host calls. mote's reactor registers it at the first wait, because the sandbox
-/// comes first.
+/// A socket that the host calls. The reactor registers it at the first wait, in the sandbox.
 pub(crate) struct Listener {
     transport: Transport,
     socket: Socket,
@@ -111,36 +111,29 @@ impl Transport {
         matches!(self, Self::Vsock)
     }
 
-    pub(crate) fn family(&self) -> u16 {
+    pub(crate) fn family(&self) -> AddressFamily {
         match self {
-            Self::Vsock => AddressFamily::VSOCK.as_raw(),
-            Self::Unix(_) => AddressFamily::UNIX.as_raw(),
+            Self::Vsock => AddressFamily::VSOCK,
+            Self::Unix(_) => AddressFamily::UNIX,
             #[cfg(feature = "tcp")]
-            Self::Tcp(_) => AddressFamily::INET.as_raw(),
+            Self::Tcp(_) => AddressFamily::INET,
         }
     }
 
     /// Connects to the host once; the caller sets the deadline. Errors: any error of connect(2);
     /// `ConnectionReset` or `ConnectionRefused` if nothing listens.
     pub(crate) async fn dial(&self, address: HostAddress) -> io::Result<Socket> {
-        let (fd, started) = match self {
-            Self::Vsock => {
-                let fd = stream(AddressFamily::VSOCK)?;
-                let started = connect(&fd, &VsockAddr { cid: address.cid, port: address.port });
-                (fd, started)
-            }
+        let fd = stream(self.family())?;
+        let started = match self {
+            Self::Vsock => connect(&fd, &VsockAddr { cid: address.cid, port: address.port }),
             Self::Unix(prefix) => {
-                let fd = stream(AddressFamily::UNIX)?;
                 let path = suffixed(prefix, &format!("_{}", address.port));
-                let started = connect(&fd, &SocketAddrUnix::new(&path)?);
-                (fd, started)
+                connect(&fd, &SocketAddrUnix::new(&path)?)
             }
             #[cfg(feature = "tcp")]
             Self::Tcp(_) => {
                 let port = u16::try_from(address.port).map_err(io::Error::other)?;
-                let fd = stream(AddressFamily::INET)?;
-                let started = connect(&fd, &loopback(port));
-                (fd, started)
+                connect(&fd, &loopback(port))
             }
         };
         finish(fd, started).await
@@ -260,8 +253,7 @@ pub(crate) fn probe_vsock(root: &Path) -> Result<u32, String> {
     }
 }
 
-/// Returns whether an error of accept(2) is temporary: no descriptors or memory for now, or the
-/// caller left.
+/// Returns whether an error of accept(2) is temporary: no descriptors or memory, or the caller left.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     is_shortage(error) || is_one_of(error, &[Errno::CONNABORTED, Errno::CONNRESET, Errno::INTR])
 }

@@ -1,5 +1,4 @@
-//! When an agent may exit without reporting STOPPED because another one continues: after a re-exec,
-//! or after a takeover.
+//! When an agent may exit without STOPPED because another one continues: re-exec or takeover.
 
 use core::time::Duration;
 

@@ -1,11 +1,9 @@
-//! Limits how often something happens: a token bucket, and a limit of log messages that peers can
-//! cause.
+//! Limits how often something happens: a token bucket, and a limit of log messages.
 
 use crate::time::Uptime;
 use core::time::Duration;
 
-/// A bucket of tokens, initially full. A caller may take a token in advance and wait for it, so all
-/// are served in order.
+/// A bucket of tokens, initially full. A caller may take one in advance, so that order is kept.
 #[derive(Debug)]
 pub struct TokenBucket {
     refill: Duration,
@@ -44,8 +42,7 @@ impl LogLimit {
         Self { pause, next: None, suppressed: 0 }
     }
 
-    /// Reports an occurrence. If the message must be logged, returns how many were suppressed since
-    /// the last one.
+    /// Reports an occurrence. Returns how many were suppressed if this one must be logged.
     pub fn report(&mut self, now: Uptime) -> Option<u32> {
         if self.next.is_some_and(|next| now < next) {
             self.suppressed = self.suppressed.saturating_add(1);

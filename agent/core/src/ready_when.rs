@@ -8,8 +8,7 @@ use crate::report::proc::words;
 const LISTENS: &[u8] = b"0A";
 /// Longest path of a unix socket, bytes (unix(7), `sun_path` without the NUL).
 const SOCKET: usize = 107;
-/// Consecutive checks without a running init script: between two runlevels there is none for a
-/// moment.
+/// Consecutive checks without an init script: between two runlevels none runs for a moment.
 const CALM: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +16,7 @@ pub enum Condition<'t> {
     /// The init system has started everything.
     Init,
     CloudInit,
-    /// A socket listens at this TCP port.
     Port(u16),
-    /// A socket at this path accepts connections.
     Socket(&'t str),
     /// This command ends with exit code 0. Spaces separate its words.
     Command(&'t str),
@@ -53,8 +50,7 @@ pub fn listens(line: &[u8], port: u16) -> bool {
     state == Some(LISTENS) && at.and_then(|at| u16::from_str_radix(at, 16).ok()) == Some(port)
 }
 
-/// Decides whether an init system that does not report its state is done: no script of it runs in
-/// consecutive checks.
+/// Decides whether an init system without a state is done: no script runs in consecutive checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calm(u8);
 
@@ -66,8 +62,7 @@ impl Calm {
     }
 }
 
-/// Returns whether a process of this name starts services at boot: scripts of sysvinit and busybox,
-/// and startpar.
+/// Returns whether a process of this name starts services: scripts of sysvinit, busybox, startpar.
 pub fn starts_services(name: &str) -> bool {
     matches!(name, "rc" | "rcS" | "startpar")
 }

@@ -56,7 +56,6 @@ pub fn header(opcode: Opcode, payload: usize, out: &mut [u8; HEADER]) -> usize {
     size
 }
 
-/// Result of one [`Reader::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming<'i> {
     More,

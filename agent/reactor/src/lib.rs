@@ -192,8 +192,7 @@ pub fn block_on<T>(
     }
 }
 
-/// Waits until the next timer is due, at most for `limit`; then wakes the tasks whose descriptors
-/// or timers are ready.
+/// Waits for the next timer, at most for `limit`; then wakes the tasks that can continue.
 fn turn(limit: Option<Duration>, now: impl Fn() -> Duration) {
     let limit = match limit {
         Some(Duration::ZERO) => limit,
@@ -304,8 +303,7 @@ impl<T: AsFd> Async<T> {
         self.ready(Interest::Write).await
     }
 
-    /// Waits until the peer has closed both directions or has died, also while there is unread
-    /// input.
+    /// Waits until the peer has closed both directions or died, even behind unread input.
     pub async fn hung_up(&self) -> io::Result<()> {
         let source = self.register(Interest::Read)?;
         source.read.until(&source.hung_up).await;

@@ -102,9 +102,3 @@ fn later(
         mend(&task);
     });
 }
-
-pub(crate) fn mend(scenario: &Rc<Scenario>) {
-    if !scenario.host.is_up() {
-        scenario.host.start();
-    }
-}

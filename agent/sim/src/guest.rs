@@ -189,8 +189,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Sends several requests at once, then perhaps ends its input, and perhaps pauses before it
-    /// reads.
+    /// Sends several requests at once, then perhaps ends its input, or pauses before it reads.
     async fn all_at_once(
         &self,
         stream: &Stream,

@@ -42,10 +42,9 @@ mod shipped {
         pub(crate) mod lock;
         pub(crate) mod others;
         pub(crate) mod view;
-        pub(crate) use exchanged::{lock_file, new_root, processes, reexec};
+        pub(crate) use exchanged::{lock_file, processes, reexec};
     }
     pub(crate) mod hostapi {
-        pub(crate) mod denied;
         pub(crate) mod events;
         pub(crate) mod exec {
             mod execute;
@@ -72,7 +71,8 @@ mod shipped {
         #[path = "../../sim/src/below/net/tls.rs"]
         pub(crate) mod tls;
         pub(crate) mod websocket;
-        pub(crate) use {tls as tls_error, tls as tls_types};
+        pub(crate) use tls as tls_error;
+        pub(crate) use tls as tls_types;
     }
     pub(crate) mod options;
     pub(crate) mod print;
@@ -94,7 +94,6 @@ mod shipped {
         pub(crate) mod wake;
         pub(crate) mod yield_budget;
 
-        pub(crate) use crate::below::here::{read_bounded, read_if_there, text_of, write_small};
         pub(crate) use children::{Child, Ended};
         pub(crate) use clock::{
             LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now, sleep, until, within,
@@ -106,6 +105,8 @@ mod shipped {
         pub(crate) use run::Task;
         pub(crate) use wake::{NEVER, Signal};
         pub(crate) use yield_budget::Fair;
+
+        pub(crate) use crate::below::here::{read_bounded, read_if_there, text_of, write_small};
     }
     pub(crate) mod start {
         pub(crate) mod listen;
@@ -127,8 +128,10 @@ mod shipped {
         pub(crate) mod run;
     }
 }
-use shipped::{agent, built, config, devlxd, handover, hostapi};
-use shipped::{leave, life, net, options, print, runtime, start, status, workers};
+use shipped::{
+    agent, built, config, devlxd, handover, hostapi, leave, life, net, options, print, runtime,
+    start, status, workers,
+};
 
 /// Files of `sys` that are not replaced.
 #[path = "../../src/sys/plan.rs"]
@@ -136,8 +139,10 @@ mod plan;
 
 // Replacements.
 mod below;
-use below::{absent as guest_path, absent as hotplug, absent as ready_when};
-use below::{first_boot, resume, sys, system, transport};
+use below::{
+    absent as guest_path, absent as hotplug, absent as ready_when, first_boot, resume, sys, system,
+    transport,
+};
 
 // Surroundings.
 mod faults;

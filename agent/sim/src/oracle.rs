@@ -8,8 +8,7 @@ use mote_core::status::State;
 
 use crate::machine::{MILLI, Micros, SECOND, Signal, Sim};
 
-/// Longest time from a successful verification to CONNECTED: a verification takes 3 s at most
-/// (decisions §1).
+/// Longest time to CONNECTED: a verification takes 3 s at most (decisions §1).
 const PROOF: Micros = 3 * SECOND + 100 * MILLI;
 
 /// Time from SIGTERM to the end: 3 s for the host to fetch exit codes, and 2 s for STOPPED.
@@ -179,8 +178,7 @@ impl Oracle {
         self.guests_excuses.set(self.guests_excuses.get() + 1);
     }
 
-    /// Records that an agent was asked to end or to hand over. It must finish what it has started
-    /// for the host.
+    /// Records that an agent was asked to end or hand over. It must finish what the host asked for.
     pub(crate) fn agent_ends(&self) {
         self.excuse_guests();
         self.ends.set(self.ends.get() + 1);
@@ -244,8 +242,7 @@ impl Before {
         self.is_excused() || self.guests_excuses != self.oracle.guests_excuses.get()
     }
 
-    /// Returns whether an agent may have been asked to end or to hand over: it still accepts calls
-    /// but starts nothing.
+    /// Returns whether an agent may end or hand over: it still accepts calls but starts nothing.
     pub(crate) fn has_ended(&self) -> bool {
         self.was_ending || self.ends != self.oracle.ends.get()
     }

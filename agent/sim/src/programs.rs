@@ -98,7 +98,6 @@ pub(crate) fn reap() -> Option<(Pid, Ended)> {
     here.kernel.current(&here.sim)?.ended.borrow_mut().pop_front()
 }
 
-/// Returns the bytes that a command writes.
 pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| (at % 251).to_le_bytes()[0]).collect()
 }
@@ -153,7 +152,6 @@ async fn command(started: Started) -> Ended {
     }
 }
 
-/// Runs a subcommand of the agent.
 async fn work(started: Started) -> Ended {
     let is = |word: &str| started.words.iter().any(|other| other == word);
     if is("report") {
@@ -230,7 +228,6 @@ impl Drop for One {
     }
 }
 
-/// Echoes input until its end.
 pub(crate) async fn echo(here: &Here, stream: &crate::machine::net::Stream) {
     let mut piece = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut piece).await {

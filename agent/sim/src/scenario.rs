@@ -135,7 +135,6 @@ impl Scenario {
         });
     }
 
-    /// Opens idle connections up to the limit.
     pub(crate) fn crowd(&self, length: Micros) {
         self.sim.trace("crowd", length, 0);
         for _ in 0..self.bounds.connections {

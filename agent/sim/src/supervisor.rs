@@ -24,8 +24,7 @@ const LATE: Micros = 9 * SECOND;
 const REFRESH: Micros = 2 * SECOND;
 /// Interval of STARTED. Between STOPPED and STARTED are 1.5 s (decisions §1).
 const STARTED: Micros = 2 * SECOND;
-/// A silent STARTED keeps the ring full every 5 s; another kind of port gets a line every 30 s
-/// (decisions §1).
+/// A silent STARTED fills the ring every 5 s; another port gets a line every 30 s (decisions §1).
 const SILENT: Micros = 5_500 * MILLI;
 const CONNECTED: Micros = 30_500 * MILLI;
 /// Interval without vsock: every 5 s, with a report that takes up to 2.5 s (P§2.2).
@@ -249,8 +248,7 @@ impl Scenario {
         agent.signal(Signalled::End);
     }
 
-    /// Sends SIGHUP: the agent reads its policy again and re-execs once no request of the host is
-    /// in progress.
+    /// Sends SIGHUP: the agent reads its policy again and re-execs once no host request is open.
     pub(crate) fn renew_agent(&self) {
         let (running, last) = (self.agents.process(), self.agents.last.borrow().clone());
         self.sim.trace("agent is to re-exec", 0, 0);
@@ -278,7 +276,6 @@ impl Scenario {
         self.agents.whole.set(self.sim.awake());
     }
 
-    /// Checks that the agents meet their deadlines.
     pub(crate) fn look_at_agents(&self) {
         let (now, kernel) = (self.sim.awake(), &here().kernel);
         let lacks = kernel.lacks_files.get() || kernel.lacks_vsock.get();

@@ -3,8 +3,7 @@
 /// Error text for the host's 401.
 pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
 
-/// Subject of an error, by which it is cleared. Subjects that prevent the host from using this
-/// agent come first.
+/// Subject of an error, by which it is cleared. First come those that keep the host away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The status port; cleared when it is open.
@@ -17,7 +16,6 @@ pub(crate) enum About {
     Else,
 }
 
-/// The last unresolved error of each subject.
 #[derive(Debug, Default)]
 pub(crate) struct Errors([Option<String>; 4]);
 
@@ -32,7 +30,6 @@ impl Errors {
         }
     }
 
-    /// Returns the most important error.
     pub(crate) fn first(&self) -> Option<&str> {
         self.0.iter().flatten().next().map(String::as_str)
     }
@@ -55,6 +52,5 @@ pub(crate) enum Called {
     Never,
     /// An agent before this one.
     Before,
-    /// This one.
     Yes,
 }

@@ -30,7 +30,6 @@ pub(crate) struct Events {
 /// An event in its wire format, shared by all its listeners.
 pub(crate) struct Event {
     number: u64,
-    /// Its JSON with a newline.
     pub(crate) line: String,
     #[expect(dead_code, reason = "released when the last listener has sent it")]
     share: Option<Permit>,
@@ -80,7 +79,6 @@ impl Events {
         self.queue(kind, event, share);
     }
 
-    /// Returns the number of the host's listeners.
     pub(crate) fn hosts(&self) -> usize {
         let all = self.listeners.borrow();
         all.iter().filter(|one| one.subscription.audience == Audience::Host).count()
@@ -90,7 +88,6 @@ impl Events {
         self.listeners.borrow().iter().any(|listener| listener.subscription.hears(kind))
     }
 
-    /// Queues the event for each listener that subscribes to type `kind`.
     fn queue(&self, kind: &str, event: Document, share: Option<Permit>) {
         let number = self.count.get();
         self.count.set(number + 1);
@@ -110,8 +107,7 @@ impl Events {
         }
     }
 
-    /// Drops the listeners that have not taken the oldest event; returns false if all events are
-    /// taken.
+    /// Drops the listeners that still have the oldest event; returns false if all are taken.
     fn drop_slowest(&self) -> bool {
         let listeners = self.listeners.borrow();
         let Some(oldest) = listeners.iter().filter_map(|listener| listener.oldest()).min() else {
@@ -146,7 +142,6 @@ impl Listener {
         self.signal.until(|| self.queue.borrow().front().cloned()).await
     }
 
-    /// Takes the first event off the queue.
     pub(crate) fn sent(&self) {
         let mut queue = self.queue.borrow_mut();
         queue.pop_front();
@@ -165,8 +160,7 @@ impl Listener {
 /// Bytes of an event's envelope, without its type.
 const ENVELOPE: usize = 96;
 
-/// Creates an event of type `kind` with the current time, which replaces the host's timestamp as in
-/// the Go agents (P§4.3).
+/// Creates an event with the current time instead of the host's, as the Go agents do (P§4.3).
 fn stamped(kind: &str, metadata: Value<'_>) -> Document {
     let (seconds, nanoseconds) = clock::wall();
     Document::new(metadata.raw().len() + kind.len() + ENVELOPE, |json| {

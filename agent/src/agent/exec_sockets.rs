@@ -113,8 +113,7 @@ impl Sockets {
         self.all().for_each(Expected::finish);
     }
 
-    /// Claims the socket with that secret; returns its index. Compares all secrets, in constant
-    /// time.
+    /// Claims the socket with that secret, compared in constant time; returns its index.
     pub(crate) fn claim(&self, secret: &str) -> Result<usize, &'static str> {
         let mut found = None;
         for (index, socket) in

@@ -120,8 +120,7 @@ impl Agent {
         }
     }
 
-    /// Returns the host's answer with the devices that it shows guests (P§5.3); empty if there is
-    /// none.
+    /// Returns the host's answer with the devices for guests (P§5.3); empty if there is none.
     pub(crate) async fn devices(&self) -> Vec<u8> {
         let request = Call::get("/1.0/devices", CALL_TIMEOUT);
         let reply = self.ask(&request, &|| false).await.ok();
@@ -149,8 +148,7 @@ impl Agent {
         Ok(link)
     }
 
-    /// Reports the result of a call to that host to the status machine: the HTTP status, or why
-    /// there was none.
+    /// Tells the status machine a call's result: the HTTP status, or why there was none.
     pub(crate) fn judge(&self, host: Host, result: Result<u16, &CallError>) {
         let news = match result {
             Ok(status) => self.status.borrow_mut().call_answered(now(), status),
@@ -232,8 +230,7 @@ pub(crate) fn read_host_info(host_info: &[u8]) -> Result<(Host, bool), String> {
     Ok((Host { address: info.address, fingerprint }, info.guest_api))
 }
 
-/// Returns the first line of an error's body, at most [`SAID`] bytes: of an envelope's `error`, or
-/// of the body itself.
+/// Returns an error's first line, at most [`SAID`] bytes: of an envelope's `error`, or the body.
 fn error_text(body: &[u8]) -> String {
     let said = Value::parse(body).ok().and_then(|body| body.member("error"));
     let enveloped = said.and_then(|text| text.string().ok());

@@ -1,5 +1,4 @@
-//! The state that tasks share. There is one thread, so plain cells suffice; no borrow is held
-//! across an await.
+//! The state that tasks share. Cells suffice for one thread; no borrow is held across an await.
 
 pub(crate) mod errors;
 pub(crate) mod event_bus;
@@ -51,18 +50,15 @@ pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
 pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
 /// Most sessions at once. Beyond it: 503.
 pub(crate) const SESSIONS: usize = 64;
-/// Shortest interval between log lines about requests that the policy denies: the host can repeat
-/// them endlessly.
+/// Shortest interval between log lines about denied requests, which the host can repeat endlessly.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
-/// Time limit for the host's first call: it reads the port every 10 s (P§2.3), and calls for 3 s
-/// (P§3.2).
+/// Time limit for the first call: the host reads the port every 10 s (P§2.3), calls take 3 s.
 const UNHEARD: Duration = Duration::from_secs(20);
 /// Error text after that time.
 const NO_CALL: &str = "the host has not called: does it read this port (name, chardev)?";
 /// Beginning of the error text for a caller with another certificate.
 const OTHER_CALLER: &str = "refused a caller whose certificate is not server.crt";
 
-/// Everything that more than one task needs.
 pub(crate) struct Agent {
     pub(crate) options: Options,
     pub(crate) flavour: Flavour,
@@ -80,8 +76,7 @@ pub(crate) struct Agent {
     /// Earliest time of the next comparison of the wall clock with the RTC.
     pub(crate) next_look: Cell<Uptime>,
     pub(crate) watches_resume: Cell<bool>,
-    /// Raised by `resume` after each comparison of the clocks, and after the work that a resume
-    /// requires.
+    /// Raised by `resume` after each comparison of the clocks, and after a resume's work.
     pub(crate) resume_handled: Signal,
     /// The link that was used last, for its TLS state. `status` decides which host is called.
     pub(crate) link: RefCell<Option<Rc<Link>>>,
@@ -93,12 +88,9 @@ pub(crate) struct Agent {
     /// One permit, because device events are handled one after another.
     pub(crate) device_event_lock: Rc<Semaphore>,
     pub(crate) events: Rc<Events>,
-    /// The last state that an application set, and the Ready lock.
     pub(crate) ready: Ready,
     pub(crate) ready_released: Signal,
-    /// The errors that are not resolved, for the status file.
     pub(crate) errors: RefCell<Errors>,
-    /// Whether the host has called, with its certificate.
     pub(crate) called: Cell<Called>,
     pub(crate) will_reexec: Cell<bool>,
     /// Rate limit of log lines about callers with another certificate.
@@ -111,13 +103,11 @@ pub(crate) struct Agent {
     /// Source of the host's files, for the status file.
     pub(crate) files: String,
     pub(crate) operations: Operations,
-    /// A permit for each request of the host until the end of its answer, and for each forwarded
-    /// connection.
+    /// A permit for each forwarded connection, and each request of the host until its answer ends.
     pub(crate) host_requests: Rc<Semaphore>,
     pub(crate) sessions: Rc<Semaphore>,
     pub(crate) children: Children,
-    /// Runs the tasks. Some of them hold the agent, which holds this; both live until the process
-    /// ends.
+    /// Runs the tasks, some of which hold the agent; both live until the process ends.
     pub(crate) executor: Executor,
 }
 
@@ -201,12 +191,11 @@ impl Agent {
         self.status.borrow().state()
     }
 
-    /// Logs an error and adds it to the status file.
     pub(crate) fn report_error(&self, text: Arguments<'_>) {
         self.report_error_about(About::Else, text.to_string());
     }
 
-    /// The same, for an error that [`Agent::mended`] can clear.
+    /// The same, for an error that [`Agent::clear_error`] can clear.
     pub(crate) fn report_error_about(&self, about: About, text: String) {
         log::warn(format_args!("{text}"));
         self.note(about, text);
@@ -265,16 +254,14 @@ impl Agent {
         self.report_error_about(About::Host, format!("{lost}{why}"));
     }
 
-    /// Records that this agent has no descriptor or memory left. The status file keeps its entry
-    /// about the host.
+    /// Records that descriptors or memory are used up. The status file keeps the host's entry.
     pub(crate) fn shortage(&self, why: &str) {
         if let Some(often) = again(&self.shortages) {
             log::warn(format_args!("{why}{often}"));
         }
     }
 
-    /// Records a caller whose certificate differs from `server.crt`. If the host has called before,
-    /// it is another program.
+    /// Records a caller without `server.crt`. If the host has called before, it is another program.
     pub(crate) fn unknown_caller(&self) {
         let Some(often) = again(&self.unknown_callers) else { return };
         let why = format!("{OTHER_CALLER}{often}: is this another host's share?");
@@ -285,7 +272,6 @@ impl Agent {
         }
     }
 
-    /// Records that the policy denied a request of the host.
     pub(crate) fn refused(&self, why: &str) {
         if let Some(often) = again(&self.refusals) {
             log::info(format_args!("policy: the host was refused{often}: {why}"));
@@ -313,8 +299,7 @@ impl Agent {
     }
 }
 
-/// Limits the rate of a log line: returns how often it was suppressed, or `None` to suppress it
-/// now.
+/// Limits a log line: returns how often it was suppressed, or `None` to suppress it now.
 fn again(limit: &RefCell<LogLimit>) -> Option<String> {
     let held = limit.borrow_mut().report(now())?;
     Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })

@@ -42,7 +42,6 @@ pub(crate) struct Operations {
     pub(crate) all: RefCell<Vec<Rc<Operation>>>,
     /// A permit for each free byte of [`limits::HOST_MEMORY`].
     pub(crate) memory: Rc<Semaphore>,
-    /// Raised when the agent ends.
     end: Signal,
 }
 
@@ -53,8 +52,7 @@ impl Operations {
         Self { flavour, events, all: RefCell::default(), memory, end: Signal::default() }
     }
 
-    /// Ends all operations, because the agent ends. For the host, commands end as if their terminal
-    /// had closed (P§4.1).
+    /// Ends all operations with the agent. For the host, their terminals have closed (P§4.1).
     pub(crate) fn hang_up(&self) {
         self.end.raise();
     }

@@ -1,5 +1,4 @@
-//! State of the files in `/run/mote`: whether the agent still has the lock, and whether writes
-//! succeed.
+//! State of the files in `/run/mote`: whether the lock is kept, and whether writes succeed.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -38,8 +37,7 @@ impl RunFiles {
         self.lock.borrow_mut().release();
     }
 
-    /// Checks the lock. Returns true if the directory was replaced and all files must be written
-    /// again.
+    /// Checks the lock. Returns true if the directory was replaced, so that all files are missing.
     pub(crate) fn moved(&self, root: &Path) -> bool {
         // One call from the host wakes the agent several times.
         if now() < self.next_look.get() {
@@ -62,8 +60,7 @@ impl RunFiles {
         false
     }
 
-    /// Warns of a failed write, once until writes succeed again. Returns whether this one
-    /// succeeded.
+    /// Warns of a failed write, once until one succeeds. Returns whether this one did.
     pub(crate) fn judge(&self, path: &Path, written: io::Result<()>) -> bool {
         if let Err(error) = &written
             && !self.failing.replace(true)

@@ -188,7 +188,6 @@ fn about_devlxd(
     }
 }
 
-/// Checks `/proc`, and that `/run/mote` can be written.
 #[inline(never)] // its size
 fn about_root(facts: &mut Facts, root: &Path) {
     if let Some(why) = devices::without_proc(root) {

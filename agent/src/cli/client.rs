@@ -65,7 +65,6 @@ fn get(options: &Options, target: &str) -> Result<Vec<u8>, Failure> {
     ask(options, "GET", target, None)
 }
 
-/// Percent-encodes a key as one path segment.
 fn encoded(key: &str) -> String {
     let mut out = String::with_capacity(key.len());
     for byte in key.bytes() {
@@ -186,7 +185,6 @@ fn send(
     Ok(stream)
 }
 
-/// Sends a request and returns the body of a successful response.
 fn ask(
     options: &Options,
     method: &str,
@@ -272,7 +270,6 @@ impl Answer {
     }
 }
 
-/// Why a command failed; each kind has its exit code.
 enum Failure {
     /// The host refuses the request, or its result is unusable.
     Refused(String),

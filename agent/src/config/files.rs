@@ -37,8 +37,7 @@ const NOTHING: &str = "this VM has no disk \"incus-agent\" and no share \"config
 /// Where the set-up scripts of the Go agents copy the files (P§1.5), relative to the root.
 const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
 
-/// How long to wait for the share, whose device may be late at boot, before the stored files are
-/// used.
+/// How long to wait for the share, whose device may be late at boot, before using stored files.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tries each source in turn, or only the directory given by option. Calls `visit` with the

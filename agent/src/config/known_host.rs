@@ -42,8 +42,7 @@ pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8], write: Write) 
     }
 }
 
-/// Returns the stored body if only root can have written it: it names the host that the agent
-/// trusts.
+/// Returns the stored body, which names the trusted host, if only root can have written it.
 pub(crate) fn recall(root: &Path) -> Option<Vec<u8>> {
     let path = root.join(run_dir::KNOWN_HOST);
     let trusted = is_roots_alone(path.parent()?) && is_roots_alone(&path);
@@ -53,26 +52,27 @@ pub(crate) fn recall(root: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::{chmod, scratch};
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn ignores_a_file_that_others_can_write() {
-        let root = crate::runtime::scratch("known-host");
+        let root = scratch("known-host");
         let path = root.join(run_dir::KNOWN_HOST);
         fs::create_dir_all(root.join("run/mote")).unwrap();
-        fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o755)).unwrap();
+        chmod(&root.join("run/mote"), 0o755);
         assert_eq!(recall(&root), None);
         let arguments = ["mote-agent", "--root", root.to_str().unwrap()].map(Into::into);
         keep(&crate::options::parse(arguments.into_iter()).unwrap(), b"{}");
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        chmod(&path, 0o600);
         assert_eq!(recall(&root).as_deref(), Some(&b"{}"[..]));
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();
+        chmod(&path, 0o620);
         assert_eq!(recall(&root), None);
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-        fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o777)).unwrap();
+        chmod(&path, 0o600);
+        chmod(&root.join("run/mote"), 0o777);
         assert_eq!(recall(&root), None);
-        fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o755)).unwrap();
+        chmod(&root.join("run/mote"), 0o755);
         assert!(recall(&root).is_some());
         fs::rename(&path, root.join("elsewhere")).unwrap();
         symlink(root.join("elsewhere"), &path).unwrap();

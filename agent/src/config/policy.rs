@@ -19,7 +19,6 @@ pub(crate) const FILES: [&str; 2] = ["etc/mote-agent.yml", "etc/incus-agent.yml"
 /// Longest file, bytes; all features need about 200, 64 items for each limit less than 20,000.
 const MAX_POLICY_FILE: u64 = 64 * 1024;
 
-/// How effective a policy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grade {
     Good,
@@ -57,16 +56,13 @@ pub(crate) fn read(options: &Options) -> Judged {
 
 pub(crate) struct InForce {
     policy: RefCell<Policy>,
-    /// The policy's description for the status file.
     pub(crate) text: RefCell<String>,
-    /// Whether a file is invalid.
     pub(crate) is_broken: Cell<bool>,
     /// Raised at each change. A long-lived connection stores the count and ends when it changes.
     pub(crate) changed: Signal,
 }
 
 impl InForce {
-    /// Returns a policy that allows nothing.
     pub(crate) fn new() -> Self {
         let policy = RefCell::new(Features::NONE.into());
         let (text, is_broken) = (RefCell::default(), Cell::new(false));
@@ -86,8 +82,7 @@ impl InForce {
         self.put(new.policy);
     }
 
-    /// Denies everything except devlxd until this agent, which can no longer read its files, is
-    /// restarted.
+    /// Denies everything except devlxd until a restart: this agent can no longer read its files.
     #[cold]
     pub(crate) fn close(&self) {
         let features = self.get().features.and(Features::of(&[(true, Capability::GuestApi)]));

@@ -36,15 +36,13 @@ const DEVICES: usize = 256;
 const LABEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Part of the sysfs path of a virtual disk.
 const VIRTUAL: &[u8] = b"/virtual/";
-/// Name prefixes of a machine's disks: virtio, SCSI (also ATA and USB) and its CD-ROMs, NVMe, IDE,
-/// Xen.
+/// Name prefixes of a machine's disks: virtio, SCSI (also ATA, USB), CD-ROMs, NVMe, IDE, Xen.
 const DRIVERS: [&str; 6] = ["vd", "sd", "sr", "nvme", "hd", "xvd"];
 
 /// Options of a 9p share.
 const PLAN9_OPTIONS: [(&CStr, &CStr); 3] =
     [(c"trans", c"virtio"), (c"access", c"0"), (c"msize", c"131072")];
 
-/// Why a source was not used.
 pub(super) enum SourceError {
     Absent,
     Bad(String),
@@ -58,8 +56,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Returns its name, its virtio device type (the disk may have several), the required modules,
-    /// and the file system.
+    /// Returns its name, virtio device type (a disk may have several), modules, and file system.
     fn about(
         self,
     ) -> (&'static str, Option<&'static Kind>, &'static [&'static str], &'static CStr) {
@@ -136,8 +133,7 @@ impl Source {
     }
 }
 
-/// A detached mount, used as the working directory until dropped, because its files have no other
-/// paths.
+/// A detached mount, the working directory until dropped, because its files have no other paths.
 pub(super) struct Mounted {
     back: OwnedFd,
     _share: OwnedFd,

@@ -19,7 +19,6 @@ use crate::sys;
 /// is one long answer at a time, so a shorter limit would often close slow readers.
 const READING: Duration = Duration::from_secs(1);
 
-/// The connected guest clients and the free quotas.
 pub(crate) struct Guests {
     bounds: Bounds,
     clients: RefCell<Vec<Rc<Client>>>,
@@ -64,13 +63,11 @@ impl Guests {
         }
     }
 
-    /// Closes the eviction candidate; returns false if there is none.
     pub(crate) fn close_one(&self) -> bool {
         self.evict(None, Duration::ZERO).is_ok()
     }
 
-    /// Adds a client of this user. Serves it immediately as far as possible, because later clients
-    /// may close it, then in a task.
+    /// Adds a client. Serves it at once as far as possible, because later ones may close it.
     pub(crate) async fn admit(
         self: &Rc<Self>,
         user: u32,
@@ -163,7 +160,6 @@ impl Entry {
         self.client.holds(quota)
     }
 
-    /// Takes one of a quota, if one is left.
     pub(crate) fn try_obtain(&self, quota: Quota) -> bool {
         let client = &self.client;
         let taken =
@@ -220,8 +216,7 @@ impl Entry {
         self.give_back(&[Quota::Call, Quota::LongPoll]);
     }
 
-    /// Removes the client: an event listener keeps its quotas and is no longer an eviction
-    /// candidate.
+    /// Removes the client: a listener keeps its quotas and cannot be evicted.
     pub(crate) fn leave(&self) {
         let mut clients = self.guests.clients.borrow_mut();
         clients.retain(|other| !Rc::ptr_eq(other, &self.client));

@@ -101,7 +101,6 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
     }
 }
 
-/// Answers a guest client.
 struct Guest {
     agent: Rc<Agent>,
     entry: Entry,
@@ -285,11 +284,9 @@ async fn left(stream: &Stream, matters: bool) {
     stream.gone().await;
 }
 
-/// The result of an image download.
 enum Exported {
     /// The image was written. Contains whether another request may follow.
     Written(bool),
-    /// The host's answer is not an image.
     Refused(dial::Reply),
 }
 

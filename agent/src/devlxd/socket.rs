@@ -24,7 +24,6 @@ pub(super) fn open(agent: &Agent, path: &Path) -> io::Result<Socket> {
     Async::new_nonblocking(listener)
 }
 
-/// Removes its name.
 pub(super) fn hide(agent: &Agent, path: &Path) {
     let _gone = match agent.guests {
         Some(_) => file::rename(path, &unnamed(path)),

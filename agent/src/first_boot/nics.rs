@@ -152,7 +152,6 @@ mod tests {
         String::from_utf8(out.stdout).unwrap()
     }
 
-    /// Returns name, MTU, and whether the link with this MAC address is up.
     fn link(mac: &str) -> (String, u32, bool) {
         let links = ip("-o link");
         let line = links.lines().find(|line| line.contains(mac)).unwrap();

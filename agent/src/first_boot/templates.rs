@@ -40,7 +40,6 @@ const COPY_BUFFER: usize = 4 * 1024;
 pub(crate) struct Applied {
     /// Targets that now have their template's text, as paths relative to the root.
     pub(crate) written: Vec<String>,
-    /// Those that were created or changed.
     pub(crate) changed: Vec<String>,
     /// Errors, one per failed template, as logged.
     pub(crate) troubles: Vec<String>,
@@ -155,8 +154,7 @@ fn apply_one(
     }
 }
 
-/// Writes the target; returns whether that changed it, or `None` if it exists and the template is
-/// `create_only`.
+/// Writes the target; returns whether that changed it, or `None` if a `create_only` target exists.
 fn write(
     mut source: File,
     root: &Path,
@@ -230,7 +228,6 @@ fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
     }
 }
 
-/// Compares the rest of both files.
 fn same(one: &mut File, other: &mut File) -> io::Result<bool> {
     if fstat(&*one)?.st_size != fstat(&*other)?.st_size {
         return Ok(false);

@@ -49,8 +49,7 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
         sys::exit(0);
     }
     drop(tell);
-    // A file system that hangs now blocks nothing else: the guard has no lock yet and has run no
-    // hook.
+    // A file system that hangs now blocks nothing else: the guard has neither lock nor run hooks.
     let until = sys::since_boot() + length;
     for point in &points.all {
         if !sys::readable(answer.as_fd(), until) {
@@ -128,8 +127,7 @@ impl Guard {
         Err(io_error(why))
     }
 
-    /// Waits, without the lock, for a freeze call that hangs, and thaws the file system if the call
-    /// succeeds after all.
+    /// Waits, without the lock, for a freeze call that hangs, and thaws if it succeeds after all.
     fn linger(&self) {
         while let Some(disk) = &self.hung {
             let is_over = wait(WaitOptions::empty()).is_err();
@@ -158,14 +156,12 @@ fn log(text: &str) {
     }
 }
 
-/// The real file systems.
 struct Real<'g> {
     guard: &'g mut Guard,
     disks: &'g [Option<OwnedFd>],
     points: &'g Points,
     state: &'g State,
     signals: OwnedFd,
-    /// What could not be thawed, for the log.
     failed: &'g mut String,
 }
 

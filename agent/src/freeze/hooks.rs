@@ -16,8 +16,7 @@ use crate::workers::command::{self, hooks, is_roots};
 
 use super::about;
 
-/// Directories of hooks: mote's, qemu-ga's by its documentation, and Red Hat's; each with the
-/// program that qemu-ga runs.
+/// Directories of hooks (mote's, qemu-ga's, Red Hat's), each with the program that qemu-ga runs.
 const PLACES: [(&str, &str); 3] = [
     ("etc/mote/freeze.d", ""),
     ("etc/qemu/fsfreeze-hook.d", "etc/qemu/fsfreeze-hook"),
@@ -28,8 +27,7 @@ const SCRIPT: u64 = 64 * 1024;
 /// Time limit of one hook at the thaw.
 const THAW: Duration = Duration::from_secs(60);
 
-/// Returns all hooks: for each directory the program that qemu-ga would run, then its files by
-/// name.
+/// Returns all hooks: for each directory the program that qemu-ga runs, then the files by name.
 pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     let (mut all, mut seen) = (Vec::<PathBuf>::new(), Vec::new());
     for (directory, one) in &PLACES {
@@ -74,8 +72,7 @@ pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Resu
     Ok(())
 }
 
-/// Runs all hooks with `thaw` in reverse order, even after failures. Returns false if there were
-/// any.
+/// Runs all hooks with `thaw` in reverse order, even after failures; then returns false.
 pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
     let mut is_well = true;
     for hook in hooks.iter().rev() {

@@ -20,10 +20,8 @@ const SIZE: usize = 13;
 /// Longest file, bytes. It names the hooks that failed.
 const LONGEST: u64 = 1 << 20;
 
-/// How a freeze ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
-    /// There was no freeze.
     None,
     /// It has not ended: its guard runs or was killed.
     Open,
@@ -60,7 +58,6 @@ pub(super) struct Known {
     pub(super) failed: String,
 }
 
-/// The locked file, written by the guard.
 pub(super) struct State(File);
 
 impl State {

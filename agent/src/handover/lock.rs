@@ -22,7 +22,6 @@ const REPLACED: Duration = Duration::from_secs(5);
 /// The agent's lock, held as long as the agent runs.
 pub(crate) struct Lock(LockFile);
 
-/// Result of [`Lock::keep`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// The lock file is still the one of that name.
@@ -124,12 +123,10 @@ mod tests {
     #[test]
     fn forgets_files_of_an_earlier_boot() {
         let root = scratch("forget");
-        let random = root.join("proc/sys/kernel/random");
-        std::fs::create_dir_all(&random).unwrap();
         let freeze = root.join(run_dir::FREEZE);
         // Boot id, and whether the files survive the next agent's start.
         for (boot, known) in [("a\n", false), ("a\n", true), ("b\n", false), ("b\n", true)] {
-            std::fs::write(random.join("boot_id"), boot).unwrap();
+            put(&root, "proc/sys/kernel/random/boot_id", boot);
             drop(taken(&root).unwrap());
             for path in run_dir::OF_A_BOOT {
                 assert_eq!(root.join(path).exists(), known, "{boot} {path}");

@@ -19,7 +19,6 @@ use crate::sys::file::{self, OFlags};
 
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 
-/// The locked file. Dropping it releases the lock.
 pub(super) struct LockFile {
     /// Kept open: closing it releases the lock. `None` while `/run` is read-only.
     file: Option<File>,

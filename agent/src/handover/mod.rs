@@ -1,10 +1,8 @@
-//! Hands over from one agent to the next: lock, running agent, other agents' units, re-exec, new
-//! root.
+//! Hands over from one agent to the next: lock, running agent, other units, re-exec, new root.
 
 pub(crate) mod incumbent;
 pub(crate) mod lock;
 mod lock_file;
-pub(crate) mod new_root;
 pub(crate) mod others;
 pub(crate) mod processes;
 pub(crate) mod reexec;

@@ -26,8 +26,7 @@ pub(super) const LOCKS: u64 = 256 * 1024;
 /// Longest text about a process, bytes: `status` has its groups, up to 65,536.
 const MAX_PROC_FILE: u64 = 1024 * 1024;
 const LINK: usize = 256;
-/// The kernel's text for such a lock in `/proc/locks` and `fdinfo`; before a waiter's it writes
-/// "->".
+/// The kernel's text for such a lock in `/proc/locks` and `fdinfo`, after "->" for a waiter.
 const LOCKED: &str = ": POSIX  ADVISORY  WRITE ";
 
 /// A pidfd, which a reused id cannot confuse.
@@ -74,15 +73,13 @@ impl Proc {
         number(link(self.0.as_fd(), c"self", &mut { SPACE }))
     }
 
-    /// Returns all locks, or none if there are too many: a hidden agent then does not prevent a
-    /// start.
+    /// Returns all locks, or none if too many: a hidden agent then does not prevent a start.
     pub(super) fn locks(&self) -> Vec<u8> {
         text(&self.0, c"locks", LOCKS)
     }
 }
 
-/// A process's directory in `/proc`. It never refers to another process, and is empty after the
-/// end.
+/// A process's directory in `/proc`: never of another process, and empty after the end.
 pub(crate) struct Process(OwnedFd);
 
 impl Process {
@@ -94,8 +91,7 @@ impl Process {
             let theirs = link(self.0.as_fd(), kind, &mut theirs);
             !theirs.is_empty() && theirs == link(CWD, ours, &mut own)
         };
-        // The directory's owner is the effective user. Checked first, because it is cheap and
-        // excludes most.
+        // The directory's owner is the effective user. A cheap first check that excludes most.
         fstat(&self.0).is_ok_and(|about| is_private(&about))
             && is_shared(c"ns/mnt", c"/proc/self/ns/mnt")
             && is_shared(c"ns/user", c"/proc/self/ns/user")

@@ -20,7 +20,6 @@ pub(crate) enum Running {
     Unknown(String),
 }
 
-/// Looks for a running agent by its lock.
 pub(crate) fn running(root: &Path) -> Running {
     match lock_file::held(root) {
         Ok(Some(_)) => Running::Yes,

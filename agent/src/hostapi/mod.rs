@@ -1,6 +1,5 @@
 //! The API that the host calls over vsock.
 
-pub(crate) mod denied;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod mounts;

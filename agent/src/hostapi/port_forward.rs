@@ -7,10 +7,12 @@ use mote_core::hostapi::port_forward::Target;
 use mote_core::http::head::Request;
 
 use crate::agent::{Agent, error, error_by};
-use crate::hostapi::denied::{denied, relay_while_allowed};
+use crate::hostapi::server::{denied, relay_while_allowed};
 use crate::net::serve::{Answer, Upgrade, switch};
 use crate::net::stream::Stream;
-use crate::runtime::{Permit, log, log::audit, log::audit::Quoted, within};
+use crate::runtime::log::audit;
+use crate::runtime::log::audit::Quoted;
+use crate::runtime::{Permit, log, within};
 use crate::transport::{Socket, dial_tcp};
 
 /// Time limit for the guest's port to accept; the host waits for an hour.

@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,16 +23,17 @@ use crate::agent::host::read_host_info;
 use crate::agent::{Agent, error, error_reply, sync, sync_reply};
 use crate::built::{self, BoxFuture};
 use crate::config::known_host;
-use crate::hostapi::denied::denied;
 use crate::hostapi::{events, exec, mounts, operations, port_forward, sftp};
+use crate::net::relay::relay;
 use crate::net::serve::{
     ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, TOO_LONG, serve,
 };
 use crate::net::stream::Stream;
 use crate::net::tls;
 use crate::net::tls_error::is_other_certificate;
-use crate::runtime::{Permit, Semaphore, hex, log, log::audit, now, sha256, sleep, within};
-use crate::system::machine;
+use crate::runtime::log::audit;
+use crate::runtime::{Permit, Semaphore, hex, io_error, log, now, sha256, sleep, within};
+use crate::system;
 use crate::transport::{Listener, Socket, is_passing};
 use crate::workers::report::metrics;
 use crate::workers::run;
@@ -156,8 +158,7 @@ impl Service for HostService {
 }
 
 impl HostService {
-    /// Reserves memory for a body of the declared length. An exec request of unknown length has the
-    /// limit of any other request.
+    /// Reserves memory for a body. An exec request of unknown length has the limit of any other.
     async fn reserve(&self, request: &Request<'_>) -> Result<Admission, Refused> {
         let agent = &self.agent;
         let asked = route::route(agent.flavour, request.method, request.path);
@@ -258,7 +259,7 @@ fn at_once(answer: Answer) -> BoxFuture<'static, Answer> {
 }
 
 fn info(agent: &Agent) -> Answer {
-    let metadata = machine::described(|machine| {
+    let metadata = system::described(|machine| {
         Document::new(512, |json| write_info(json, agent.flavour, machine))
     });
     let metadata = metadata.value();
@@ -318,8 +319,7 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     }
 }
 
-/// `POST /1.0/events` (P§4.3): publishes the event. A device event also mounts or unmounts a share,
-/// or renames NICs.
+/// `POST /1.0/events` (P§4.3): publishes the event; for a device, mounts, unmounts or renames.
 async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let event = match Posted::parse(body) {
         Ok(event) => event,
@@ -336,4 +336,28 @@ async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         }
     }
     sync(Value::NULL)
+}
+
+/// Relays a connection until either side ends it or the policy changes. `allowed` is the policy's
+/// change count when the connection was allowed.
+pub(crate) async fn relay_while_allowed(
+    agent: &Agent,
+    allowed: u64,
+    stream: &Stream,
+    socket: Socket,
+) -> io::Result<()> {
+    let changed = async {
+        agent.policy.changed.after(allowed).await;
+        Err(io_error("the guest's policy has changed"))
+    };
+    changed.or(relay(stream, socket)).await
+}
+
+/// Returns 403 with the reason, and logs it.
+pub(crate) fn denied(agent: &Agent, what: &dyn Display) -> Answer {
+    // Say so: an invalid file denies everything, including what would be needed to repair it.
+    let broken = if agent.policy.is_broken.get() { ": its file is invalid" } else { "" };
+    let why = format!("The guest's policy does not allow {what}{broken}");
+    agent.refused(&why);
+    error(403, &why)
 }

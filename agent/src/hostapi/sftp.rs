@@ -1,5 +1,4 @@
-//! `GET /1.0/sftp` (P§4.4): runs an SFTP session in a worker process, so that a hanging file system
-//! blocks only that session.
+//! `GET /1.0/sftp` (P§4.4): a session in a worker process, so that it may hang with a file system.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use mote_core::flavour::Flavour;
 use mote_core::http::head::Request;
 
 use crate::agent::{Agent, error};
-use crate::hostapi::denied::relay_while_allowed;
+use crate::hostapi::server::relay_while_allowed;
 use crate::net::serve::{Answer, Reply, Upgrade, switch};
 use crate::net::stream::Stream;
 use crate::runtime::{Child, Permit, log, within};

@@ -24,8 +24,7 @@ mod resources;
 const STARTED: Duration = Duration::from_millis(500);
 /// Number of events that are handled before other tasks run.
 const BURST: usize = 32;
-/// Pause after a disk's event: the host may enlarge a disk twice, or another program may use the
-/// space.
+/// Pause after a disk's event: the host may enlarge it twice, or a program may use the space.
 const MOMENT: Duration = Duration::from_millis(200);
 /// Time limit for growing disks: a frozen file system does not grow until it is thawed.
 const LONGEST: Duration = Duration::from_hours(24);

@@ -42,14 +42,12 @@ pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) -> Online {
     online
 }
 
-/// Numbers brought online since the last log line.
 #[derive(Debug, Default)]
 pub(super) struct Online {
     cpus: u32,
     blocks: u32,
     newest: u64,
-    /// Whether the kernel dropped events. It drops more until the pending ones are read
-    /// (`af_netlink.c`).
+    /// Whether the kernel dropped events, as it does until the pending ones are read.
     pub(super) is_lost: bool,
 }
 
@@ -96,8 +94,7 @@ impl Online {
         }
     }
 
-    /// Brings all devices online that are newer than those seen. An older one was taken offline on
-    /// purpose.
+    /// Brings devices newer than those seen online; an older one was taken offline on purpose.
     fn bring_new(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) {
         let (system, seen) = (root.join(SYSTEM), self.newest);
         for directory in ["cpu", "memory"] {

@@ -282,8 +282,7 @@ fn leave(goal: Goal) -> ! {
     stay()
 }
 
-/// Sets the host name to `name`, or to the one in `/etc/hostname`, which may have comments
-/// (hostname(5)).
+/// Sets the host name to `name`, or by `/etc/hostname`, which may have comments (hostname(5)).
 fn name_host(root: &Path, name: Option<String>) {
     let text = name.unwrap_or_else(|| text_of(root, "etc/hostname"));
     let mut lines = text.lines().map(str::trim);
@@ -323,7 +322,6 @@ impl Buttons {
         self.0.iter().map(|(_, file)| file.as_fd())
     }
 
-    /// Returns whether a button was pressed. Closes devices that are gone.
     fn is_pressed(&mut self) -> bool {
         let mut pressed = false;
         self.0.retain(|(_, file)| {

@@ -32,8 +32,7 @@ const LINKS: [(&str, &str); 4] =
 const IN_MEMORY: [&[u8]; 8] =
     [b"cgroup2", b"devpts", b"devtmpfs", b"proc", b"ramfs", b"rootfs", b"sysfs", b"tmpfs"];
 
-/// Mounts what is missing, and creates root's home, where the host's commands start. Returns the
-/// errors.
+/// Mounts what is missing, and creates root's home, where commands start. Returns the errors.
 pub(crate) fn mount(root: &Path) -> Vec<String> {
     let mut troubles = Vec::new();
     for (place, kind, flags, data) in ALL {
@@ -57,8 +56,7 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
     troubles
 }
 
-/// Unmounts all file systems in reverse order; remounts busy ones read-only. Returns false if one
-/// failed.
+/// Unmounts all file systems in reverse order; remounts busy ones read-only; false if one failed.
 pub(crate) fn unmount(root: &Path) -> bool {
     let Ok(list) = read_bounded(&root.join("proc/mounts"), u64::MAX) else { return false };
     let mounts = list.split(|byte| *byte == b'\n').rev().filter_map(Mount::parse);

@@ -31,7 +31,6 @@ pub(crate) enum Role {
     Agent,
     /// The program whose controlling terminal is the console; there can be only one.
     Foreground,
-    /// Another program.
     Background,
 }
 

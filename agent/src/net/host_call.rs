@@ -32,7 +32,6 @@ const CHUNK: usize = 16 * 1024;
 /// `Host` header; the host ignores it (P§3.5).
 const HOST: &str = "custom.socket";
 
-/// What calls to a host need.
 pub(crate) struct Link {
     pub(crate) transport: Transport,
     /// The host; [`Status`](mote_core::status::Status) decides which one.
@@ -62,8 +61,7 @@ impl CallError {
         self.0.text
     }
 
-    /// Returns whether the agent has run out of descriptors or memory, which says nothing about the
-    /// host.
+    /// Returns whether descriptors or memory ran out, which says nothing about the host.
     pub(crate) fn is_local_shortage(&self) -> bool {
         self.0.ours
     }
@@ -87,7 +85,6 @@ impl From<io::Error> for CallError {
     }
 }
 
-/// The host's answer before its body is read.
 pub(crate) struct Incoming {
     stream: Stream,
     buffer: Vec<u8>,

@@ -27,7 +27,6 @@ pub(crate) const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 pub(crate) const JSON: &str = "application/json";
 
-/// A connection with a buffer that can grow.
 type Connection = connection::Connection<Vec<u8>>;
 
 pub(crate) struct Reply {
@@ -59,18 +58,15 @@ impl Reply {
 }
 
 pub(crate) enum Answer {
-    /// The caller writes it.
     Reply(Reply),
     /// The handler has written a complete answer.
     Written {
         /// Whether another request may follow.
         keep_alive: bool,
     },
-    /// The connection switches to another protocol.
     Upgrade(Upgrade),
 }
 
-/// Permission to send a long body.
 pub(crate) struct Admission {
     /// Longest body, bytes; beyond it: 413.
     pub(crate) most: usize,
@@ -79,7 +75,6 @@ pub(crate) struct Admission {
     pub(crate) share: Option<Permit>,
 }
 
-/// A refusal: HTTP status and text.
 pub(crate) type Refused = (u16, &'static str);
 
 pub(crate) const TOO_LONG: Refused = (413, "Request body too long");
@@ -190,7 +185,6 @@ enum Step {
     Refuse(Refused),
 }
 
-/// Returns the next step; `None` if the connection has ended.
 fn next(
     connection: &mut Connection,
     time: Uptime,
@@ -286,7 +280,6 @@ async fn fit(connection: &mut Connection, limiter: Option<&dyn Limiter>, time: U
     }
 }
 
-/// Next step after an answer.
 enum After {
     Next {
         /// Whether the client has already sent more.
@@ -346,8 +339,7 @@ async fn write(
 ) -> std::io::Result<()> {
     let mut extra = heapless::Vec::<(&str, &str), 3>::new();
     if reply.status >= 400 {
-        // As Go's error writer does; both flavours' clients expect it (P§5.2). `extra` has room for
-        // three.
+        // As Go's error writer does, and clients expect (P§5.2). `extra` has room for three.
         let _fits = extra.push(("X-Content-Type-Options", "nosniff"));
     }
     if let Some(etag) = &reply.etag {

@@ -47,9 +47,7 @@ pub(super) struct Session {
 #[derive(Clone, Copy, PartialEq)]
 enum Peer {
     Sends,
-    /// It has closed its side.
     Ended,
-    /// It has violated TLS.
     Failed,
 }
 
@@ -73,10 +71,8 @@ enum Seal<'b> {
     CloseNotify,
 }
 
-/// What rustls does next.
 enum Step {
     Next,
-    /// The peer has sent close_notify.
     PeerClosed,
     /// It waits for the peer, and has encrypted what was to be sent.
     Idle,

@@ -35,8 +35,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// connection.
 const BODY: Duration = Duration::from_millis(50);
 
-/// First and longest interval of checks whether a peer has read everything; the kernel reports no
-/// event for that.
+/// First and longest interval of checks whether a peer has read all, which causes no event.
 const UNREAD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Waits until the slot is needed; forever if there is none.
@@ -66,7 +65,6 @@ impl From<UnbufferedClientConnection> for Begun {
 pub(crate) struct Stream {
     socket: Socket,
     tls: Option<Tls>,
-    /// Bytes that are read first.
     unread: RefCell<Vec<u8>>,
     /// The peer has closed its side, and all its data was read.
     ended: Cell<bool>,
@@ -165,8 +163,7 @@ impl Stream {
         self.unread.borrow_mut().extend_from_slice(bytes);
     }
 
-    /// Removes the write time limit: the peer may stop reading, for example while a user reads a
-    /// page.
+    /// Removes the write time limit: the peer may stop reading, as while a user reads a page.
     pub(crate) fn disable_write_timeout(&self) {
         self.timeout.set(None);
     }

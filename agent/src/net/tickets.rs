@@ -13,7 +13,6 @@ use crate::runtime::{wake::Waiting, within};
 /// How long to wait for another call's ticket; after that a full handshake is faster.
 const TICKET_WAIT: Duration = Duration::from_millis(250);
 
-/// Ticket store of one pinned certificate.
 #[derive(Default)]
 pub(crate) struct Store(Mutex<State>);
 

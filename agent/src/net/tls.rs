@@ -45,8 +45,7 @@ use crate::sys::since_1970;
 const SERVER_NAME: &str = "unspecified";
 /// Longest certificate or key, bytes of DER; a P-384 certificate has about 600.
 const DER: usize = 8 * 1024;
-/// Length of a P-256 key in a certificate, bytes. Of the keys that Go's TLS can use, no other kind
-/// has one of these lengths.
+/// Length of a P-256 key in a certificate, bytes. No other kind in Go's TLS has these lengths.
 const P256: usize = 91;
 /// The same of a P-384 key.
 const P384: usize = 120;
@@ -77,7 +76,6 @@ static VERIFY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     ],
 };
 
-/// TLS configuration for callers.
 pub(crate) type Server = Arc<ServerConfig>;
 
 /// The agent's certificate and key, and the only accepted caller.
@@ -110,13 +108,11 @@ impl Identity {
             .map_err(invalid)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(self.certified.clone())));
-        // LXD and Incus keep no sessions, so a ticket would be useless; and a resumed session would
-        // not pass the verifier again.
+        // LXD and Incus keep no sessions, and a resumed session would not pass the verifier.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
-        // The agent's cipher order applies: the caller may have AES in hardware when the guest does
-        // not.
+        // The agent's cipher order applies: only the caller may have AES in hardware.
         config.ignore_client_order = true;
         Ok(Arc::new(config))
     }
@@ -137,15 +133,13 @@ impl Identity {
         Ok(Client { config: Arc::new(config), tickets })
     }
 
-    /// Returns the proof that the presented certificate is the host's; handlers of the host API
-    /// need it.
+    /// Returns the proof, for handlers of the host API, that this certificate is the host's.
     pub(crate) fn receipt(&self, presented: Option<&[CertificateDer<'_>]>) -> Option<HostPeer> {
         let leaf = presented.and_then(<[CertificateDer<'_>]>::first);
         authenticate(leaf.map(CertificateDer::as_ref), &self.caller)
     }
 }
 
-/// TLS state that calls to one host share.
 #[derive(Clone)]
 pub(crate) struct Client {
     config: Arc<ClientConfig>,
@@ -167,7 +161,6 @@ pub(crate) fn pem_fingerprint(pem: &[u8]) -> Result<[u8; 32], String> {
     certificate(pem).map(|der| sha256(&der)).map_err(|why| format!("certificate: {why}"))
 }
 
-/// Returns whether both PEM texts contain the same certificate.
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     certificate(one).is_ok_and(|one| certificate(other).is_ok_and(|other| one == other))
 }
@@ -183,8 +176,7 @@ fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {
     }
 }
 
-/// Returns the certificate's public key. rustls's parser reads the whole certificate, refuses some,
-/// and costs 14 KB.
+/// Returns the certificate's public key. rustls's parser refuses some, and costs 14 KB.
 fn public_key<'c>(
     certificate: &'c CertificateDer<'_>,
 ) -> Result<SubjectPublicKeyInfoDer<'c>, Error> {
@@ -353,8 +345,7 @@ macro_rules! signatures {
     };
 }
 
-/// SHA-256 of the one certificate (DER) that the host must present: the serial line has no room for
-/// more.
+/// SHA-256 of the certificate (DER) that the host must present: the serial line has no more room.
 #[derive(Debug)]
 struct Pin([u8; 32]);
 

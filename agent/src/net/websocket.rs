@@ -52,7 +52,6 @@ impl Frame {
     }
 }
 
-/// A websocket, which can send and receive at the same time.
 pub(crate) struct WebSocket {
     stream: Stream,
     /// Held while sending, because a frame may be longer than one write.
@@ -64,10 +63,8 @@ pub(crate) struct WebSocket {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received<'i> {
     Data {
-        /// True for a text message, false for a binary one.
         text: bool,
         bytes: &'i [u8],
-        /// True for the last part of the message.
         last: bool,
     },
     Pong,

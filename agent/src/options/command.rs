@@ -13,11 +13,11 @@ use crate::built;
 /// Default duration of `freeze`.
 const FREEZE: Duration = Duration::from_secs(60);
 
-/// The command that steps the clock.
 pub(crate) const SYNC: &str = "sync-time";
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Command {
+    #[default]
     Run,
     Check,
     /// Mount or unmount one share within this time limit, for the agent of this process id.
@@ -26,16 +26,12 @@ pub(crate) enum Command {
     AfterResume(String),
     /// Grow the contents of disks that have become larger, or of this one.
     Grow(Option<String>),
-    /// Grow all disks for the agent.
     GrowWorker,
     /// Rename hot-plugged NICs with this index or a higher one, by the host's files.
     Nics(u32),
-    /// Freeze or thaw file systems.
     Freeze(Freeze),
-    /// Report Ready once these conditions hold.
     ReadyWhen(Vec<String>),
     Init,
-    /// Ask process 1 to shut down or reboot.
     Leave(&'static Power),
     Version,
     Help,
@@ -53,8 +49,7 @@ pub(crate) enum Starter {
     Agent,
     /// The guest.
     Guest,
-    /// Anyone, including the host if it may run this program: the command gives it no right that
-    /// the policy denies.
+    /// Anyone, also the host, to which the command gives no right that the policy denies.
     Host,
 }
 

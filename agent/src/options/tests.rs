@@ -3,8 +3,12 @@ use mote_core::hostapi::exec::STARTED_BY;
 
 use super::*;
 
+fn called(line: &str) -> Result<Options, String> {
+    parse(line.split_whitespace().map(OsString::from))
+}
+
 fn parsed(line: &str) -> Result<Options, String> {
-    parse(["mote-agent"].into_iter().chain(line.split_whitespace()).map(OsString::from))
+    called(&format!("mote-agent {line}"))
 }
 
 #[test]
@@ -47,12 +51,9 @@ fn every_command_accepts_help() {
     let all = "ready; started; get; get user.a; config; metadata; devices; events; status; report; \
          report state; sftp-server; mount-worker; --check";
     for command in all.split("; ") {
-        assert_eq!(
-            parsed(&format!("{command} --help")).unwrap().command,
-            Command::Help,
-            "{command}"
-        );
-        assert_eq!(parsed(&format!("-h {command}")).unwrap().command, Command::Help, "{command}");
+        for line in [format!("{command} --help"), format!("-h {command}")] {
+            assert_eq!(parsed(&line).unwrap().command, Command::Help, "{line}");
+        }
     }
 }
 
@@ -83,7 +84,6 @@ fn parses_the_arguments_of_sftp_server_separately() {
 
 #[test]
 fn accepts_the_go_agents_arguments_under_their_names() {
-    let called = |line: &str| parse(line.split_whitespace().map(OsString::from));
     let options = called("/run/incus_agent/incus-agent -d -s /run/x whatever else").unwrap();
     assert_eq!(options.command, Command::Run);
     assert_eq!(options.secrets_dir, Some("/run/x".into()));
@@ -104,17 +104,20 @@ fn accepts_common_names_of_version_and_help() {
     for word in ["-v", "--verbose"] {
         assert_eq!(parsed(word).err(), Some(format!("unknown option {word}")));
     }
-    let called = |line: &str| parse(line.split_whitespace().map(OsString::from)).unwrap();
     for name in ["lxd-agent", "incus-agent"] {
         for word in ["-v", "--verbose"] {
-            let options = called(&format!("{name} {word}"));
+            let options = called(&format!("{name} {word}")).unwrap();
             assert!(options.debug && options.command == Command::Run, "{name} {word}");
         }
         // The Go agents ignore arguments, so these two are not commands there.
         for word in ["version", "help"] {
-            assert_eq!(called(&format!("{name} {word}")).command, Command::Run, "{name} {word}");
+            assert_eq!(
+                called(&format!("{name} {word}")).unwrap().command,
+                Command::Run,
+                "{name} {word}"
+            );
         }
-        assert_eq!(called(&format!("{name} --version")).command, Command::Version);
+        assert_eq!(called(&format!("{name} --version")).unwrap().command, Command::Version);
     }
 }
 
@@ -128,8 +131,8 @@ fn rejects_repeated_options_with_one_value() {
     assert!(parsed("--interval-connect 10 --interval-connect 20").is_err());
     assert!(parsed("--deny exec --deny files --port /a --root /b").is_ok());
     // As Go's flags do.
-    let theirs = ["incus-agent", "-s", "/a", "-s", "/b"].map(OsString::from);
-    assert_eq!(parse(theirs.into_iter()).unwrap().secrets_dir, Some("/b".into()));
+    let theirs = called("incus-agent -s /a -s /b").unwrap();
+    assert_eq!(theirs.secrets_dir, Some("/b".into()));
 }
 
 #[test]

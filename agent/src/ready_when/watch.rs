@@ -24,7 +24,6 @@ use crate::workers::report::lines;
 const LOOK: Duration = Duration::from_secs(1);
 /// Time limit of a command. It is then killed and retried.
 const COMMAND: Duration = Duration::from_secs(10);
-/// Exit code for a missing program.
 const MISSING: i32 = 127;
 
 /// Returns success once each condition has held, failure if the agent has closed the socket.
@@ -129,23 +128,20 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener};
 
     use super::*;
-    use crate::runtime::scratch;
+    use crate::runtime::{put, scratch};
 
     #[test]
     fn requires_a_socket_that_accepts() {
         let root = scratch("accepts");
-        for directory in ["proc/net", "run", "tmp"] {
-            fs::create_dir_all(root.join(directory)).unwrap();
-        }
+        fs::create_dir_all(root.join("run")).unwrap();
         let looks = || Looks::default().hold(&root, "port /run/db");
         assert!(!looks());
-        // As left by a killed database. The table has a line for it, which any user can forge with
-        // such a name.
+        // As left by a killed database. Any user can forge its line in the table with such a name.
         let path = root.join("run/db");
         drop(UnixListener::bind(&path).unwrap());
         let line = "f: 00000002 00000000 00010000 0001 01 12 /tmp/x\n\
                     f: 00000002 00000000 00010000 0001 01 13 /run/db\n";
-        fs::write(root.join("proc/net/unix"), line).unwrap();
+        put(&root, "proc/net/unix", line);
         assert!(!looks());
         fs::remove_file(&path).unwrap();
         fs::write(&path, "").unwrap();
@@ -174,25 +170,20 @@ mod tests {
     #[test]
     fn a_starting_systemd_has_not_completed_the_boot() {
         let root = scratch("systemd-begins");
-        fs::create_dir_all(root.join("proc/1")).unwrap();
         let mut looks = Looks::default();
-        let name = root.join("proc/1/comm");
-        fs::write(&name, "systemd\n").unwrap();
+        put(&root, "proc/1/comm", "systemd\n");
         assert_eq!([0; 3].map(|_| looks.hold(&root, "init")), [false; 3]);
-        fs::write(&name, "init\n").unwrap();
+        put(&root, "proc/1/comm", "init\n");
         assert_eq!([0; 2].map(|_| looks.hold(&root, "init")), [false, true]);
     }
 
     #[test]
     fn does_not_mistake_a_users_process_for_an_init_script() {
         let root = scratch("users-rc");
-        let process = root.join("proc/77");
-        for (process, name) in [(&process, "rc\n"), (&root.join("proc/1"), "init\n")] {
-            fs::create_dir_all(process).unwrap();
-            fs::write(process.join("comm"), name).unwrap();
-        }
+        put(&root, "proc/77/comm", "rc\n");
+        put(&root, "proc/1/comm", "init\n");
         let is_done = |user: &str| {
-            fs::write(process.join("status"), format!("Name:\trc\nUid:\t{user}\t0\n")).unwrap();
+            put(&root, "proc/77/status", format!("Name:\trc\nUid:\t{user}\t0\n"));
             let mut looks = Looks::default();
             [looks.hold(&root, "init"), looks.hold(&root, "init")]
         };

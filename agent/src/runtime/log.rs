@@ -75,7 +75,6 @@ fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
     waiting.write();
 }
 
-/// Writes as much pending output as possible without blocking.
 pub(crate) fn catch_up() {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner).write();
 }
@@ -102,8 +101,7 @@ impl Waiting {
         self.text.push(b'\n');
     }
 
-    /// Writes as much as possible, each line at once, so that lines of several processes do not
-    /// mix.
+    /// Writes as much as possible, each line at once, so that processes' lines do not mix.
     fn write(&mut self) {
         while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
             let line = self.text.get(..=end).unwrap_or_default();
@@ -129,7 +127,6 @@ enum Output {
 }
 
 impl Output {
-    /// Chooses the way by the type of standard error.
     fn find() -> Self {
         let Ok(status) = rustix::fs::fstat(std::io::stderr()) else { return Self::Shared };
         let kind = FileType::from_raw_mode(status.st_mode);

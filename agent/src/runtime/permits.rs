@@ -52,7 +52,6 @@ impl Permit {
         self.0.changed.until(|| (self.0.free.get() == 0).then_some(())).await;
     }
 
-    /// Releases all except `count`.
     pub(crate) fn shrink(&mut self, count: usize) {
         let rest = self.1.saturating_sub(count);
         self.1 -= rest;

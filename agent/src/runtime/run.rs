@@ -78,9 +78,8 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use smol::future::yield_now;
 
-    use crate::runtime::{until, within};
+    use crate::runtime::until;
 
     #[test]
     fn timers_fire_in_order_and_not_before_their_time() {
@@ -104,10 +103,5 @@ mod tests {
             }
         });
         assert_eq!(*fired.borrow(), [0, 10, 20, 30]);
-        let executor = LocalExecutor::new();
-        block_on(&executor, async {
-            assert!(within(Duration::from_millis(1), until(None)).await.is_none());
-            assert!(within(Duration::from_secs(60), yield_now()).await.is_some());
-        });
     }
 }

@@ -25,7 +25,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Creates an empty directory for one test.
 pub(crate) fn scratch(name: &str) -> Scratch {
     let path = std::env::temp_dir().join(format!("mote-{name}-{}", std::process::id()));
     let _stale = std::fs::remove_dir_all(&path);

@@ -14,8 +14,7 @@ use crate::sys::file;
 /// Bytes allocated to every file that has data, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
 
-/// Longest text, bytes: `modules.dep` has about 1 MiB. A sandboxed agent could write more to
-/// `/run/mote/ready`.
+/// Longest text, bytes: `modules.dep` has about 1 MiB. A sandboxed agent could write more.
 const TEXT: u64 = 4 * 1024 * 1024;
 
 /// Longest document on a worker's standard input, bytes: a pipe's capacity.
@@ -91,8 +90,7 @@ pub(crate) fn read_to_end(file: BorrowedFd<'_>, most: u64) -> io::Result<Vec<u8>
     }
 }
 
-/// Creates a directory and its parents with mode 0755, whatever the umask: `/run` is shared with
-/// other programs.
+/// Creates a directory and its parents with mode 0755, whatever the umask: `/run` is shared.
 pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
     let mut made = file::mkdir(directory);
     if let (Err(Errno::NOENT), Some(above)) = (made, directory.parent()) {
@@ -114,8 +112,7 @@ pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, false)
 }
 
-/// Writes a small file through a new one, synced and renamed: after a power cut, the file has the
-/// old or the new content.
+/// Writes a small file through a new one, synced and renamed: whole after a power cut.
 pub(crate) fn write_lasting(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, true)
 }

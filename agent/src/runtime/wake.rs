@@ -1,5 +1,4 @@
-//! Wake-ups between tasks of one thread. A signal carries no data: a woken task rechecks its
-//! condition.
+//! Wake-ups between tasks of one thread. They carry no data: a task rechecks its condition.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -11,7 +10,6 @@ pub(crate) const NEVER: u64 = 0;
 /// Announces changes of a condition.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
-    /// Number of calls of [`Signal::raise`].
     raised: Cell<u64>,
     waiting: RefCell<Waiting>,
 }
@@ -33,7 +31,6 @@ impl Waiting {
 }
 
 impl Signal {
-    /// Wakes all tasks that wait now.
     pub(crate) fn raise(&self) {
         self.raised.set(self.raised.get().wrapping_add(1));
         self.waiting.take().wake();
@@ -50,8 +47,7 @@ impl Signal {
         Raise(self)
     }
 
-    /// Returns the count to pass to [`Signal::after`]. Read it before you check the condition, so
-    /// that no change is missed.
+    /// Returns the count for [`Signal::after`]. Read it before the condition: no change is missed.
     pub(crate) fn seen(&self) -> u64 {
         self.raised.get()
     }
@@ -81,8 +77,7 @@ impl Signal {
     }
 }
 
-/// One wait in a signal's list. Dropping it removes the waker, which would keep part of its task in
-/// memory.
+/// One wait in a signal's list. Dropping it removes the waker, which keeps its task's memory.
 struct Entry<'s> {
     signal: &'s Signal,
     seen: u64,

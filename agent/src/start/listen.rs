@@ -14,14 +14,12 @@ use crate::status::port;
 use crate::system::modules::{self, NodeWait};
 use crate::transport::{AGENT_PORT, Listener, probe_vsock};
 
-/// How the host reaches the agent.
 pub(crate) enum HostLink {
     /// It connects to these listeners, or cannot for this reason.
     Vsock(Vec<Listener>, Option<String>),
     SerialOnly(String),
 }
 
-/// Message for [`HostLink::SerialOnly`].
 pub(crate) const SERIAL_ONLY: &str = "the host sees this agent only through the status port";
 
 /// Listens as soon as possible; returns `None` if a signal ends the agent first.

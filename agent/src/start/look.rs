@@ -1,5 +1,4 @@
-//! Lists devices, drivers and the host's files, so that an agent that waits at start notices
-//! changes.
+//! Lists devices, drivers and the host's files, so that a waiting agent notices changes.
 
 use crate::config::files;
 use crate::options::Options;

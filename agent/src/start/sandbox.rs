@@ -65,7 +65,7 @@ pub(crate) fn enter(
     let forwards = built::PORT_FORWARD && policy.allows(Capability::PortForward);
     let asked = |is: bool, family: AddressFamily| if is { family.as_raw() | STREAM } else { 0 };
     let sockets = [
-        options.transport.family() | STREAM,
+        options.transport.family().as_raw() | STREAM,
         AddressFamily::NETLINK.as_raw() | RAW,
         asked(forwards, AddressFamily::INET),
         asked(forwards, AddressFamily::INET6),

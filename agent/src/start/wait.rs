@@ -12,7 +12,7 @@ use mote_core::time::Uptime;
 
 use crate::agent::run_files;
 use crate::handover::lock::{Kept, Lock};
-use crate::handover::new_root::OldRoot;
+use crate::handover::reexec::OldRoot;
 use crate::handover::reexec::{self, Mode};
 use crate::options::Options;
 use crate::runtime::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, log, look_interval, notify, now};
@@ -27,7 +27,6 @@ const REPEAT: Duration = Duration::from_secs(60);
 /// agent (cloud-init, the login) must not wait for a device that may never appear.
 const READY: Duration = Duration::from_secs(10);
 
-/// Why an attempt failed.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Missing {
     /// The cause, then advice; logged again when it changes.

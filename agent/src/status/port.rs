@@ -22,8 +22,7 @@ use crate::sys::{file, sandbox};
 use crate::system::devices::{self, CONSOLE, Device, entries};
 use crate::system::modules;
 
-/// Longest wait for the names of the ports after their driver has started, which asks the host for
-/// each.
+/// Longest wait for the ports' names after their driver's start, which asks the host for each.
 const NAMED: Duration = Duration::from_millis(500);
 
 const NAMES: &str =
@@ -35,9 +34,7 @@ const TWO_SERVERS: &str =
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Path of its device node or link.
     pub(crate) path: PathBuf,
-    /// The server that has a port of this name.
     pub(crate) flavour: Flavour,
     /// Path of the dummy port next to it, for [`kick`].
     pub(crate) legacy: Option<PathBuf>,
@@ -48,8 +45,7 @@ pub(crate) struct Found {
 /// Finds the port by its three names; if two servers have one, that of the wanted flavour.
 pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let found = look(root, wanted)?;
-    // The ports get their names one after another. A second search finds the current name of a port
-    // that precedes the dummy.
+    // The ports get their names one after another: a second search finds one before the dummy.
     if found.flavour == Flavour::LxdOld { look(root, wanted) } else { Some(found) }
 }
 
@@ -176,8 +172,7 @@ fn missing(root: &Path) -> String {
     }
 }
 
-/// Returns the flavour by the name of the status port; with `--port`, by the port that would be
-/// found without it.
+/// Returns the flavour by the status port's name; with `--port`, by the one found without it.
 pub(crate) fn flavour(options: &Options, found: &Result<Found, String>) -> Option<Flavour> {
     match &options.port {
         Some(_) => discover(&options.root, options.flavour).map(|found| found.flavour),

@@ -17,8 +17,7 @@ use crate::status::search::{Looked, Search, log_change};
 use crate::status::status_file;
 use crate::sys;
 
-/// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded
-/// yet).
+/// Prefix of messages while there is no port (hot-plug, restore, a driver not loaded yet).
 pub(super) const WAITING: &str = "waiting for the status port: ";
 /// Error text if the host neither calls nor reads the port.
 const UNREAD: &str = "the host has not called or read this port: is its chardev connected?";
@@ -30,8 +29,7 @@ const CHUNK: usize = 256;
 /// Most reads of [`CHUNK`] bytes from a port before it is closed.
 const LEFT: usize = 64;
 
-/// Runs the status channel until STOPPED is written. It also runs without a port, since the host
-/// may call by itself.
+/// Runs the status channel until STOPPED is written; also without a port, as the host may call.
 pub(crate) async fn run(agent: Rc<Agent>) {
     let mut pump = Pump {
         agent,
@@ -45,7 +43,6 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     while pump.step().await {}
 }
 
-/// Logs that there is no port, and why.
 pub(super) fn waits(agent: &Agent, why: &str) {
     let why = format!("{WAITING}{why}");
     log::info(format_args!("{why}"));

@@ -44,8 +44,7 @@ pub(crate) fn remember(agent: &Agent) {
     agent.status_changed.raise();
 }
 
-/// Writes the ready file if it lacks the state that an application set. Returns whether it is up to
-/// date.
+/// Writes the ready file if it lacks an application's state. Returns whether it is up to date.
 pub(crate) fn keep_ready(agent: &Agent) -> bool {
     let state = agent.ready.get();
     let Some(state) = state.filter(|_| state != agent.run_files.ready.get()) else { return true };

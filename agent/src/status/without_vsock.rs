@@ -21,16 +21,13 @@ const PACE: Duration = Duration::from_secs(5);
 /// Size of the host's ring, bytes (P§2.1). A longer state would overwrite its STARTED.
 const RING: usize = 16 * 1024;
 
-/// Why [`run`] ended.
 pub(crate) enum Outcome {
-    /// STOPPED was written.
     Stopped,
     /// The guest has vsock after all, so the host can call.
     Listening,
 }
 
-/// Announces the agent with its state until STOPPED is written, or until `listens` returns that the
-/// host can call.
+/// Announces agent and state until STOPPED is written, or `listens`: the host can call.
 pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> Outcome {
     let mut reported = String::new();
     loop {

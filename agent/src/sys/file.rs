@@ -1,5 +1,4 @@
-//! Files by name. For each type of path and result, std and rustix link code of their own that
-//! copies the name.
+//! Files by name. std and rustix link their own code for each type of path and result.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;

@@ -6,8 +6,7 @@ use mote_core::hostapi::exec::Program;
 
 use crate::sys::fd::BorrowedFd;
 
-/// Search path for programs that the guest's files or its system name; the last directory is
-/// NixOS'.
+/// Search path for programs that the guest's files or system name; the last is NixOS'.
 pub(crate) const PATH: &CStr =
     c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
 /// The same, without the variable's name.
@@ -40,7 +39,6 @@ pub(crate) enum Signalled {
     Reexec,
     /// SIGUSR1: another agent takes over from this one of an initramfs.
     Replaced,
-    /// SIGTERM or SIGINT.
     End,
 }
 

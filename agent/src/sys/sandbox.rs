@@ -73,8 +73,7 @@ macro_rules! calls {
     ($($libc:ident)*; $($own:ident)*) => { &[$(libc::$libc as u16,)* $($own as u16,)*] };
 }
 
-/// System calls of the agent and its reports after the start: those of the tests, and alternatives
-/// that the C library may use.
+/// Calls of the agent and its reports after the start, and alternatives of the C library.
 const CALLS: &[u16] = calls! {
     SYS_accept4 SYS_brk SYS_chdir SYS_clock_gettime SYS_close SYS_close_range SYS_connect SYS_dup
     SYS_dup3 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_eventfd2 SYS_execve SYS_exit
@@ -97,8 +96,7 @@ const OLD_CALLS: &[u16] = calls! {
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: &[u16] = &[];
 
-/// A call that is allowed if an argument passes a test: number, offset in `struct seccomp_data`,
-/// test and value.
+/// A call allowed by a test of an argument: number, offset (`struct seccomp_data`), test, value.
 type Limited = (u16, u32, u16, u32);
 /// clone(2) creates no namespaces, because a process has all capabilities in a user namespace.
 /// ioctl(2) cannot type into the agent's terminal. Datagrams go only to the connected peer, and

@@ -28,8 +28,7 @@ const UMASK: libc::mode_t = 0o022;
 const SIGNALS: i32 = 64;
 const REPORT: i32 = 3;
 
-/// The soft limit of descriptors that the agent was started with, restored in children; 0 if
-/// unchanged.
+/// The soft limit of descriptors at the start, restored in children; 0 if unchanged.
 static FILE_LIMIT: AtomicU64 = AtomicU64::new(0);
 
 /// The OOM killer's preference for a process, from -1000 (never) to 1000 (proc(5)).
@@ -41,8 +40,7 @@ const AGENT_SCORE: &[u8] = b"-900";
 /// Whether the agent set its score, so that children must reset it.
 static HAS_LOWERED_SCORE: AtomicBool = AtomicBool::new(false);
 
-/// Asks the kernel to spare the agent, but not its children, unless the service manager has set a
-/// score.
+/// Asks the kernel to spare the agent, not its children, unless a score is already set.
 pub(crate) fn lower_oom_score() {
     HAS_LOWERED_SCORE.store(set_score(AGENT_SCORE, true), Ordering::Relaxed);
 }
@@ -67,8 +65,7 @@ pub(crate) fn descriptors() -> usize {
     usize::try_from(most).unwrap_or(usize::MAX)
 }
 
-/// Raises the agent's soft limit of descriptors to [`FILES`], or to the hard limit if that is
-/// lower.
+/// Raises the soft limit of descriptors to [`FILES`], or to the hard limit if lower.
 pub(crate) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current.filter(|current| *current < FILES) else { return };
@@ -269,8 +266,7 @@ unsafe fn become_program(
         let mut buffer = [0; MAX_PATH];
         for directory in plan.program.directories() {
             let Some(place) = plan.program.place(directory, &mut buffer) else { continue };
-            // execve(2) copies all arguments before it finds the file missing; access(2) is
-            // cheaper.
+            // execve(2) would first copy all arguments.
             if libc::access(place.as_ptr(), libc::F_OK) == 0 {
                 libc::execve(place.as_ptr(), arguments.as_ptr(), environment.as_ptr());
             }
@@ -286,8 +282,7 @@ unsafe fn become_program(
     }
 }
 
-/// Becomes this user and group, without other groups; returns false with `errno` on failure. System
-/// calls only.
+/// Becomes this user and group only; returns false with `errno` on failure. System calls only.
 pub(crate) fn become_user(user: u32, group: u32) -> bool {
     // The C library's functions link 1.5 kB to change all threads of a process.
     // SAFETY: no groups are read; the others take no pointers.

@@ -98,8 +98,7 @@ pub(crate) fn number_of(device: &Path, attribute: &str) -> u64 {
     number(text.trim_ascii_end().as_bytes()).unwrap_or(0)
 }
 
-/// Returns the paths of a directory's first [`ENTRIES`] entries, unsorted; empty if it cannot be
-/// read.
+/// Returns a directory's first [`ENTRIES`] paths, unsorted; empty if it cannot be read.
 pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let Ok(open) = file::open(directory, OFlags::DIRECTORY) else { return paths };

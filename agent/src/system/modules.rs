@@ -122,8 +122,7 @@ fn undriven(what: &str, driver: &str, loaded: Result<(), String>) -> String {
     format!("{what} has no driver ({driver}): {why}")
 }
 
-/// Returns the module's parameters on the kernel's command line, as modprobe does: a micro VM
-/// describes its devices there.
+/// Returns a module's parameters on the kernel's command line, which has a micro VM's devices.
 fn parameters(line: &str, name: &str) -> CString {
     let mut all = Vec::new();
     for word in line.split_ascii_whitespace() {

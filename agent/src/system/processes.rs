@@ -17,8 +17,7 @@ pub(crate) fn is_of(process: &Path, most: u32) -> bool {
     user.is_some_and(|user: u32| user <= most)
 }
 
-/// Returns the user ids in a process's `status`: real, effective, saved and file system, separated
-/// by tabs.
+/// Returns the user ids in a process's `status`: real, effective, saved, file system, with tabs.
 pub(crate) fn users(status: &[u8]) -> &[u8] {
     after(status, "\nUid:\t").unwrap_or_default()
 }

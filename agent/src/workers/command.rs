@@ -19,8 +19,7 @@ use crate::system::devices::entries;
 /// Polling interval of its end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Returns the hooks in a directory that only root can modify, in name order. Does not use std's
-/// sort, which is larger.
+/// Returns the hooks that only root can modify, in name order. std's sort would be larger.
 pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     let mut sorted = Vec::<PathBuf>::new();
     if !is_roots(directory, FileType::Directory) {
@@ -36,8 +35,7 @@ pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     sorted
 }
 
-/// Returns whether this is a program or directory that only root can modify. Logs if other users
-/// can.
+/// Returns whether this is a program or directory that only root can modify; logs if not.
 pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
     let Ok(found) = file::stat(path) else { return false };
     if FileType::from_raw_mode(found.st_mode) != kind || found.st_mode & 0o111 == 0 {

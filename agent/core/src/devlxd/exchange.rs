@@ -140,8 +140,7 @@ impl<'r> Exchange<'r> {
                 None => self.call(),
             },
             Event::Reply { reply, .. } if reply.is_whole => self.answer(reply),
-            // Requested again with a permit, because many half-received answers would need too much
-            // memory.
+            // Repeated with a permit, because many half-received answers would need much memory.
             Event::Reply { may_be_long: false, .. } if self.method() == "GET" => {
                 Next::Obtain(Quota::LongReply)
             }

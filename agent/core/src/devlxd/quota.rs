@@ -45,7 +45,6 @@ pub enum Quota {
 }
 
 impl Quota {
-    /// All quotas, in the order of [`Bounds::quotas`].
     #[rustfmt::skip] // several in a line
     pub const ALL: [Self; QUOTAS] = [
         Self::Queued, Self::LargeBody, Self::Call, Self::LongPoll, Self::Listener, Self::LongReply,

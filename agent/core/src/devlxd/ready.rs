@@ -24,7 +24,6 @@ pub fn host_state(answer: &[u8]) -> Option<String> {
 named! {
     pub enum ReadyState {
         Ready "Ready",
-        /// The application is no longer ready.
         Started "Started",
     }
 }
@@ -56,8 +55,7 @@ pub struct Hold<'r> {
 }
 
 impl Ready {
-    /// Reads the file, which survives a restart of the agent but not a reboot. Ignores unknown
-    /// content.
+    /// Reads the file, which survives the agent but not a reboot. Ignores unknown content.
     pub fn restore(file: &[u8]) -> Self {
         let text = core::str::from_utf8(file).unwrap_or_default();
         Self { last: Cell::new(ReadyState::parse(text.trim_ascii())), held: Cell::default() }
@@ -71,8 +69,7 @@ impl Ready {
         self.last.get()
     }
 
-    /// Returns the state to repeat to a host whose record is `host_state`: a Ready that it has
-    /// lost.
+    /// Returns the state to repeat to a host that has `host_state`: a Ready that it has lost.
     pub fn on_connected(&self, host_state: &str) -> Option<ReadyState> {
         self.get().filter(|state| *state == ReadyState::Ready && host_state == "Started")
     }

@@ -77,8 +77,7 @@ fn parse_mac(text: &str) -> Option<Mac> {
     parts.next().is_none().then_some(mac)
 }
 
-/// Returns a name that the kernel accepts (`dev_valid_name`) and that is not a pattern such as
-/// `eth%d`.
+/// Returns a name that the kernel accepts (`dev_valid_name`), except patterns such as `eth%d`.
 fn usable(bytes: &[u8]) -> Option<Name> {
     let text = core::str::from_utf8(bytes).ok()?;
     let bad =
@@ -89,17 +88,14 @@ fn usable(bytes: &[u8]) -> Option<Name> {
     Name::try_from(text).ok()
 }
 
-/// A NIC and the changes that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
     pub index: u32,
     pub up: bool,
     pub name: Name,
-    /// Wanted name, if different.
     pub new_name: Option<Name>,
     /// Current MTU, bytes.
     pub mtu: u32,
-    /// Wanted MTU, if different.
     pub new_mtu: Option<u32>,
 }
 

@@ -8,8 +8,7 @@ use core::time::Duration;
 /// Longest freeze. Writers block that long.
 pub const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Suffixes of files that editors and package managers leave behind; qemu-ga's own script skips
-/// them, too.
+/// Suffixes of files that editors and package managers leave; qemu-ga's script skips them, too.
 const IGNORED: &str = "~ .bak .orig .rpmnew .rpmorig .rpmsave .sample .swp";
 
 /// Returns whether a file in a directory of hooks (for a snapshot, or after a restore) is a hook.

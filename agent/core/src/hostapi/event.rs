@@ -16,7 +16,6 @@ pub const CONFIG: &str = "config";
 /// Type of the agent's own events for the guest, sent after a resume.
 pub const RESTORED: &str = "restored";
 
-/// Where a listener is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// The host; may receive every type.
@@ -50,7 +49,6 @@ impl Subscription {
         Self { audience, types: types.replace("%2C", ",").replace("%2c", ",") }
     }
 
-    /// Returns whether the listener receives events of this type.
     pub fn hears(&self, kind: &str) -> bool {
         let wanted = self.types.is_empty() || self.types.split(',').any(|word| word == kind);
         wanted && self.audience.may_hear(kind)

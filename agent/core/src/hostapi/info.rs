@@ -15,7 +15,6 @@ const AGENT: &str = "mote-agent";
 /// Facts about the machine and the process, from the shell.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
-    /// `uname -m`.
     pub architecture: &'a str,
     pub hostname: &'a str,
     pub release: &'a str,
@@ -83,12 +82,10 @@ pub fn unverified(flavour: Flavour) -> &'static str {
     }
 }
 
-/// Writes a sync reply around `metadata`.
 pub fn write_sync(json: &mut Writer<'_>, metadata: Value<'_>) {
     write_sync_of(json, |json| json.value(metadata));
 }
 
-/// Writes a sync reply around what `metadata` writes.
 pub fn write_sync_of(json: &mut Writer<'_>, metadata: impl FnOnce(&mut Writer<'_>)) {
     begin_envelope(json, "sync", ("Success", 200), "", (0, ""));
     metadata(json);

@@ -17,7 +17,6 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the name and status code in the API.
     pub fn name(self) -> (&'static str, u16) {
         match self {
             Self::Running => ("Running", 103),

@@ -7,8 +7,7 @@ use crate::hostapi::policy::Capability;
 use crate::http::head::Method;
 use crate::http::path::Segments;
 
-/// An endpoint of the host API. The third segment of the path is the ID of an operation: see
-/// [`operation`].
+/// An endpoint of the host API. The third segment of a path is an operation's ID: [`operation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     Index,

@@ -5,15 +5,13 @@ use core::time::Duration;
 use crate::report::proc::number;
 use crate::time::Uptime;
 
-/// Period after the event in which the system's rules, which ignore the host's name, may rename a
-/// NIC.
+/// Period in which the system's rules, which ignore the host's name, may rename a new NIC.
 const SETTLES: Duration = Duration::from_secs(5);
 
 /// Longest delay of the host's own event: Incus sends it once its database has the NIC.
 const HOST_EVENT_WINDOW: Duration = Duration::from_secs(30);
 
-/// The kernel's event for a virtio NIC, which may have no driver yet (virtio 1.2, 5: device type
-/// 1).
+/// The kernel's event for a virtio NIC, which may have no driver yet (virtio 1.2, 5: type 1).
 const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
 
 #[derive(Debug, Default)]

@@ -5,8 +5,7 @@
 use crate::hostapi::policy::Part;
 use crate::report::proc::{number, words};
 
-/// Beginning of the event of an added device (`lib/kobject_uevent.c`): `add@`, the path below
-/// `/sys`, then NUL.
+/// Beginning of an added device's event (`lib/kobject_uevent.c`): `add@`, path below `/sys`, NUL.
 const ADDED: &[u8] = b"add@/devices/system/";
 
 /// A device that may have to be brought online.

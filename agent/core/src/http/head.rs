@@ -47,7 +47,6 @@ pub enum Framing {
     None,
     /// `Content-Length`, bytes.
     Length(u64),
-    /// `Transfer-Encoding: chunked`.
     Chunked,
     /// To the end of the connection; responses only.
     UntilClose,
@@ -132,8 +131,7 @@ impl<'b> Headers<'b> {
     }
 }
 
-/// Returns whether a host and port may contain this byte (RFC 3986 §3.2.2), percent-encoding
-/// included.
+/// Returns whether host and port may contain this byte (RFC 3986 §3.2.2), also percent-encoded.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
@@ -165,7 +163,6 @@ pub struct Response<'b> {
     pub headers: Headers<'b>,
 }
 
-/// Reason to refuse a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
     Malformed,
@@ -179,7 +176,6 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// Returns status and text of the answer.
     pub fn reply(self) -> (u16, &'static str) {
         match self {
             Self::Malformed => (400, "Malformed HTTP head"),

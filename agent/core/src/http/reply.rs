@@ -9,7 +9,6 @@ use super::head::Request;
 pub enum Length {
     /// `Content-Length`, bytes.
     Known(u64),
-    /// `Transfer-Encoding: chunked`.
     Chunked,
     /// The end of the connection; implies `Connection: close`.
     UntilClose,
@@ -17,7 +16,6 @@ pub enum Length {
     None,
 }
 
-/// The connection after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// Closed, with `Connection: close`.
@@ -29,7 +27,6 @@ pub enum Persistence {
 }
 
 impl Persistence {
-    /// Returns the persistence that a request asks for.
     pub fn of(request: &Request<'_>) -> Self {
         match (request.keep_alive, request.http10) {
             (false, _) => Self::Close,
@@ -45,7 +42,6 @@ pub struct Head<'a> {
     pub content_type: Option<&'a str>,
     pub length: Length,
     pub persistence: Persistence,
-    /// Further fields: name, value.
     pub extra: &'a [(&'a str, &'a str)],
 }
 
@@ -83,7 +79,6 @@ pub struct RequestLine<'a> {
     /// The body's length in bytes, if there is a body.
     pub body: Option<u64>,
     pub close: bool,
-    /// Further fields: name, value.
     pub extra: &'a [(&'a str, &'a str)],
 }
 

@@ -14,7 +14,6 @@ pub const FILE: &str = "etc/mote-init";
 pub struct Program {
     /// `argv`, at least one.
     pub arguments: Vec<CString>,
-    /// Whether to restart it when it ends.
     pub respawn: bool,
 }
 
@@ -23,15 +22,13 @@ pub struct Plan {
     pub agent: Vec<CString>,
     pub hostname: Option<String>,
     pub modules: Vec<String>,
-    /// Programs in start order.
     pub programs: Vec<Program>,
     /// Errors, one per ignored word.
     pub troubles: Vec<String>,
 }
 
 impl Plan {
-    /// Reads both. Host name, agent's options and programs of the command line replace those of the
-    /// file.
+    /// Reads both. Host name, options and programs of the command line replace those of the file.
     pub fn read(command_line: &str, file: &str) -> Self {
         let mut line = Self::default();
         let mut respawn = false;

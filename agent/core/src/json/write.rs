@@ -216,7 +216,6 @@ impl<'o> Writer<'o> {
     }
 }
 
-/// Passes text on with JSON escapes.
 struct Escaped<'o>(&'o mut dyn Write);
 
 impl Write for Escaped<'_> {
@@ -233,7 +232,6 @@ pub fn quoted_length(text: &str) -> usize {
     length.0
 }
 
-/// Counts the bytes written into it.
 #[cfg(feature = "alloc")]
 struct Length(usize);
 

@@ -40,8 +40,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Creates an unknown difference of a clock that has drifted since `start` ago, when the
-    /// machine started.
+    /// Creates an unknown difference of a clock that has drifted since the start, `start` ago.
     pub fn since(start: Duration) -> Self {
         let drifted = (start.as_secs() << DRIFT).cast_signed();
         Self { drifted, ..Self::default() }
@@ -87,7 +86,6 @@ impl Difference {
     }
 }
 
-/// Why to step the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The VM resumed, and it is unknown whether the clock was correct before.
@@ -97,7 +95,6 @@ pub enum Cause {
     Asked,
 }
 
-/// How to correct a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Right,
@@ -107,8 +104,7 @@ pub enum Step {
     LocalTime,
 }
 
-/// Returns how to correct this difference. Unless requested, never steps back, or by what may be a
-/// time zone.
+/// Returns how to correct this difference. Unasked, never back, or by what may be a time zone.
 pub fn step(by: i64, cause: Cause) -> Step {
     let size = by.saturating_abs();
     if size < STEP || (by < 0 && cause != Cause::Asked) {

@@ -60,12 +60,10 @@ pub struct Signs {
 #[expect(clippy::struct_excessive_bools, reason = "one does not follow from the other")]
 pub struct Announcements {
     pub generation: bool,
-    /// A NIC's announcement after restore or migration.
     pub announced: bool,
 }
 
 impl Signs {
-    /// Returns the kind of a resume with these signs.
     pub fn kind(self, possible: Announcements) -> Kind {
         if self.is_fork {
             return Kind::Restored;

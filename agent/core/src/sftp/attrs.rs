@@ -55,8 +55,7 @@ impl Attrs {
     }
 }
 
-/// Takes values off the front: big-endian integers, and strings after their length. Returns `None`
-/// if bytes are missing.
+/// Takes big-endian integers, and strings after their length; `None` if bytes are missing.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 

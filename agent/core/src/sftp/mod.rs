@@ -6,7 +6,6 @@
 //! is read directly into the reply.
 
 pub mod attrs;
-pub mod frame;
 #[cfg(feature = "alloc")]
 pub mod handles;
 pub mod longname;
@@ -16,8 +15,7 @@ pub mod request;
 /// Longest packet accepted, bytes, without its length field. OpenSSH accepts 256 KiB; some clients
 /// send 256 KiB of data and their fields on top. Beyond it the session ends.
 pub const PACKET: usize = 260 * 1024;
-/// Longest data of one reply to READ, bytes, as in OpenSSH. A longer request gets a short read,
-/// which clients must expect.
+/// Longest data of a reply to READ, bytes, as in OpenSSH. Clients must expect a shorter read.
 pub const DATA: usize = 255 * 1024;
 /// Buffer that any reply fits in, bytes.
 pub const REPLY: usize = 256 * 1024;
@@ -33,3 +31,32 @@ pub const PLAIN_MODES: u32 = 0o777;
 /// Kernel directory entries read for one reply to READDIR, bytes. An entry of 24 bytes becomes at
 /// most 150 in the reply, so the reply always fits in [`REPLY`].
 pub const LISTING: usize = 16 * 1024;
+
+/// A length of zero or over [`PACKET`]: the session must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadLength;
+
+/// Returns the size of the frame at the front, bytes, including its length field; `None` if that
+/// field is incomplete. Errors: [`BadLength`] if the field is zero or over [`PACKET`].
+pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, BadLength> {
+    let Some((length, _)) = bytes.split_first_chunk() else { return Ok(None) };
+    match usize::try_from(u32::from_be_bytes(*length)) {
+        Ok(length @ 1..=PACKET) => Ok(Some(4 + length)),
+        _ => Err(BadLength),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_exact_to_the_byte() {
+        let of = |length: usize| frame_length(&u32::try_from(length).unwrap().to_be_bytes());
+        let all = [1, PACKET, 0, PACKET + 1, 0xffff_ffff].map(of);
+        let bad = Err(BadLength);
+        assert_eq!(all, [Ok(Some(5)), Ok(Some(PACKET + 4)), bad, bad, bad]);
+        assert_eq!(frame_length(b"\xff\xff\xff"), Ok(None));
+        assert_eq!(frame_length(b"\0\0\0\x05then whatever"), Ok(Some(9)));
+    }
+}

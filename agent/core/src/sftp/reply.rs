@@ -141,7 +141,6 @@ pub fn version(out: &mut [u8]) -> Result<usize, Full> {
     reply.finish()
 }
 
-/// Writes STATUS with a human-readable message.
 pub fn status(out: &mut [u8], id: u32, code: Code, text: &dyn fmt::Display) -> Result<usize, Full> {
     let mut reply = Reply::new(out, STATUS, id);
     reply.u32(code as u32);

@@ -22,7 +22,6 @@ pub enum Packet<'a> {
 pub enum Malformed {
     /// Too short for a type and an id, so that it cannot be answered.
     Nameless,
-    /// Fields are missing or cut short.
     Fields {
         /// Identifier to repeat in the reply.
         id: u32,
@@ -45,7 +44,6 @@ pub struct OpenFlags(pub u32);
 impl OpenFlags {
     pub const READ: u32 = 1;
     pub const WRITE: u32 = 2;
-    /// Every write goes to the end.
     pub const APPEND: u32 = 4;
     pub const CREATE: u32 = 8;
     pub const TRUNCATE: u32 = 16;
@@ -56,8 +54,7 @@ impl OpenFlags {
     }
 }
 
-/// A requested operation; `Unknown` has an unsupported type or extension. Paths are bytes, not
-/// necessarily UTF-8.
+/// A requested operation; `Unknown` has an unsupported type or extension. Paths may be no UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     Open { path: &'a [u8], flags: OpenFlags, attrs: Attrs },

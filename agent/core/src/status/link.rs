@@ -65,8 +65,7 @@ impl Link {
         (self.announced, self.other) = (Some(host), None);
     }
 
-    /// Exchanges the address of a file, which may be outdated, for that of a micro VM's host, and
-    /// back.
+    /// Exchanges a file's address, which may be outdated, for a micro VM's host, and back.
     pub(super) fn try_other(&mut self) {
         if let Some(host) = &mut self.announced {
             let other = self.other.unwrap_or(MICRO_VM);
@@ -79,8 +78,7 @@ impl Link {
         self.verifying = Some(Verification { attempt: self.attempts, target, how });
     }
 
-    /// Ends the verification with that number, unless it was replaced, and adopts its host if it
-    /// is `ok`.
+    /// Ends the verification of that number, unless replaced, and adopts its host if `ok`.
     pub(super) fn end(&mut self, attempt: u32, ok: bool) -> Option<Verification> {
         let ended = self.verifying.take_if(|it| it.attempt == attempt)?;
         if ok {

@@ -68,12 +68,10 @@ enum Heard {
 struct NotBefore {
     /// Write to the port, after a failed one.
     write: Uptime,
-    /// Follow a CONNECT line.
     connect: Uptime,
     own: Uptime,
     /// Write STOPPED and STARTED for a host that does not call.
     turn: Uptime,
-    /// Log a refused line.
     refused: Uptime,
 }
 
@@ -143,8 +141,7 @@ impl Status {
         self.heard != Heard::Nothing
     }
 
-    /// Returns the host that calls go to: the verified one, or while there is none, the one from
-    /// PUT or a file.
+    /// Returns the host that calls go to: the verified one, else the one from PUT or a file.
     pub fn host(&self) -> Option<Host> {
         self.link.host()
     }
@@ -168,8 +165,7 @@ impl Status {
         self.deadline().map_or(look, |due| due.min(look))
     }
 
-    /// Takes bytes from the port, in pieces of any size. Skips noise and echoes of the agent's own
-    /// lines.
+    /// Takes bytes from the port, in any pieces. Skips noise and echoes of the agent's own lines.
     pub fn received(&mut self, now: Uptime, bytes: &[u8]) {
         if self.state() == State::Stopped {
             return;
@@ -194,8 +190,7 @@ impl Status {
         }
     }
 
-    /// Returns the time until which the shell must not read the port, after too many bytes; `None`
-    /// if it may read now.
+    /// Returns until when the shell must not read the port (too many bytes); `None` if it may.
     pub fn read_paused_until(&self, now: Uptime) -> Option<Uptime> {
         self.flood.pause(now)
     }
@@ -225,8 +220,7 @@ impl Status {
         self.timers.stop(Timer::Follow);
     }
 
-    /// Returns the interval between announcements in CONNECTED, of which `eager` are left at the
-    /// short one.
+    /// Returns the interval of announcements in CONNECTED, of which `eager` have the short one.
     fn announce_pace(&self, eager: u8) -> Duration {
         if eager > 0 { self.intervals.started } else { self.intervals.connected }
     }
@@ -243,8 +237,7 @@ impl Status {
         self.phase = phase;
     }
 
-    /// Records that the port has appeared, perhaps again. Announces immediately, since its reader
-    /// has seen no line yet.
+    /// Records that a port has appeared. Announces at once, since its reader has seen no line yet.
     pub fn port_appeared(&mut self, now: Uptime) {
         self.buf.clear();
         self.not_before.write = self.at_once(now);

@@ -14,8 +14,7 @@ pub enum Action {
         line: &'static [u8],
         /// Close the port after the write, so that QEMU raises an event; else keep it open.
         visible: bool,
-        /// Open and close the dummy port after the write, so that QEMU raises its event
-        /// immediately.
+        /// Open and close the dummy port then, so that QEMU raises its event immediately.
         kick: bool,
     },
     /// Call the host, then report the result to [`Status::verified`].
@@ -30,8 +29,7 @@ pub enum Action {
 }
 
 pub const STARTED_LINE: &[u8] = b"STARTED\n";
-/// The lines that report the agent's end: twice, since newer Incus reads the line before the last
-/// (P§2.3).
+/// The agent's end, in two lines, since newer Incus reads the line before the last (P§2.3).
 pub const STOPPED_LINES: &[u8] = b"STOPPED\nSTOPPED\n";
 
 impl StatusLine {
@@ -135,8 +133,7 @@ impl Status {
         }
     }
 
-    /// Follows the pending CONNECT line if it is due. Has precedence over [`Status::retry`], so it
-    /// is polled first.
+    /// Follows the pending CONNECT line if it is due; polled before [`Status::retry`].
     fn follow_line(&mut self, now: Uptime) {
         if !self.timers.is_due(Timer::Follow, now) {
             return;

@@ -1,5 +1,4 @@
-//! The agent's own view: its status file in `/run/mote`, which `mote-agent status` and the next
-//! agent read.
+//! The agent's status file in `/run/mote`, which `mote-agent status` and the next agent read.
 
 use alloc::borrow::Cow;
 use alloc::string::String;

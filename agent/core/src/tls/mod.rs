@@ -1,5 +1,4 @@
-//! TLS decisions of the agent: the key of a pinned certificate, PEM, and when to make a full
-//! handshake.
+//! TLS decisions: the key of a pinned certificate, PEM, and when to make a full handshake.
 
 pub mod certificate;
 pub mod pem;

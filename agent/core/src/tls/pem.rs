@@ -17,7 +17,6 @@ named! {
     }
 }
 
-/// Encoding of a private key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// `EC PRIVATE KEY` (RFC 5915), as LXD and Incus write it.

@@ -12,7 +12,6 @@ const MAX_TICKETS: usize = 8;
 /// Limit of concurrent full handshakes.
 const EARNERS: u8 = 2;
 
-/// Admission of a new call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Begin: a ticket is available, or the host sends none.

@@ -1,7 +1,7 @@
 //! A position in a document, and moving over bytes, lines, blanks and comments.
 
-use super::error::{KEY, Why, YamlError};
 use super::scalar::{Scalar, Style};
+use super::{KEY, Why, YamlError};
 
 /// A position in a document; a copy of it looks ahead.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,6 @@ fn is_blank(byte: Option<u8>) -> bool {
     matches!(byte, None | Some(b' ' | b'\r' | b'\n' | b'\t'))
 }
 
-/// Returns true for the indicators of flow style.
 pub(super) fn is_flow(byte: Option<u8>) -> bool {
     matches!(byte, Some(b',' | b'[' | b']' | b'{' | b'}'))
 }
@@ -90,8 +89,7 @@ impl<'y> Cursor<'y> {
         self.line_start = self.at;
     }
 
-    /// Moves over spaces, and over the carriage return of a line's end, which counts as a space
-    /// there.
+    /// Moves over spaces, and over the carriage return of a line's end.
     pub(super) fn spaces(&mut self) {
         while matches!(self.byte(), Some(b' ' | b'\r')) {
             self.at += 1;

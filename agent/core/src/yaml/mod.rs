@@ -8,18 +8,16 @@
 //!
 //! Depth and key length are bounded, and parsing neither recurses nor allocates.
 
-use heapless::Vec;
-
-mod cursor;
-mod error;
-mod flow;
-mod scalar;
+use core::fmt;
 
 use cursor::Cursor;
-use error::KEY;
-pub use error::{Why, YamlError};
+use heapless::Vec;
 pub use scalar::Scalar;
 use scalar::Style;
+
+mod cursor;
+mod flow;
+mod scalar;
 
 /// Deepest nesting, levels; `metadata.yaml` has four. Beyond it: [`Why::TooDeep`].
 pub const DEPTH: usize = 16;
@@ -272,6 +270,53 @@ impl<'y> Parser<'y> {
             return Err(self.cursor.error(Why::Unsupported("a second document")));
         }
         if self.cursor.byte().is_some() { Err(self.cursor.error(Why::Unexpected)) } else { Ok(()) }
+    }
+}
+
+/// Longest key, bytes, as in YAML 1.2 §7.4. Beyond it: [`Why::LongKey`].
+pub(super) const KEY: usize = 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct YamlError {
+    pub line: u32,
+    pub why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Encoding,
+    /// A control character, or a character that ends lines in some parsers only.
+    Control,
+    /// A YAML feature that is not supported; carries its name.
+    Unsupported(&'static str),
+    Indent,
+    /// Text that is not valid in its position.
+    Unexpected,
+    /// A bracket or quote without its end.
+    Truncated,
+    Escape,
+    /// Nested deeper than [`DEPTH`].
+    TooDeep,
+    LongKey,
+    /// Valid YAML, but not what the caller expects; carries the expectation.
+    Shape(&'static str),
+}
+
+impl fmt::Display for YamlError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "line {}: ", self.line)?;
+        out.write_str(match self.why {
+            Why::Encoding => "not UTF-8",
+            Why::Control => "a control character",
+            Why::Unsupported(what) => return write!(out, "{what} is not supported"),
+            Why::Indent => "wrong indentation",
+            Why::Unexpected => "unexpected text",
+            Why::Truncated => "unclosed bracket or quote",
+            Why::Escape => "a bad escape",
+            Why::TooDeep => "nested too deeply",
+            Why::LongKey => "a key is too long",
+            Why::Shape(what) => return write!(out, "{what} expected"),
+        })
     }
 }
 

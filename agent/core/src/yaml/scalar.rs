@@ -1,9 +1,10 @@
 //! Scalars: reads each style from a document, and decodes its text (YAML 1.2 §7.3, §8.1).
 
-use super::cursor::{Cursor, is_flow};
-use super::error::{Why, YamlError};
 #[cfg(feature = "alloc")]
 use alloc::string::String;
+
+use super::cursor::{Cursor, is_flow};
+use super::{Why, YamlError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {

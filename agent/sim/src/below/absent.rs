@@ -34,7 +34,6 @@ pub(crate) fn resize(_: &impl AsFd, _: Size) {}
 
 pub(crate) const WORD: &str = "; in a sandbox";
 
-/// No sandbox.
 pub(crate) fn enter(
     _: &Options,
     _: &Policy,
@@ -45,7 +44,6 @@ pub(crate) fn enter(
     None
 }
 
-/// No reports without workers.
 pub(crate) mod metrics {
     pub(crate) fn without_worker(_: super::Flavour, _: &super::Path) -> Option<Vec<u8>> {
         None
@@ -89,4 +87,15 @@ pub(crate) fn find(
     let agent_conf = here.conf.borrow().clone();
     let files = ConfigFiles { agent_conf, from: "the simulation".into(), ..ConfigFiles::default() };
     visit(Path::new("."), &files).map(|()| files)
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum NodeWait {
+    None,
+    Timeout,
+}
+
+/// A module, if needed, is built in.
+pub(crate) fn load_vsock(_: &Path, _: NodeWait) -> Result<Option<String>, String> {
+    Ok(None)
 }

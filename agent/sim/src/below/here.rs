@@ -17,7 +17,6 @@ use crate::oracle::Oracle;
 /// Uptime at the start of a scenario, so that the clock can be set back early.
 const BEGIN: Duration = Duration::from_secs(1000);
 
-/// Surroundings of a scenario's agents.
 pub(crate) struct Here {
     pub(crate) sim: Rc<Sim>,
     pub(crate) net: Rc<Net>,
@@ -30,7 +29,6 @@ pub(crate) struct Here {
     pub(crate) conf: RefCell<Option<Vec<u8>>>,
     /// Whether no descriptor is left to dial with.
     pub(crate) lacking: Cell<bool>,
-    /// Limit of a process's descriptors.
     pub(crate) descriptors: usize,
     /// Open connections of guests, and their upper bound.
     pub(crate) guests: Cell<usize>,
@@ -63,7 +61,6 @@ impl Here {
     }
 }
 
-/// Converts an uptime to the guest's clock.
 pub(crate) fn micros(time: Uptime) -> Micros {
     let since = time.0.saturating_sub(BEGIN).as_nanos().div_ceil(1000);
     Micros::try_from(since).unwrap_or(Micros::MAX)

@@ -23,8 +23,9 @@ fn connected(stream: net::Stream, counted: Option<Counted>) -> Socket {
     Async(OwnedFd::connected(stream, counted))
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Transport {
+    #[default]
     Vsock,
     Unix(PathBuf),
 }

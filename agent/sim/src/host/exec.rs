@@ -10,7 +10,6 @@ use crate::machine::{MILLI, Micros, SECOND, Zone, sleep, within};
 use crate::oracle::Before;
 use crate::programs::{MISSING, code, pattern};
 
-/// The agent's message for a missing program.
 const NOT_THERE: &str = "No such file or directory";
 /// Time until a new guest policy takes effect.
 const SETTLED: Micros = 100 * MILLI;
@@ -28,7 +27,6 @@ struct Command {
     host: Rc<Host>,
     name: &'static str,
     is_terminal: bool,
-    /// Bytes of its input and output.
     input: usize,
     output: usize,
     millis: u64,
@@ -131,8 +129,7 @@ async fn wait(command: &Command, path: &str) {
         return;
     }
     let has_ended = command.before.has_ended();
-    // An agent that was asked to end or hands over finishes what it has started, but accepts no
-    // more calls.
+    // An agent that ends or hands over finishes what it has started, but accepts no more calls.
     let is_late = command.before.was_ending || (has_ended && oracle.ended() < since + ACCEPTED);
     if took > seconds * SECOND + SLACK {
         sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));
@@ -164,7 +161,6 @@ async fn wait(command: &Command, path: &str) {
     }
 }
 
-/// Returns names and secrets of the sockets in the answer.
 fn secrets(body: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(body);
     let fds = text.split_once("\"fds\":{").and_then(|(_, rest)| rest.split_once('}'));

@@ -58,7 +58,6 @@ impl<'s> Reader<'s> {
         Ok(Some(message))
     }
 
-    /// Returns the bytes after the last message.
     pub(crate) fn rest(self) -> Vec<u8> {
         self.buffer
     }

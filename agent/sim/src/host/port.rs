@@ -84,7 +84,6 @@ impl Qemu {
         })
     }
 
-    /// Removes or adds the port.
     pub(crate) fn plug(&self, is_there: bool) {
         self.sim.trace(if is_there { "port is back" } else { "port vanishes" }, 0, 0);
         let was_there = self.is_there.replace(is_there);
@@ -125,7 +124,6 @@ impl Qemu {
         self.is_there.get()
     }
 
-    /// Opens and closes the dummy port.
     pub(crate) fn kick(self: &Rc<Self>) {
         self.raise(DUMMY);
     }

@@ -179,7 +179,6 @@ impl Sim {
         drop(gone);
     }
 
-    /// Runs everything up to that time, or until a failure.
     pub(crate) fn run(&self, end: Micros) {
         while self.instant(end, &|| false) {}
         self.now.set(self.now.get().max(end));
@@ -201,8 +200,7 @@ impl Sim {
         true
     }
 
-    /// Blocks the running task, and nothing else, for `length` by the guest's clock or until
-    /// `is_so` holds.
+    /// Blocks only the running task, for `length` by the guest's clock or until `is_so` holds.
     pub(crate) fn block(&self, length: Micros, is_so: &dyn Fn() -> bool) {
         let end = self.now(Zone::Guest).saturating_add(length);
         let key = self.wake_at(Zone::Guest, end, Waker::noop());

@@ -1,5 +1,4 @@
-//! The guest kernel's state of the agents' processes: signals, the lock, and listeners that outlive
-//! them.
+//! The kernel's state of the agents' processes: signals, lock, and listeners that outlive them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -50,13 +49,11 @@ type Reexec = Rc<dyn Fn(&Rc<AgentProcess>, Stage)>;
 #[derive(Default)]
 pub(crate) struct Kernel {
     alive: RefCell<BTreeMap<u32, Rc<AgentProcess>>>,
-    /// Children, with the agents that started them.
     pub(crate) children: RefCell<BTreeMap<u32, Rc<AgentProcess>>>,
     /// Number of SFTP sessions and of mount workers among them.
     pub(crate) sessions: Cell<usize>,
     pub(crate) mounts: Cell<usize>,
     pub(crate) lock: Cell<Option<u32>>,
-    /// Number of device changes, and their wake-up.
     pub(crate) plugged: Signal,
     pub(crate) returned: Signal,
     /// Whether vsock, or the share with the host's files, is missing.

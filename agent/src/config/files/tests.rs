@@ -1,7 +1,6 @@
-use std::fs::Permissions;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{chown, symlink};
 
-use crate::runtime::{scratch, scratch::put};
+use crate::runtime::{chmod, put, scratch};
 
 use super::*;
 
@@ -24,11 +23,10 @@ fn uses_a_directory_that_others_can_write_only_if_given() {
     assert_eq!(find(None), from);
     let key = directory.join("agent.key");
     for (path, right, wrong) in [(&directory, 0o755, 0o1777), (&key, 0o644, 0o664)] {
-        let mode = |mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        mode(wrong);
+        chmod(path, wrong);
         let why = find(None).unwrap_err();
         assert!(why.contains("lxd_agent: not used: users other than root"), "{why}");
-        mode(right);
+        chmod(path, right);
         if rustix::process::geteuid().is_root() {
             chown(path, Some(65_534), None).unwrap();
             assert!(find(None).is_err());
@@ -40,7 +38,7 @@ fn uses_a_directory_that_others_can_write_only_if_given() {
     // None of the files: no complaint.
     std::fs::remove_dir_all(&directory).unwrap();
     std::fs::create_dir(&directory).unwrap();
-    std::fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
+    chmod(&directory, 0o777);
     let why = find(None).unwrap_err();
     assert!(!why.contains("other than root"), "{why}");
 }

@@ -1,7 +1,7 @@
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::fs;
+use std::os::unix::fs::{chown, symlink};
 
-use crate::runtime::{scratch, scratch::put};
+use crate::runtime::{chmod, put, scratch};
 
 use super::*;
 
@@ -101,9 +101,9 @@ fn reads_only_disks_of_the_machine_that_only_root_can_write() {
     let (node, devices) = (root.join("dev/vda"), root.join("dev"));
     assert_eq!(found(), Some(node.clone()));
     for (path, right, wrong) in [(&node, 0o660, 0o666), (&devices, 0o755, 0o777)] {
-        fs::set_permissions(path, Permissions::from_mode(wrong)).unwrap();
+        chmod(path, wrong);
         assert_eq!(found(), None);
-        fs::set_permissions(path, Permissions::from_mode(right)).unwrap();
+        chmod(path, right);
         if rustix::process::geteuid().is_root() {
             chown(path, Some(65_534), None).unwrap();
             assert_eq!(found(), None);

@@ -4,7 +4,6 @@ use smol::future::pending;
 use super::*;
 use crate::runtime::block_on;
 
-/// A user other than root.
 const OTHER: u32 = 4711;
 
 /// A client that obtains this quota and then has this activity forever.
@@ -41,7 +40,6 @@ fn entry(guests: &Rc<Guests>, user: u32) -> Entry {
     entry
 }
 
-/// Runs all tasks that are ready.
 async fn all_run() {
     for _ in 0..10 {
         yield_now().await;

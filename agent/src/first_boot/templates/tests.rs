@@ -1,10 +1,10 @@
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::FileType;
 
 use super::*;
-use crate::runtime::{Scratch, scratch};
+use crate::runtime::{Scratch, chmod, scratch};
 
 struct World {
     share: PathBuf,
@@ -67,7 +67,7 @@ fn an_existing_file_keeps_its_inode_and_mode() {
     for (flavour, mode) in EACH.into_iter().zip([0o600, 0o600, 0o640]) {
         let world = World::new("there", "templates: {/etc/a: {template: t, mode: 644}}");
         fs::write(world.root.join("etc/a"), "something longer than the template").unwrap();
-        fs::set_permissions(world.root.join("etc/a"), PermissionsExt::from_mode(mode)).unwrap();
+        chmod(&world.root.join("etc/a"), mode);
         let inode = fs::metadata(world.root.join("etc/a")).unwrap().ino();
         world.out("t", "new");
         assert!(world.apply(flavour).changed("etc/a"));

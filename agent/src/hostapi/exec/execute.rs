@@ -157,11 +157,9 @@ fn launch(agent: &Agent, request: &Request, stdio: &Stdio) -> io::Result<Rc<Chil
     })
 }
 
-/// A request with the permit for its memory.
 pub(super) type Held = Box<(Request, Permit)>;
 
 pub(super) struct Failure {
-    /// The operation's error.
     pub(super) text: String,
     /// Exit status as a shell reports it, if the command was tried.
     pub(super) code: Option<i32>,

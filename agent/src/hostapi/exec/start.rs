@@ -16,21 +16,21 @@ use super::execute::{Failure, Held, execute};
 use crate::agent::exec_sockets::State;
 use crate::agent::operation_table::OPERATION_KEPT;
 use crate::agent::{Agent, Operation, Sockets, error, error_by};
-use crate::hostapi::denied::denied;
 use crate::hostapi::operations::unknown;
+use crate::hostapi::server::denied;
 use crate::leave;
 use crate::net::serve::{Answer, Upgrade};
 use crate::net::stream::Stream;
 use crate::net::websocket::{WebSocket, upgrade};
-use crate::runtime::{log, log::audit, log::audit::Quoted, sleep};
+use crate::runtime::log::audit;
+use crate::runtime::log::audit::Quoted;
+use crate::runtime::{log, sleep};
 use crate::sys::file;
 use crate::system::power;
 
-/// Memory of a long command in addition to its bytes until it starts: unused parts of pages, and
-/// its operation.
+/// Memory of a long command besides its bytes until it starts: parts of pages, its operation.
 const HELD_PAGES: usize = 16 * 1024;
-/// Allowance in addition to a request's bytes: [`HELD_PAGES`], and the variables that the agent
-/// adds.
+/// Allowance besides a request's bytes: [`HELD_PAGES`], and the agent's own variables.
 const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
 /// Once the audit line has this length, arguments except the last one are only counted, bytes.
 const ARGV: usize = 256;
@@ -98,8 +98,7 @@ fn log_command(request: &Request, id: &str) {
     audit::note(format_args!("exec uid={user} gid={group} op={id} cwd={cwd} argv={words}"));
 }
 
-/// Runs the program. If it is missing and `power` is given, asks process 1 instead, after the host
-/// has fetched the result.
+/// Runs the program. If missing, with `power` asks process 1 once the host has the result.
 async fn run(
     agent: &Rc<Agent>,
     operation: Rc<Operation>,

@@ -1,5 +1,4 @@
-//! The audit log: a line at level info for each action of the host. It never contains secrets,
-//! environments or written data.
+//! The audit log: a line (info) for each action of the host, without secrets or written data.
 
 use std::fmt::{self, Arguments, Write};
 use std::sync::{Mutex, PoisonError};
@@ -17,8 +16,7 @@ const REFILL: Duration = Duration::from_millis(10);
 const CHANGES: u32 = 5_000;
 /// Interval between changes after the burst.
 const CHANGED: Duration = Duration::from_millis(5);
-/// Longest line, bytes: the longest texts of the host, escaped. Less than `PIPE_BUF`, so that lines
-/// do not mix.
+/// Longest line, bytes: the longest texts, escaped; below `PIPE_BUF`, so that lines do not mix.
 const LINE: usize = 3072;
 /// Bytes shown of a host text's beginning and end. The rest between is counted.
 const ENDS: usize = 128;
@@ -28,8 +26,7 @@ static CALLS: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
 /// Of an SFTP session, in its process.
 static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGED));
 
-/// Returns how long an action of the host must wait so that it can be logged, and reserves its
-/// turn.
+/// Returns how long an action of the host must wait to be logged, and reserves its turn.
 fn due(bucket: &Mutex<TokenBucket>) -> Duration {
     bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now())
 }

@@ -1,5 +1,4 @@
-//! Whether file systems are frozen, as recorded by the guard of `mote-agent freeze`: writers would
-//! block.
+//! Whether file systems are frozen, by the record of `mote-agent freeze`: writers would block.
 
 use std::io::Read;
 use std::path::Path;
@@ -23,8 +22,7 @@ pub(crate) fn is_frozen() -> bool {
         && crate::sys::since_boot() < until(bytes)
 }
 
-/// Clears the record of a guard that was killed or ran in another boot. A running guard holds the
-/// lock.
+/// Clears the record of a killed guard or an earlier boot. A running guard holds the lock.
 pub(crate) fn forget(root: &Path) {
     if cfg!(feature = "freeze")
         && let Ok(file) = file::open(&root.join(run_dir::FREEZE), OFlags::WRONLY)

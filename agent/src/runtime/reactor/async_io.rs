@@ -1,5 +1,4 @@
-//! The crate async-io with mote-reactor's interface. Its timers ignore suspend and fire late after
-//! one.
+//! The crate async-io with mote-reactor's interface. Its timers ignore suspend, so fire late.
 
 #![expect(
     clippy::disallowed_types,
@@ -18,8 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::sys::since_boot;
 
-/// Interval between two polls for a hang-up, which async-io cannot wait for while there is unread
-/// input.
+/// Interval of polls for a hang-up, which async-io does not report behind unread input.
 const HANG_UP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

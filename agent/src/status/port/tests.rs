@@ -1,10 +1,10 @@
-use super::*;
 use std::fs;
 
+use super::*;
+use crate::runtime::put;
+
 fn kernel_port(root: &Path, node: &str, name: &str) {
-    let directory = root.join("sys/class/virtio-ports").join(node);
-    fs::create_dir_all(&directory).unwrap();
-    fs::write(directory.join("name"), format!("{name}\n")).unwrap();
+    put(root, &format!("sys/class/virtio-ports/{node}/name"), format!("{name}\n"));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn prefers_udevs_link_and_returns_its_node() {
     kernel_port(&root, "vport1p1", "com.canonical.lxd");
     let links = root.join("dev/virtio-ports");
     fs::create_dir_all(&links).unwrap();
-    fs::write(root.join("dev/vport2p1"), "").unwrap();
+    put(&root, "dev/vport2p1", "");
     std::os::unix::fs::symlink("../vport2p1", links.join("com.canonical.lxd")).unwrap();
     assert_eq!(discover(&root, None).unwrap().path, root.join("dev/vport2p1"));
     // A link to another place is still the port.

@@ -1,5 +1,4 @@
-//! A worker for the slow work after a resume (random numbers, clock, hooks), and the command
-//! `sync-time`.
+//! The slow work after a resume (random numbers, clock, hooks), and the command `sync-time`.
 
 mod clock;
 

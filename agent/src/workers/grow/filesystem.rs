@@ -3,8 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use mote_core::report::proc::mountinfo::{Mounted, is_over};
-use mote_core::report::proc::mounts::unescape;
+use mote_core::report::proc::mounts::{Mounted, is_over, unescape};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fstatfs, major, minor, openat2};
 use rustix::io::{Errno, pread};
 

@@ -25,8 +25,7 @@ use crate::workers::report::lines::{self, Lines};
 
 /// Time after which the next mount is queried in parallel.
 const HANGS: Duration = Duration::from_millis(60);
-/// Upper bound of mounts that are queried at once. If they all hang, the report omits others that
-/// may hang.
+/// Upper bound of mounts that are queried at once. If all hang, the report omits others.
 const MAX_WAITING: usize = 16;
 /// Time limit for all mounts; the agent waits 2.5 s for the whole report.
 const ALL_MOUNTS_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -44,8 +43,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Writes the mount's entry, unless statfs(2) fails: it was unmounted meanwhile, or access is
-    /// denied.
+    /// Writes the mount's entry, unless statfs(2) fails: it was unmounted, or access is denied.
     fn write(&self, entries: &mut Entries<'_>) -> fmt::Result {
         let Some([block, blocks, free, available, magic]) = self.fork.answer() else {
             return Ok(());
@@ -88,8 +86,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
             let Space { block, blocks, free, available, magic } = ask(root, &point)?;
             Some([block, blocks, free, available, magic.into()])
         };
-        // Replaces standard output too: a process that hangs would keep the report open. Without a
-        // process the entry is omitted.
+        // Also replaces standard output, which a hanging process would keep open for the reader.
         let Ok(fork) = Fork::start(&[stdin(); 3], &asks) else { continue };
         let asked = Asked { fork, device, point, escaped: mount.point.to_vec() };
         if asked.fork.has_ended(since_boot() + HANGS) {
@@ -211,8 +208,7 @@ impl Hanging {
         MAX_HANGING.saturating_sub(self.known.len())
     }
 
-    /// Stores the mounts that hang `now` with their processes, and the earlier ones that still
-    /// hang. Logs the new ones.
+    /// Stores the mounts that hang `now`, and earlier ones that still hang. Logs the new ones.
     fn remember(mut self, now: Vec<(i32, Vec<u8>)>) {
         let before = self.known.clone();
         self.known.retain(|(process, _)| is_there(*process));

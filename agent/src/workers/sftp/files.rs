@@ -59,16 +59,14 @@ fn is_protected(path: &CStr) -> bool {
         && !owners.contains(&file.st_uid)
 }
 
-/// Opens a regular file or directory, or creates a file. The kernel refuses to open a directory for
-/// writing.
+/// Opens a regular file or directory (the kernel: only to read), or creates a file.
 pub(super) fn open_regular(path: &CStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> {
     match rustix::fs::stat(path) {
         Ok(stat) => check_kind(&stat)?,
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),
     }
-    // O_NONBLOCK: a FIFO may have replaced the file since stat(2). Its READ then fails and does not
-    // hang.
+    // O_NONBLOCK: the READ of a FIFO, put there since stat(2), fails and does not hang.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, mode)?)
 }
@@ -108,8 +106,7 @@ pub(super) fn make_directory(path: &CStr, permissions: Option<u32>) -> Result<()
     Ok(rustix::fs::mkdir(path, Mode::from_raw_mode(permissions.unwrap_or(0o755)))?)
 }
 
-/// Writes the next entries of a directory: all those of one getdents64(2), so that none
-/// need to be kept.
+/// Writes the next entries of a directory: all of one getdents64(2), so that none are kept.
 pub(super) fn list(directory: BorrowedFd<'_>, id: u32, out: &mut [u8]) -> Result<usize, Refusal> {
     let (now, _) = clock::wall();
     let mut piece = [MaybeUninit::uninit(); LISTING];
@@ -146,10 +143,10 @@ pub(super) fn list(directory: BorrowedFd<'_>, id: u32, out: &mut [u8]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::scratch;
+    use crate::runtime::{chmod, scratch};
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    use std::os::unix::fs::{lchown, symlink};
 
     #[test]
     fn protects_foreign_files_in_sticky_directories() {
@@ -166,11 +163,11 @@ mod tests {
             lchown(root.join(name), Some(65_534), None).unwrap();
         }
         for (mode, is) in [(0o1777, true), (0o1775, true), (0o1755, false), (0o777, false)] {
-            std::fs::set_permissions(&*root, PermissionsExt::from_mode(mode)).unwrap();
+            chmod(&root, mode);
             let found = ["his", "link", "ours", "none"].map(|name| is_protected(&c(name)));
             assert_eq!(found, [is, is, false, false], "{mode:o}");
         }
-        std::fs::set_permissions(&*root, PermissionsExt::from_mode(0o1777)).unwrap();
+        chmod(&root, 0o1777);
         std::os::unix::fs::chown(&*root, Some(65_534), None).unwrap();
         assert!(!is_protected(&c("his")));
     }

@@ -149,8 +149,7 @@ fn real_path(path: &[u8]) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Returns the path without its last name; `ENOENT` if that is `.` or `..`, which have no meaning
-/// below a missing directory.
+/// Returns the path without its last name; `ENOENT` for `.` or `..` below a missing directory.
 fn without_last(path: &[u8]) -> Result<&[u8], Errno> {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let path = path.get(..end).unwrap_or_default();
@@ -198,8 +197,7 @@ const OTHERS: u64 = 8;
 
 pub(super) struct Open {
     file: OwnedFd,
-    /// Whether it was opened by OPENDIR, for READDIR. OPEN may open a directory, too, whose READ
-    /// fails.
+    /// Whether OPENDIR opened it, for READDIR. OPEN may open a directory, too; its READ fails.
     is_listed: bool,
 }
 
@@ -243,8 +241,7 @@ fn descriptor(open: Option<&Open>) -> Result<BorrowedFd<'_>, Refusal> {
     open.map(|open| open.file.as_fd()).ok_or(Refusal::BadHandle)
 }
 
-/// Closes a handle. close(2) may report an error of an earlier write, such as a full quota on a
-/// network file system.
+/// Closes a handle. close(2) may report an earlier write's error, such as a full quota on NFS.
 fn close_handle(handles: &mut Handles<Open>, handle: Handle) -> Result<(), Refusal> {
     Ok(sys::close(handles.take(handle).ok_or(Refusal::BadHandle)?.file)?)
 }

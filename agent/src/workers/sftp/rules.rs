@@ -41,8 +41,7 @@ pub(super) struct Rules<'h> {
 }
 
 impl<'h> Rules<'h> {
-    /// Limits this process to the directories and the user of `how`. If that fails, refuses all
-    /// requests.
+    /// Limits this process to the directories and user of `how`, or else refuses all requests.
     pub(super) fn apply(root: &Path, how: &'h Sftp) -> Self {
         let mut at = Path::new("a user");
         let limited = limit(root, how, &mut at);
@@ -109,8 +108,7 @@ fn limit<'h>(root: &Path, how: &'h Sftp, at: &mut &'h Path) -> io::Result<()> {
 fn confine<'b>(root: &Path, below: &'b [PathBuf], at: &mut &'b Path) -> io::Result<()> {
     let place = path(root.join(run_dir::DIRECTORY))?;
     sys::own_mounts()?;
-    // Unmounts in the guest propagate here, so that file systems are not busy; mounts here do not
-    // propagate to the guest.
+    // Unmounts in the guest propagate here, so that nothing is busy; mounts here do not propagate.
     mount_change(c"/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount(c"tmpfs", &*place, c"tmpfs", flags, Some(c"mode=755"))?;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use mote_core::sftp::handles::Handles;
 use mote_core::sftp::reply::{self, Full};
 use mote_core::sftp::request::{Malformed, Packet};
-use mote_core::sftp::{PACKET, REPLY, SMALL_REPLY, frame};
+use mote_core::sftp::{PACKET, REPLY, SMALL_REPLY, frame_length};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::stdio::{stdin, stdout};
 
@@ -118,7 +118,7 @@ impl Input {
     }
 
     fn next_length(&self) -> Result<Option<usize>, End> {
-        frame::length(self.waiting()).map_err(|_| broken("a packet with an invalid length"))
+        frame_length(self.waiting()).map_err(|_| broken("a packet with an invalid length"))
     }
 
     /// Returns the next frame's content; `None` if it is incomplete.

@@ -6,12 +6,12 @@ use mote_core::sftp::attrs::Attrs;
 use mote_core::sftp::longname::Listed;
 use mote_core::sftp::reply::{self, Full, Names};
 use mote_core::sftp::request::{Malformed, Packet, Request};
-use mote_core::sftp::{MODES, PACKET, REPLY, frame};
+use mote_core::sftp::{MODES, PACKET, REPLY, frame_length};
 
 /// Splits like a session and checks each packet.
 fn stream(input: &[u8]) {
     let mut rest = input;
-    while let Ok(Some(length)) = frame::length(rest) {
+    while let Ok(Some(length)) = frame_length(rest) {
         assert!((5..=PACKET + 4).contains(&length));
         let Some((whole, after)) = rest.split_at_checked(length) else { break };
         packet(&whole[4..]);

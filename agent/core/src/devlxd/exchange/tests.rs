@@ -45,8 +45,7 @@ impl<'r> Scene<'r> {
         Self { exchange, refused: None, steps: Vec::new() }
     }
 
-    /// Passes on an event, and runs the exchange up to a call, a wait or the answer, which it
-    /// returns.
+    /// Passes on an event, and runs the exchange up to a call, a wait or the answer.
     fn on(&mut self, mut event: Event) -> &str {
         loop {
             let next = self.exchange.next(event);

@@ -111,8 +111,7 @@ fn links_and_changes() -> impl Strategy<Value = (Vec<usize>, Vec<(usize, bool, u
 }
 
 proptest! {
-    /// Any permutation of names works from any state; and if any step fails, undoing restores its
-    /// whole group.
+    /// Any permutation of names works from any state; if a step fails, undoing restores its group.
     #[test]
     fn permutes_names_and_undoes_a_group_on_failure(
         (order, wishes, fail_at) in links_and_changes()

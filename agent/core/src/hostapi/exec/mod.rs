@@ -16,8 +16,7 @@ mod strings;
 
 /// `PATH` of a request without one (P§4.1).
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Appended to `PATH` if the directory, without the colon, exists (P§4.1): for snaps, and for
-/// NixOS.
+/// Appended to `PATH` if the directory exists (P§4.1): for snaps and NixOS.
 const MORE: [&str; 2] = [":/snap/bin", ":/run/current-system/sw/bin"];
 /// Size of the terminal until the host sets another (P§4.1).
 pub const TERMINAL: Size = Size { width: 80, height: 25 };
@@ -284,11 +283,9 @@ impl From<JsonError> for Refusal {
     }
 }
 
-/// A request of the host while a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     Resize(Size),
-    /// Send the signal of this number to the process.
     Signal(i32),
 }
 
@@ -318,7 +315,6 @@ fn side(value: Value<'_>) -> Option<u16> {
     side.filter(|side| *side > 0)
 }
 
-/// The exit status of a command that was not found.
 pub const NOT_FOUND: i32 = 127;
 
 /// Returns the exit status of a command that could not be run, by its errno, with a shell's values

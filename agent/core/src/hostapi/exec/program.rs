@@ -6,7 +6,6 @@ use core::ffi::CStr;
 /// Longest path on Linux, bytes with the NUL (`PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
 
-/// A program's name and its search path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program<'p> {
     /// Name or path as in the request.

@@ -7,7 +7,6 @@ use core::ffi::CStr;
 use super::Refusal;
 use crate::json::{JsonError, Value};
 
-/// A list of strings that contain no NUL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strings {
     bytes: Vec<u8>,

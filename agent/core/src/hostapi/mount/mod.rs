@@ -1,19 +1,17 @@
 //! Shared directories: decides what to mount or unmount, from an entry of `agent-mounts.json`
-//! (P§1.8) or a device event (P§4.3). The shell has retries and system calls.
+//! (P§1.8) or a device event (P§4.3), and the mount table. The shell has retries and system calls.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-pub use table::{Entry, entries, shares};
 
 use crate::base64::base64;
 use crate::flavour::Flavour;
 use crate::guest_path::Target;
 use crate::json::Value;
 use crate::named::named;
-
-mod table;
+use crate::report::proc::mounts::{Mounted, is_over, unescape};
+use crate::report::proc::number;
 
 /// Limit of entries in `agent-mounts.json`; further ones are skipped and logged.
 pub const MAX_MOUNTS: usize = 64;
@@ -27,11 +25,9 @@ pub enum Wanted {
         target: String,
         /// Ways to try in order; at least one.
         ways: Vec<Way>,
-        /// Whether to cover another mount at that point: not at start (P§1.8), but after an event
-        /// (P§4.3).
+        /// Whether to cover another mount: not at start (P§1.8), but after an event (P§4.3).
         over: bool,
     },
-    /// Unmount the share at this mount point.
     UnmountTarget(String),
     /// Unmount all shares with this mount tag.
     UnmountSource(String),
@@ -51,15 +47,12 @@ pub struct Way {
 named! {
     pub enum Kind {
         Virtiofs "virtiofs",
-        /// 9p over virtio.
         Plan9 "9p",
     }
 }
 
 named! {
-    /// Why an entry or event is refused.
     pub enum BadMount {
-        /// Not JSON, or a member of the wrong type.
         Shape "unexpected JSON structure",
         /// The mount tag is missing, empty, or contains a NUL.
         Source "no mount tag",
@@ -252,6 +245,44 @@ fn tag(flavour: Flavour, device: &str, hash: Hash) -> String {
         out.push_str(&name);
     }
     out
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The mount's ID, unique while it is mounted.
+    pub id: u64,
+    pub point: String,
+    pub kind: String,
+    /// The mounted device; for a share its mount tag.
+    pub source: String,
+}
+
+/// Returns the mounts in the order of mounting. Skips lines that are malformed or not UTF-8.
+pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
+    let text = |field: &[u8]| String::from_utf8(unescape(field).collect()).ok();
+    table.split(|byte| *byte == b'\n').filter_map(move |line| {
+        let Mounted { id, point, kind, source, .. } = Mounted::parse(line)?;
+        Some(Entry {
+            id: number(id)?,
+            point: text(point)?,
+            kind: text(kind)?,
+            source: text(source)?,
+        })
+    })
+}
+
+/// Returns the shares for which `chosen` is true, latest first, each with the mount that covers it.
+/// That mount prevents unmounting: umount(2) removes the latest mount at a path.
+pub fn shares(
+    table: &[Entry],
+    chosen: impl Fn(&Entry) -> bool,
+) -> impl Iterator<Item = (&Entry, Option<&Entry>)> {
+    table.iter().enumerate().rev().filter_map(move |(at, entry)| {
+        let is_share = Kind::parse(&entry.kind).is_some() && chosen(entry);
+        let mut later = table.iter().skip(at + 1).rev();
+        let cover = later.find(|later| is_over(later.point.as_bytes(), entry.point.as_bytes()));
+        is_share.then_some((entry, cover))
+    })
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ fn incus(json: &str) -> Result<Wanted, BadMount> {
     of(Flavour::Incus, json)
 }
 
-/// A mount by an event.
 fn plugged(tag: &str, flags: u32) -> Result<Wanted, BadMount> {
     let ways = [Way { kind: Kind::Virtiofs, flags, data: String::new() }].into();
     Ok(Wanted::Mount { source: tag.into(), target: "mnt/d".into(), ways, over: true })
@@ -106,4 +105,26 @@ fn hashes_long_names_beyond_the_hosts_limits() {
     // The limit is for the encoded name.
     assert_eq!(tag(Flavour::Lxd, &"-".repeat(14), known).len(), 31);
     assert!(tag(Flavour::Lxd, &"-".repeat(14), known).starts_with("lxd_VGhl"));
+}
+
+#[test]
+fn returns_a_share_with_the_mount_that_covers_it() {
+    let table = b"1 0 0:1 / / rw - ext4 x rw\n\
+        2 1 0:2 / /a rw - virtiofs one rw\n\
+        3 1 0:3 / /b rw - virtiofs one rw\n\
+        4 1 0:4 / /b rw - tmpfs one rw\n\
+        5 1 0:5 / /c rw - 9p two rw\n\
+        6 1 0:6 / /c rw - virtiofs one rw\n\
+        7 1 0:7 / /d/e rw - virtiofs three rw\n\
+        8 1 0:8 / /d rw - tmpfs over rw\n";
+    let table: Vec<_> = entries(table).collect();
+    let found = |chosen: fn(&Entry) -> bool| -> Vec<_> {
+        let ids = |(share, cover): (&Entry, Option<&Entry>)| (share.id, cover.map(|by| by.id));
+        shares(&table, chosen).map(ids).collect()
+    };
+    assert_eq!(found(|entry| entry.source == "one"), [(6, None), (3, Some(4)), (2, None)]);
+    assert_eq!(found(|entry| entry.point == "/b"), [(3, Some(4))]);
+    assert_eq!(found(|entry| entry.source == "two"), [(5, Some(6))]);
+    assert_eq!(found(|entry| entry.source == "three"), [(7, Some(8))]);
+    assert_eq!(found(|entry| entry.source == "x"), []);
 }

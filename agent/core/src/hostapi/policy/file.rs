@@ -17,7 +17,6 @@ const ITEMS: usize = 64;
 /// The capabilities known to Incus' own agent.
 const INCUS: Features = Features(0x7f);
 
-/// The program for which a file was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// mote: `features` names everything allowed, and may contain limits.
@@ -277,12 +276,9 @@ fn key<'y>(parser: &mut Parser<'y>) -> Result<Option<(u32, Scalar<'y>)>, YamlErr
     }
 }
 
-/// A fault in the file; displayed as a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault<'y> {
-    /// Not YAML, or an unexpected structure.
     Yaml(YamlError),
-    /// An invalid key or value.
     Word { line: u32, word: Scalar<'y>, why: BadWord },
 }
 
@@ -296,7 +292,6 @@ enum BadWord {
     Key,
     /// A value of a wrong type; holds the expected one.
     Value(&'static str),
-    /// A key that occurs twice.
     Twice,
 }
 

@@ -16,8 +16,7 @@ pub const AS_ROOT: &str = "the host can still become root through";
 pub const PASSES: &str = "commands bypass limits of files and ports: set commands in exec";
 /// Warning that the host can write programs that root runs; the directory follows.
 pub const WRITES: &str = "root may run programs below";
-/// Warning that the list `ready-when` is ignored: its command would run as root, and the host might
-/// have written it.
+/// Warning that `ready-when` is ignored: root would run a command that the host may have written.
 pub const READY_WHEN: &str = "ready-when is off: it has a command, and exec is denied or limited";
 
 #[derive(Clone, Copy, Debug)]

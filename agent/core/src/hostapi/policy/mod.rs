@@ -67,7 +67,7 @@ pub enum Part {
     Disks,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(u16);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

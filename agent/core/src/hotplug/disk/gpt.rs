@@ -45,8 +45,7 @@ fn is_header(sector: &[u8], place: u64) -> bool {
     sector.starts_with(b"EFI PART") && is_whole() == Some(true)
 }
 
-/// Reads the table; `None` if the first header or its entries are invalid, or there is no
-/// partition.
+/// Reads the table; `None` without a partition, or if the first header or its entries are invalid.
 #[inline(never)] // its size
 pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> Option<Last> {
     let header = table.header.get_mut(..geometry.sector)?;
@@ -95,8 +94,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     if !fits || is_stuck {
         return None;
     }
-    // A copy that is not at the end was left there when the disk grew, unless the host has moved
-    // it.
+    // A copy elsewhere was left when the disk grew, unless the host has moved it.
     let is_moved = !has_grown && last.has_room(geometry);
     let left = if is_moved { copy_behind(table, geometry, last.end, disk) } else { None };
     last.is_torn = is_away || mbr::is_short(table, last.end);
@@ -105,8 +103,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     Some(last)
 }
 
-/// Returns where the first entries belong, for a header that points to `at` with this last usable
-/// block.
+/// Returns where the first entries belong, if a header with this last usable block points to `at`.
 fn home(at: u64, highest: u64) -> u64 {
     if at > highest { HOME } else { at }
 }

@@ -1,5 +1,4 @@
-//! The MBR partition table in the first sector: four primary partitions. Logical partitions are
-//! ignored.
+//! The MBR partition table in the first sector: four primary partitions, without logical ones.
 
 use super::geometry::{Disk, DiskGeometry, Last, Step, Table, chunk, put, u32_at};
 
@@ -11,8 +10,7 @@ const PROTECTIVE: u8 = 0xee;
 /// End in cylinder, head and sector for what exceeds their range.
 const FAR: [u8; 3] = [0xfe, 0xff, 0xff];
 
-/// Reads the table. Returns `None` if there is none, or no partition of it is on the disk; number 0
-/// if it announces a GPT.
+/// Reads the table; `None` without one, or without a partition on the disk; number 0 for a GPT.
 #[inline(never)] // its size
 pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> Option<Last> {
     let bytes = table.mbr.get_mut(..geometry.sector)?;
@@ -44,7 +42,6 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     (last.first > 0 && last.end < geometry.sectors).then_some(last)
 }
 
-/// Sets the length of the entry at this offset.
 pub(super) fn stretch(table: &mut Table, place: usize, count: u64) {
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     put(&mut table.mbr, place + 5, &FAR);
@@ -74,8 +71,7 @@ pub(super) fn cover(table: &mut Table, geometry: &DiskGeometry, end: u64, disk: 
     write(table, geometry, disk)
 }
 
-/// Extends the protective entry to the disk's end. Reads the sector again, because it also has the
-/// boot loader.
+/// Extends the protective entry to the disk's end. Reads the sector again: it has the boot loader.
 pub(super) fn finish(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> bool {
     let end = geometry.sectors - 1;
     let bytes = table.mbr.get_mut(..geometry.sector);

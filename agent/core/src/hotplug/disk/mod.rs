@@ -9,8 +9,7 @@ use geometry::SECTOR;
 pub use geometry::{Disk, DiskGeometry, Last, Step, Table};
 
 impl Table {
-    /// Reads the table and finds the last partition; `None` if there is no valid table or no
-    /// partition.
+    /// Reads the table and finds the last partition; `None` without a valid table or partition.
     pub fn read(&mut self, geometry: &DiskGeometry, disk: Disk<'_>) -> Option<Last> {
         if !matches!(geometry.sector, 512 | 1024 | 2048 | SECTOR) || geometry.sectors == 0 {
             return None;

@@ -125,8 +125,7 @@ impl Sim {
         all
     }
 
-    /// Returns the last sector of an entry, if the header is valid. Linux reads the first header
-    /// (`is_gpt_valid`).
+    /// Returns the last sector of an entry, if the header is valid (Linux, `is_gpt_valid`).
     fn header(&self, place: u64, index: usize) -> Option<u64> {
         let header = &self.get(place, self.sector);
         let final_one = self.geometry(0).sectors - 1;
@@ -186,8 +185,7 @@ fn gpt(sector: usize, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     sim
 }
 
-/// Moves the copy to the new end and leaves the old one, as LXD and Incus do (`sgdisk
-/// --move-second-header`).
+/// Copies the copy to the new end, as LXD and Incus do (`sgdisk --move-second-header`).
 fn moved(sim: &Sim, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     let mut larger = sim.clone().larger(sectors);
     let new = gpt(sim.sector, sectors, entries);

@@ -241,13 +241,11 @@ fn refuses_invalid_requests_and_closes() {
     for size in [1000, long.len()] {
         assert_eq!(run(&long, size), ["refuse 431"]);
     }
-    for framed in ["3\nabc\r\n0\r\n\r\n", "3\r\nabc\n0\r\n\r\n", "3\r\nabc\r\n0\n\n"] {
+    for framed in ["3\nabc\r\n0\r\n\r\n", "3\r\nabc\n0\r\n\r\n", "3\r\nabc\r\n0\n\n", "zz\r\n"] {
         let head = "POST / HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\n\n";
         let input = format!("{head}{framed}GET /smuggled HTTP/1.1\nHost: h\n\n");
         assert_eq!(run(input.as_bytes(), 7), ["POST /", "refuse 400"], "{framed:?}");
     }
-    let chunk = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
-    assert_eq!(run(chunk, 5), ["POST /", "refuse 400"]);
 }
 
 #[test]

@@ -56,10 +56,11 @@ fn rejects_ambiguous_framing() {
          Transfer-Encoding: chunked, chunked | \
          Transfer-Encoding: chunked/Transfer-Encoding: chunked | Transfer-Encoding: xchunked | \
          Transfer-Encoding: chunked;q=1";
-    for fields in all.split(" | ").map(|fields| fields.replace('/', "\r\n")) {
-        let head = format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n");
+    for (fields, end) in all.split(" | ").flat_map(|fields| [(fields, "\r\n"), (fields, "\n")]) {
+        let fields = fields.replace('/', end);
+        let head = format!("POST / HTTP/1.1{end}{fields}{end}{end}");
         assert_eq!(refused(&head), HeadError::BadFraming, "{fields}");
-        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+        let head = format!("HTTP/1.1 200 OK{end}{fields}{end}{end}");
         let error = response(head.as_bytes(), Method::Get).expect_err(&fields);
         assert_eq!(error, HeadError::BadFraming, "{fields}");
     }
@@ -120,24 +121,20 @@ fn a_line_of_a_head_may_end_in_a_bare_line_feed() {
 
 #[test]
 fn bare_line_feeds_cannot_hide_headers() {
-    for (fields, error) in [
-        ("Content-Length: 3\nTransfer-Encoding: chunked", HeadError::BadFraming),
-        ("Transfer-Encoding: chunked\nContent-Length: 3", HeadError::BadFraming),
-        ("Content-Length: 3\nContent-Length: 4", HeadError::BadFraming),
-        ("Transfer-Encoding: chunked\nTransfer-Encoding: chunked", HeadError::BadFraming),
-        ("Content-Length: 3\n 4", HeadError::Malformed),
-        ("Content-Length:\n 4", HeadError::Malformed),
-        ("A: b\n\tTransfer-Encoding: chunked", HeadError::Malformed),
-        ("Content-Length : 3", HeadError::Malformed),
-        ("Transfer-Encoding\n: chunked", HeadError::Malformed),
-        ("A: b\rContent-Length: 3", HeadError::Malformed),
-        ("A: b\r\rContent-Length: 3", HeadError::Malformed),
-        ("A: b\r\r", HeadError::Malformed),
+    for fields in [
+        "Content-Length: 3\n 4",
+        "Content-Length:\n 4",
+        "A: b\n\tTransfer-Encoding: chunked",
+        "Content-Length : 3",
+        "Transfer-Encoding\n: chunked",
+        "A: b\rContent-Length: 3",
+        "A: b\r\rContent-Length: 3",
+        "A: b\r\r",
     ] {
         let head = format!("POST / HTTP/1.1\nHost: h\n{fields}\n\n");
-        assert_eq!(refused(&head), error, "{head:?}");
+        assert_eq!(refused(&head), HeadError::Malformed, "{head:?}");
         let head = format!("HTTP/1.1 200 OK\n{fields}\n\n");
-        assert_eq!(response(head.as_bytes(), Method::Get).err(), Some(error), "{head:?}");
+        assert_eq!(response(head.as_bytes(), Method::Get).err(), Some(HeadError::Malformed));
     }
     // A carriage return alone ends neither a line nor the head.
     for head in ["GET / HTTP/1.1\rHost: h\r\r", "GET / HTTP/1.1\nHost: h\n\rX"] {

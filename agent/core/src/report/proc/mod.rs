@@ -3,11 +3,11 @@
 //! A malformed line gives `None`, and too large a number saturates; nothing panics. The Go agents
 //! have crashed on such files (lxd 073fd4038a).
 
-use crate::decimal::digits;
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
 
-pub mod mountinfo;
+use crate::decimal::digits;
+
 pub mod mounts;
 pub mod stat;
 
@@ -68,8 +68,7 @@ pub fn variable(line: &[u8], name: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns the first name on a line of `/etc/hosts` if `host` is among its names, like `hostname
-/// -f`.
+/// Returns the first name on a line of `/etc/hosts` that has `host`, like `hostname -f`.
 pub fn full_name<'l>(line: &'l [u8], host: &[u8]) -> Option<&'l [u8]> {
     let line = line.split(|byte| *byte == b'#').next()?;
     let mut names = words(line).skip(1);

@@ -37,7 +37,6 @@ impl<'l> Cpu<'l> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface<'l> {
-    /// Its name, such as `enp5s0`.
     pub name: &'l [u8],
     pub counters: Counters,
 }
@@ -66,7 +65,6 @@ impl<'l> Interface<'l> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk<'l> {
-    /// Device name, such as `vda`.
     pub name: &'l [u8],
     pub reads: u64,
     pub read: u64,

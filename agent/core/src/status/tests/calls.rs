@@ -57,8 +57,7 @@ fn a_failed_call_reports_started_immediately() {
 fn missing_descriptors_do_not_lose_the_host() {
     let mut status = connected(0);
     run(&mut status, 0, 5000);
-    // A refused call and a CONNECT line request verifications, but the agent cannot make a call for
-    // a minute.
+    // A refused call and a CONNECT line request verifications, which cannot be made for a minute.
     assert!(status.call_answered(at(5000), 401));
     status.received(at(5000), b"CONNECT 2:4000\n");
     let mut made = 0;

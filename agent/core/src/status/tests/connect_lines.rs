@@ -176,8 +176,7 @@ fn the_latest_line_counts() {
     let [one, two, three] = [1, 2, 3].map(at_port);
     status.received(at(0), line(one).as_bytes());
     run(&mut status, 0, 0);
-    // The second is dropped: the host returned to the first address, whose verification is in
-    // progress.
+    // The second is dropped: the host returned to the first address, whose verification runs.
     status.received(at(1), [line(two), line(one)].concat().as_bytes());
     assert!(tries(&run(&mut status, 1, 1000)).is_empty());
     status.received(at(1000), [line(two), line(three)].concat().as_bytes());

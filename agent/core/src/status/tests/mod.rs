@@ -349,8 +349,7 @@ fn agent_conf_connects_while_started_is_repeated() {
     let visible: Vec<_> = seen.iter().filter(|line| line.2).map(|line| (line.0, line.1)).collect();
     let eager = (1..=10).map(|second| (second * 1000 + 50, "STARTED"));
     assert_eq!(visible[..10], eager.collect::<Vec<_>>());
-    // Once: the host's call may have failed because the agent was too slow, and the host does not
-    // repeat it.
+    // Once: the host does not repeat a call that failed because the agent was too slow.
     assert_eq!(visible[10..], [(15_000, "STOPPED\nSTOPPED"), (16_500, "STARTED")]);
     let seen = run(&mut status, 45_000, 600_000);
     assert!(times(&seen, "STOPPED\nSTOPPED").is_empty(), "{seen:?}");

@@ -3,23 +3,6 @@
 pub(crate) mod lock_file;
 pub(crate) mod processes;
 
-pub(crate) mod new_root {
-    use crate::below::here::here;
-
-    #[derive(Clone, Copy, Debug)]
-    pub(crate) struct OldRoot(bool);
-
-    impl OldRoot {
-        pub(crate) fn now() -> Self {
-            Self(here().kernel.has_left.get())
-        }
-
-        pub(crate) fn left(self) -> bool {
-            !self.0 && here().kernel.has_left.get()
-        }
-    }
-}
-
 pub(crate) mod reexec {
     use crate::below::here::here;
     use crate::machine::Stage;
@@ -49,5 +32,18 @@ pub(crate) mod reexec {
 
     pub(crate) fn is_spared() -> bool {
         true
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct OldRoot(bool);
+
+    impl OldRoot {
+        pub(crate) fn now() -> Self {
+            Self(here().kernel.has_left.get())
+        }
+
+        pub(crate) fn left(self) -> bool {
+            !self.0 && here().kernel.has_left.get()
+        }
     }
 }

@@ -48,7 +48,6 @@ pub(crate) struct Client {
     pub(crate) tickets: Arc<Store>,
 }
 
-/// A hello before it is sent.
 pub(crate) struct Begun {
     pub(crate) fingerprint: [u8; 32],
     pub(crate) ticket: Option<Ticket>,

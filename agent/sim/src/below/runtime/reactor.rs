@@ -82,6 +82,4 @@ impl<T: Source> Async<T> {
 }
 
 /// Timers of the simulation count suspends.
-pub(crate) mod jumps {
-    pub(crate) async fn jumps(_: impl Fn()) {}
-}
+pub(crate) async fn jumps(_: impl Fn()) {}

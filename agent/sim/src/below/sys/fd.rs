@@ -18,7 +18,6 @@ enum Open {
     Connected(net::Stream, Option<Counted>),
 }
 
-/// An open connection of a guest.
 pub(crate) struct Counted(pub(crate) Rc<Here>);
 
 impl Drop for Counted {
@@ -81,7 +80,6 @@ impl Source for OwnedFd {
     }
 }
 
-/// A descriptor that a process is started with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BorrowedFd<'f> {
     Own(&'f OwnedFd),

@@ -1,14 +1,12 @@
 //! The machine and its devices.
 
-pub(crate) use crate::below::absent as devices;
+pub(crate) use crate::below::{absent as devices, absent as modules};
 pub(crate) mod uevent;
 
-pub(crate) mod machine {
-    use mote_core::hostapi::info::Machine;
+use mote_core::hostapi::info::Machine;
 
-    pub(crate) fn described<T>(look: impl FnOnce(&Machine<'_>) -> T) -> T {
-        look(&Machine { architecture: "x86_64", hostname: "v", release: "6", pid: 1 })
-    }
+pub(crate) fn described<T>(look: impl FnOnce(&Machine<'_>) -> T) -> T {
+    look(&Machine { architecture: "x86_64", hostname: "v", release: "6", pid: 1 })
 }
 
 /// No simulated init system.
@@ -27,19 +25,5 @@ pub(crate) mod power {
         pub(crate) fn ask(self, _: &Power) {
             match self {}
         }
-    }
-}
-
-pub(crate) mod modules {
-    use std::path::Path;
-
-    #[derive(Clone, Copy)]
-    pub(crate) enum NodeWait {
-        None,
-        Timeout,
-    }
-
-    pub(crate) fn load_vsock(_: &Path, _: NodeWait) -> Result<Option<String>, String> {
-        Ok(None)
     }
 }

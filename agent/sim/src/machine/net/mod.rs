@@ -16,7 +16,6 @@ use super::{MILLI, Micros, SECOND, Sim, Zone};
 const WINDOW: usize = 256 * 1024;
 /// Capacity of a pipe, bytes, as in Linux.
 const PIPE: usize = 64 * 1024;
-/// Longest queue of a listener.
 const BACKLOG: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +34,6 @@ pub(crate) enum NoWay {
     Other,
 }
 
-/// All listeners, and the rate of faults.
 pub(crate) struct Net {
     sim: Rc<Sim>,
     listeners: RefCell<BTreeMap<Place, Open>>,
@@ -73,7 +71,6 @@ impl Open {
 /// One direction of a connection.
 #[derive(Default)]
 struct Way {
-    /// Upper bound of bytes in flight.
     window: usize,
     /// Arrival and content.
     pieces: VecDeque<(Micros, Vec<u8>)>,

@@ -56,8 +56,7 @@ fn keeps_reserved_space_wherever_the_copy_is() {
 
 #[test]
 fn reserves_nothing_for_other_entry_sizes_or_counts() {
-    // Fewer entries, with the last usable block directly before the shorter copy; or larger
-    // entries.
+    // Fewer entries, whose copy directly follows the last usable block; or larger entries.
     for (count, size, own) in [(56u32, 128u32, 14), (4, 128, 1), (64, 256, 32), (32, 512, 32)] {
         let mut sim = gpt(512, OLD, &[]);
         let usable = OLD - own - 2;
