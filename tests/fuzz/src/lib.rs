@@ -13,11 +13,13 @@ mod prelude {
     pub(crate) use core::time::Duration;
 
     pub(crate) use mote_core::flavour::Flavour;
+    pub(crate) use mote_core::guest_path::Target;
     pub(crate) use mote_core::host_address::HostAddress;
     pub(crate) use mote_core::http::head::Method;
     pub(crate) use mote_core::json::Document;
     pub(crate) use mote_core::limits;
     pub(crate) use mote_core::time::Uptime;
+    pub(crate) use serde_json::Value;
 
     pub(crate) use crate::input::{Input, METHODS, decoded, is_deep, segments, text};
 }
@@ -49,7 +51,6 @@ pub mod from_host {
     pub mod status_ops;
 }
 
-/// HTTP/1.1 in both directions.
 pub mod http {
     pub mod body;
     pub mod connection_ops;
@@ -68,21 +69,19 @@ pub mod system {
     pub mod proc;
 }
 
-/// The whole agent.
 pub mod whole {
     pub mod scenario;
 }
 
 macro_rules! targets {
-    ($($room:ident :: $name:ident,)*) => {
-        pub const TARGETS: &[&str] = &[$(stringify!($name),)*];
+    ($($room:ident: $($name:ident)*;)*) => {
+        pub const TARGETS: &[&str] = &[$($(stringify!($name),)*)*];
 
-        /// Returns the page's text about all targets: the start of each file.
         pub fn about() -> String {
-            let heads = [$((
+            let heads = [$($((
                 stringify!($name),
                 include_str!(concat!(stringify!($room), "/", stringify!($name), ".rs")),
-            ),)*];
+            ),)*)*];
             let mut out = String::new();
             for (name, text) in heads {
                 let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
@@ -96,7 +95,7 @@ macro_rules! targets {
         #[allow(clippy::inline_always)]
         pub fn run(target: &str, input: &[u8]) {
             match target {
-                $(stringify!($name) => $room::$name::run(input),)*
+                $($(stringify!($name) => $room::$name::run(input),)*)*
                 other => panic!("no target {other}"),
             }
         }
@@ -104,31 +103,10 @@ macro_rules! targets {
 }
 
 targets! {
-    codec::json,
-    codec::sftp,
-    codec::ws,
-    codec::yaml,
-    from_guest::admission,
-    from_guest::answer,
-    from_guest::devlxd,
-    from_host::event,
-    from_host::exec,
-    from_host::mount,
-    from_host::operation,
-    from_host::peer,
-    from_host::policy,
-    from_host::serial,
-    from_host::status_ops,
-    http::body,
-    http::connection_ops,
-    http::head,
-    http::path,
-    http::reply,
-    system::certificate,
-    system::counters,
-    system::disk,
-    system::names,
-    system::netlink,
-    system::proc,
-    whole::scenario,
+    codec: json sftp ws yaml;
+    from_guest: admission answer devlxd;
+    from_host: event exec mount operation peer policy serial status_ops;
+    http: body connection_ops head path reply;
+    system: certificate counters disk names netlink proc;
+    whole: scenario;
 }

@@ -1,5 +1,4 @@
-//! Executions so far: a line for each target in `tests/fuzz/tally`, which `scripts/fuzz --keep`
-//! updates, and the page's table.
+//! Executions so far: a line per target in `tests/fuzz/tally`, written by `scripts/fuzz --keep`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +7,7 @@ use mote_checks::markdown::grouped;
 
 use crate::{TARGETS, corpus};
 
-/// Executions and seconds of all recorded runs of each target, the edges that the last one covered,
-/// and those of the program, including the checks'.
+/// Executions and seconds of a target's runs, the last one's edges, and those of the program.
 pub type Tally = BTreeMap<String, [u64; 4]>;
 
 pub fn file() -> PathBuf {
@@ -50,17 +48,3 @@ pub fn table(all: &Tally) -> String {
 }
 
 pub const MARKS: [&str; 2] = ["<!-- fuzz:begin -->\n", "<!-- fuzz:end -->\n"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tally_reads_back() {
-        let all = BTreeMap::from([(TARGETS[0].to_owned(), [1_234_567, 10, 5, 9])]);
-        assert_eq!(read(&write(&all)), all);
-        let table = table(&all);
-        assert!(table.contains("| 1,234,567 | 123,456 | 5 of 9 |"), "{table}");
-        assert!(table.contains("| all | 1,234,567 |"));
-    }
-}

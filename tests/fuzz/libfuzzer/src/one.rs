@@ -1,5 +1,4 @@
-//! The target with the program's name. Each target is a separate program, so that libFuzzer counts
-//! no edges of the others.
+//! The target with the program's name: separate programs, so that no edges of others count.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

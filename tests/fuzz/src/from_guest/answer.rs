@@ -4,7 +4,6 @@
 use mote_core::devlxd::answer::{Body, present};
 use mote_core::devlxd::ready::host_state;
 use mote_core::devlxd::route::Ask;
-use serde_json::Value;
 
 use crate::prelude::*;
 

@@ -4,7 +4,6 @@
 
 use mote_core::hostapi::event::{Audience, Posted, RESTORED, Subscription, one_line};
 use mote_core::hostapi::port_forward::{BadTarget, Target};
-use serde_json::Value;
 
 use crate::prelude::*;
 

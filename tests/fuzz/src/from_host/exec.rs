@@ -4,7 +4,6 @@
 
 use mote_core::hostapi::exec::power::Power;
 use mote_core::hostapi::exec::{BY_HOST, Control, MAX_PATH, Request, SHOWN, STARTED_BY, control};
-use serde_json::Value;
 
 use crate::prelude::*;
 

@@ -2,7 +2,6 @@
 //! is mounted with its options and unmounted again, no string contains NUL, and `mountinfo` reads
 //! back.
 
-use mote_core::guest_path::Target;
 use mote_core::hostapi::mount::{Wanted, entries, wanted};
 use mote_core::json::Value;
 

@@ -1,7 +1,8 @@
 //! Operations: ids, times, secrets and their JSON. Invariants: ids are UUIDs with the time and all
-//! random bits, times equal those of a slow calendar, the JSON has the input's values, and a secret
+//! random bits, times equal those of chrono, the JSON has the input's values, and a secret
 //! equals only itself.
 
+use chrono::{DateTime, Datelike};
 use mote_core::hostapi::operation::{
     Operation, State, same_secret, write, write_async, write_id, write_return,
 };
@@ -33,40 +34,15 @@ fn id(flavour: Flavour, now: (u64, u32), random: [u8; 16]) -> String {
     out
 }
 
-/// Returns the date this many days after 1970, counting year by year.
-fn date(mut days: u64) -> (u64, u64, u64) {
-    let mut year = 1970 + days / 146_097 * 400;
-    days %= 146_097;
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-    loop {
-        let length = 365 + u64::from(is_leap(year));
-        if days < length {
-            break;
-        }
-        days -= length;
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
-}
+/// Seconds of 400 years, after which the calendar repeats.
+const CYCLE: u64 = 146_097 * 86_400;
 
 fn time(seconds: u64, nanoseconds: u32) -> String {
     let shown = Timestamp(seconds, nanoseconds).to_string();
-    let (year, month, day) = date(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let expected = format!(
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}Z"
-    );
-    assert_eq!(shown, expected);
+    let within = (seconds % CYCLE).cast_signed();
+    let theirs = DateTime::from_timestamp(within, nanoseconds).expect("a time");
+    let year = theirs.year().cast_unsigned() as u64 + seconds / CYCLE * 400;
+    assert_eq!(shown, format!("{year:04}-{}Z", theirs.format("%m-%dT%H:%M:%S%.9f")));
     shown
 }
 

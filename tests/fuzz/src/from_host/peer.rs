@@ -1,26 +1,12 @@
 //! The body of PUT, `agent.conf` and PEM. Invariants: mote accepts exactly the valid hosts that
 //! serde_json reads, and DER fits the buffer to the byte and survives PEM encoding.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use mote_core::hostapi::host_info::{CERTIFICATE, HostInfo};
 use mote_core::json::BadDocument;
 use mote_core::tls::pem::{self, PemError};
-use serde_json::Value;
 
 use crate::prelude::*;
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for group in bytes.chunks(3) {
-        let at = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for place in 0..4usize {
-            let letter = LETTERS[(bits >> (18 - 6 * place)) as usize % 64];
-            out.push(if place <= group.len() { char::from(letter) } else { '=' });
-        }
-    }
-    out
-}
 
 fn told(data: &[u8]) {
     let ours = HostInfo::parse(data);
@@ -59,7 +45,8 @@ fn block(data: &[u8], label: &str, read: Read) {
     assert!(!der.is_empty() && der.len() <= data.len() * 3 / 4);
     assert_eq!(read(data, &mut vec![0; der.len()]), Ok(der.clone()));
     assert_eq!(read(data, &mut vec![0; der.len() - 1]), Err(PemError::TooLong));
-    let again = format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", base64(&der));
+    let text = BASE64_STANDARD.encode(&der);
+    let again = format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n");
     assert_eq!(read(again.as_bytes(), &mut space), Ok(der));
 }
 

@@ -107,7 +107,6 @@ impl Run {
     }
 }
 
-/// Returns the largest number of events within one second.
 fn densest(times: &[Uptime]) -> usize {
     let second = Duration::from_secs(1);
     let within =

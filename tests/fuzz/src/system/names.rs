@@ -5,12 +5,12 @@
 use std::path::{Component, Path};
 
 use mote_core::flavour::{Flavour, PORT_NAMES, misspelt};
-use mote_core::guest_path::Target;
 use mote_core::init::button;
 use mote_core::init::plan::Plan;
 use mote_core::report::proc::mounts::unescape;
 use mote_core::report::proc::{full_name, variable};
 use mote_core::report::proc::{keyed, number};
+use strsim::levenshtein;
 
 use crate::prelude::*;
 
@@ -38,34 +38,20 @@ fn address(text: &str, cid: u32, port: u32) {
     assert_eq!(HostAddress::parse(&format!("{cid}:{port}")), Some((cid, port)));
 }
 
-fn distance(one: &[u8], other: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, byte) in one.iter().enumerate() {
-        let mut corner = core::mem::replace(&mut row[0], at + 1);
-        for (place, wanted) in other.iter().enumerate() {
-            let change = corner + usize::from(byte != wanted);
-            corner = row[place + 1];
-            row[place + 1] = change.min(corner + 1).min(row[place] + 1);
-        }
-    }
-    row[other.len()]
-}
-
 fn port_name(name: &str) {
     let is_name = PORT_NAMES.iter().any(|(known, _)| *known == name);
     let meant = misspelt(name);
     assert!(!is_name || meant.is_none());
     if let Some(meant) = meant {
-        assert!(distance(name.as_bytes(), meant.as_bytes()) <= 3, "{name}");
+        assert!(levenshtein(name, meant) <= 3, "{name}");
     }
     for (known, _) in PORT_NAMES.iter().take(2).filter(|_| !is_name) {
         // A single typing error is always detected.
-        assert!(distance(name.as_bytes(), known.as_bytes()) > 1 || meant.is_some(), "{name}");
+        assert!(levenshtein(name, known) > 1 || meant.is_some(), "{name}");
     }
     assert!(Flavour::parse(name).is_none_or(|flavour| flavour.name() == name));
 }
 
-/// Writes `NAME="..."` as os-release(5) specifies, and reads it back.
 fn release(value: &str) {
     let mut line = String::from("NAME=\"");
     for character in value.chars() {

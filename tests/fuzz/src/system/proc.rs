@@ -18,7 +18,6 @@ use mote_core::report::proc::{Memory, full_name, keyed, number, variable};
 use mote_core::report::state::{self, State, System};
 use mote_core::resume::clock::{Difference, Step, is_setter, step};
 use mote_core::resume::is_fork;
-use serde_json::Value;
 
 use crate::prelude::*;
 
