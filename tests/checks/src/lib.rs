@@ -1,12 +1,10 @@
 //! Verdicts and their presentation, shared by conformance, third-party clients and real servers: a
 //! check has a verdict, each verdict other than "yes" needs a reason, each reason needs such a
-//! verdict, and a page shows them side by side with notes. Also what these suites share: bytes that
-//! do not repeat, and QEMU's monitor.
+//! verdict, and a page shows them with notes. Also bytes that do not repeat, and QEMU's monitor.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 
 pub mod markdown;
-mod table;
 
 use std::fmt::{Debug, Write as _};
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -15,15 +13,15 @@ use std::os::unix::net::UnixStream;
 use serde_json::{Value, json};
 
 use serde::{Deserialize, Serialize};
-pub use table::Table;
+
+/// The error is a message.
+pub type Try<T = ()> = Result<T, String>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The check passed: the observation.
     Holds(String),
     Differs(String),
-    /// The feature is missing, or ends in an error.
     Fails(String),
     NotRun(String),
     /// The check ran, but its machine was lost each time.
@@ -61,7 +59,6 @@ impl Verdict {
 pub struct Notes(Vec<String>);
 
 impl Notes {
-    /// Returns the number of a note, from 1.
     pub fn number(&mut self, note: String) -> usize {
         let known = self.0.iter().position(|known| *known == note);
         known.unwrap_or_else(|| {
@@ -90,7 +87,6 @@ pub fn sentence(text: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-/// Names of groups, or of columns.
 pub type Names = &'static [&'static str];
 
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +95,6 @@ pub struct Reason {
     pub groups: Names,
     /// The check's name; with `*` at its end, what the names begin with.
     pub check: &'static str,
-    /// Titles of the columns with this difference.
     pub columns: Names,
     /// Explanation; follows the observation in the note.
     pub why: &'static str,
@@ -108,8 +103,7 @@ pub struct Reason {
 }
 
 /// Parses reasons, one per line: `GROUPS | CHECK | COLUMNS | WHY`, after `~ ` if the difference
-/// occurs sometimes. `; ` separates names, `*` means all groups. The names are leaked, because each
-/// table is read once.
+/// occurs sometimes. `; ` separates names, `*` means all groups. The names are leaked.
 pub fn reasons(text: &'static str) -> Vec<Reason> {
     let names = |text: &'static str| -> Names {
         text.split("; ").filter(|name| *name != "*").collect::<Vec<_>>().leak()
@@ -142,32 +136,26 @@ pub fn find<'r>(
     reasons.iter().find(|reason| reason.fits(group, check, column))
 }
 
-pub fn same<T: PartialEq<U> + Debug, U: Debug>(
-    what: &str,
-    seen: T,
-    wanted: U,
-) -> Result<(), String> {
+pub fn same<T: PartialEq<U> + Debug, U: Debug>(what: &str, seen: T, wanted: U) -> Try {
     if seen == wanted { Ok(()) } else { Err(format!("{what} is {seen:?}, not {wanted:?}")) }
 }
 
-pub fn has(text: &str, wanted: &str) -> Result<(), String> {
+pub fn has(text: &str, wanted: &str) -> Try {
     if text.contains(wanted) { Ok(()) } else { Err(format!("no {wanted:?} in {text:?}")) }
 }
 
-pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
+pub fn line_with(text: &str, wanted: &str) -> Try<String> {
     let line = text.lines().find(|line| line.contains(wanted));
     line.map(|line| line.trim().to_owned()).ok_or_else(|| format!("no {wanted:?} in {text:?}"))
 }
 
-/// Returns a fixed sequence of bytes with a long period.
 pub fn noise(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Noise::default().fill(&mut bytes);
     bytes
 }
 
-/// Returns the same piece by piece (xorshift). The length of each piece but the last is a multiple
-/// of eight.
+/// Returns the same piece by piece (xorshift). All pieces but the last are multiples of 8 bytes.
 #[derive(Clone, Debug)]
 pub struct Noise(u64);
 
@@ -188,8 +176,7 @@ impl Noise {
     }
 }
 
-/// Sends a command on a new connection to this monitor. Returns its answer, which has the member
-/// `return` or `error`.
+/// Sends a command on a new connection to this monitor; returns its `return` or `error`.
 pub fn qmp(monitor: &UnixStream, command: &str, arguments: &Value) -> io::Result<Value> {
     let mut lines = BufReader::new(monitor).lines();
     let mut answer = Value::Null;
@@ -209,4 +196,141 @@ pub fn qmp(monitor: &UnixStream, command: &str, arguments: &Value) -> io::Result
         };
     }
     Ok(answer)
+}
+
+/// Verdicts side by side: cells with notes, sums by word, and verdicts without a reason.
+#[derive(Debug)]
+pub struct Table<'r> {
+    reasons: &'r [Reason],
+    pub notes: Notes,
+    titles: Vec<&'static str>,
+    words: Vec<Vec<&'static str>>,
+    used: Vec<bool>,
+    unexplained: Vec<String>,
+}
+
+impl<'r> Table<'r> {
+    pub fn new(reasons: &'r [Reason], titles: &[&'static str]) -> Self {
+        Self {
+            reasons,
+            notes: Notes::default(),
+            titles: titles.to_vec(),
+            words: vec![Vec::new(); titles.len()],
+            used: vec![false; reasons.len()],
+            unexplained: Vec::new(),
+        }
+    }
+
+    pub fn meaning(reason: Option<&Reason>, verdict: &Verdict) -> (&'static str, Option<String>) {
+        if let Some(reason) = reason.filter(|reason| reason.sometimes) {
+            return ("sometimes", Some(reason.why.into()));
+        }
+        let note = match verdict {
+            Verdict::Holds(_) => None,
+            Verdict::NotRun(why) | Verdict::Unknown(why) => Some(sentence(why)),
+            Verdict::Differs(seen) | Verdict::Fails(seen) => {
+                let why = reason.map_or("**Not explained.**", |reason| reason.why);
+                Some(format!("{} {why}", sentence(seen)))
+            }
+        };
+        (verdict.word(), note)
+    }
+
+    pub fn explains(&self, column: usize, (group, name): (&str, &str)) -> bool {
+        self.reasons.iter().any(|reason| reason.fits(group, name, self.titles[column]))
+    }
+
+    /// Returns a cell: its word and note's number. `seen` is `None` if the check does not apply.
+    pub fn cell(&mut self, column: usize, check: (&str, &str), seen: Option<&Verdict>) -> String {
+        let Some(verdict) = seen else { return "-".into() };
+        let ((group, name), title) = (check, self.titles[column]);
+        let at = self.reasons.iter().position(|reason| reason.fits(group, name, title));
+        match at {
+            Some(at) => {
+                self.used[at] |= !matches!(verdict, Verdict::Holds(_)) || self.reasons[at].sometimes
+            }
+            None if verdict.is_miss() => {
+                let (word, text) = (verdict.word(), verdict.text());
+                self.unexplained.push(format!("{title}: {group}: {name}: {word}: {text}"));
+            }
+            None => {}
+        }
+        let reasons = self.reasons;
+        let (word, note) = Self::meaning(at.map(|at| &reasons[at]), verdict);
+        self.words[column].push(word);
+        note.map_or(word.into(), |note| format!("{word} {}", self.notes.number(note)))
+    }
+
+    pub fn head(&self, first: &str) -> String {
+        let titles = first.split(" | ").chain(self.titles.iter().copied());
+        markdown::table(&markdown::texts(titles), [])
+    }
+
+    pub fn row(&mut self, first: &[&str], check: (&str, &str), seen: &[Option<Verdict>]) -> String {
+        let columns = seen.iter().enumerate();
+        let cells = columns.map(|(column, seen)| self.cell(column, check, seen.as_ref()));
+        markdown::row(first.iter().map(|&cell| cell.to_owned()).chain(cells))
+    }
+
+    pub fn sums(&self, kinds: &[&str]) -> String {
+        let head = markdown::texts([""].iter().chain(kinds).copied());
+        let rows = self.titles.iter().zip(&self.words).map(|(title, words)| {
+            let count = |kind: &&str| words.iter().filter(|word| *word == kind).count().to_string();
+            [(*title).to_owned()].into_iter().chain(kinds.iter().map(count)).collect()
+        });
+        format!("\n{}", markdown::table(&head, rows))
+    }
+
+    /// Returns cells without a reason and, if the table is `whole`, reasons without a cell.
+    pub fn unexplained(self, whole: bool) -> Vec<String> {
+        let idle = self.reasons.iter().zip(self.used).filter(|(_, used)| whole && !used);
+        let idle = idle.map(|(reason, _)| format!("a reason for what was not seen: {reason:?}"));
+        self.unexplained.into_iter().chain(idle).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REASONS: &str = "\
+files | a mode* | go | It is older.
+~ * | an end | go; mote | It may be lost.
+* | never seen | go | Why?
+";
+
+    #[test]
+    fn every_verdict_except_yes_needs_a_reason() {
+        let reasons = reasons(REASONS);
+        let mut table = Table::new(&reasons, &["mote", "go"]);
+        let (holds, differs) =
+            (Verdict::Holds(String::new()), Verdict::Differs("it is a | b".into()));
+        assert_eq!(table.cell(0, ("files", "a mode of 7"), Some(&holds)), "yes");
+        assert_eq!(table.cell(1, ("files", "a mode of 7"), Some(&differs)), "differs 1");
+        assert_eq!(table.cell(1, ("files", "an end"), Some(&holds)), "sometimes 2");
+        assert_eq!(
+            table.cell(0, ("files", "a mode of 8"), Some(&Verdict::Fails("gone".into()))),
+            "no 3"
+        );
+        assert_eq!(table.cell(1, ("exec", "a mode of 7"), Some(&differs)), "differs 4");
+        assert_eq!(
+            table.cell(1, ("exec", "x"), Some(&Verdict::NotRun("no kvm".into()))),
+            "not run 5"
+        );
+        assert_eq!(table.cell(1, ("exec", "x"), None), "-");
+        let notes = "\n1. It is a \\| b. It is older.\n2. It may be lost.\n3. Gone. **Not explained.**\n4. It is a \\| b. **Not explained.**\n5. No kvm.\n";
+        assert_eq!(table.notes.list(), notes);
+        assert_eq!(
+            table.head("case | source"),
+            "| case | source | mote | go |\n| --- | --- | --- | --- |\n"
+        );
+        let sums = "\n| | yes | no |\n| --- | --- | --- |\n| mote | 1 | 1 |\n| go | 0 | 0 |\n";
+        assert_eq!(table.sums(&["yes", "no"]), sums);
+        let missing = table.unexplained(true);
+        assert_eq!(
+            missing[..2],
+            ["mote: files: a mode of 8: no: gone", "go: exec: a mode of 7: differs: it is a | b"]
+        );
+        assert!(missing.len() == 3 && missing[2].contains("never seen"), "{missing:?}");
+    }
 }

@@ -3,7 +3,6 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     Left,
-    /// For numbers.
     Right,
 }
 
@@ -31,7 +30,6 @@ pub fn row(cells: impl IntoIterator<Item = String>) -> String {
     format!("|{}\n", cells.into_iter().map(cell).collect::<String>())
 }
 
-/// Returns the page with this text between its two marks.
 pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
     let (before, rest) = page.split_once(begin).expect("the begin's mark");
     let (_, after) = rest.split_once(end).expect("the end's mark");

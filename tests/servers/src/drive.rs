@@ -11,7 +11,7 @@ use crate::server::{self};
 /// Exit code if no check fails, but some have no result.
 const NOT_KNOWN: u8 = 75;
 
-pub fn drive(options: &Options) -> Result<ExitCode, String> {
+pub fn drive(options: &Options) -> Try<ExitCode> {
     let wanted = server::wanted(options)?;
     if options.list {
         wanted.iter().for_each(|check| println!("{check}"));
@@ -23,7 +23,7 @@ pub fn drive(options: &Options) -> Result<ExitCode, String> {
     Ok(ExitCode::from(verdict(options.server, &columns)))
 }
 
-fn record(options: &Options, column: &Column) -> Result<(), String> {
+fn record(options: &Options, column: &Column) -> Try {
     if std::env::var_os("MOTE_WRITE_DOCS").is_none() {
         return Ok(());
     }
@@ -65,7 +65,7 @@ fn verdict(server: Server, columns: &[Column]) -> u8 {
     }
 }
 
-fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, String> {
+fn column(options: &Options, agent: Agent, wanted: &[String]) -> Try<Column> {
     let run = Run { run: options.at.clone(), build: options.build.clone() };
     let mut column = Column::new(agent, run);
     let server = options.server;
@@ -89,7 +89,7 @@ fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, 
 
 type Payload = (String, [PathBuf; 4]);
 
-fn payload(options: &Options, agent: &str, left: &[String]) -> Result<Payload, String> {
+fn payload(options: &Options, agent: &str, left: &[String]) -> Try<Payload> {
     let (server, slow, left) = (options.server.name(), options.slow, left.join(","));
     let start = format!("#!/bin/sh\nexec ./mote-servers check {server} {agent} {slow} {left}\n");
     let file = |name: &str| options.images.join(name);
@@ -102,12 +102,7 @@ fn payload(options: &Options, agent: &str, left: &[String]) -> Result<Payload, S
     Ok((start, files))
 }
 
-fn boot(
-    options: &Options,
-    column: &mut Column,
-    number: usize,
-    left: &[String],
-) -> Result<(), String> {
+fn boot(options: &Options, column: &mut Column, number: usize, left: &[String]) -> Try {
     let agent = column.agent.name();
     let (start, files) = payload(options, agent, left)?;
     let files: Vec<_> = files.iter().map(PathBuf::as_path).collect();

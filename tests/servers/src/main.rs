@@ -1,10 +1,8 @@
-//! `mote-servers`, behind `scripts/real-server`: drives a guest agent with an unmodified LXD or
-//! Incus through the server's command line.
+//! `mote-servers`, behind `scripts/real-server`: drives an agent by an unmodified LXD or Incus.
 //!
 //! `drive` runs on this machine. It boots an outer VM with `/dev/kvm` and vhost-vsock that contains
-//! the real server (`outer`), and writes the table (`page`). `check` runs in the outer VM. It sets
-//! the server up (`setup`), runs the checks (`checks`) and reports each result as a line of JSON
-//! (`report`).
+//! the real server (`outer`), and writes the table (`page`). `check` runs in the outer VM: it sets
+//! the server up (`setup`), runs the checks (`checks`) and reports each result (`report`).
 
 #![allow(missing_docs, unreachable_pub, reason = "a program of tests: names say what items are")]
 

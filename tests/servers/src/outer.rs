@@ -1,17 +1,11 @@
 //! The outer VM: a machine with `/dev/kvm` and vhost-vsock that contains the real server.
 
-use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::process::Command;
-
-use mote_checks::qmp;
-use serde_json::json;
 
 use crate::prelude::*;
 use crate::run;
 
-/// Limit for silence. The longest check has several waits of up to fifteen minutes, but none took a
-/// third of this.
+/// Limit for silence. The longest check has waits of up to 15 minutes; none took a third of this.
 const SILENCE: Duration = Duration::from_secs(1800);
 const LOOK: Duration = Duration::from_millis(200);
 /// Memory of the outer VM, MiB: the server, one instance, and its disk in the page cache.
@@ -19,7 +13,6 @@ const MEMORY: u32 = 3072;
 /// Size of the second disk, bytes: the checks' program, a kernel and an image take less.
 const PAYLOAD: u64 = 160 << 20;
 
-/// The parts of an outer VM.
 #[derive(Clone, Debug, Args)]
 pub struct Spec {
     /// Directory with `vmlinuz`, `initrd`, `disk.raw`, and the stored states.
@@ -52,15 +45,14 @@ pub struct Outer {
 }
 
 impl Outer {
-    /// Starts a VM that runs `start` next to these files. Its disk is discarded with it, unless it
-    /// is kept.
+    /// Starts a VM that runs `start` next to these files. Its disk is discarded, unless it is kept.
     pub fn start(
         spec: &Spec,
         directory: &Path,
         start: &str,
         files: &[&Path],
         from: &From,
-    ) -> Result<Self, String> {
+    ) -> Try<Self> {
         let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
         let _old = fs::remove_dir_all(directory);
         fs::create_dir_all(directory).map_err(failed)?;
@@ -124,7 +116,7 @@ impl Outer {
         }
     }
 
-    pub fn keep(mut self, kept: &Path) -> Result<(), String> {
+    pub fn keep(mut self, kept: &Path) -> Try {
         let ask = |command, arguments: &Value| {
             let monitor = UnixStream::connect(self.directory.join("qmp"));
             let answer = monitor.and_then(|monitor| qmp(&monitor, command, arguments));
@@ -179,7 +171,7 @@ fn state_of(kept: &Path) -> PathBuf {
 }
 
 /// Packs the second disk: a tar archive of constant size, because a kept outer VM knows its size.
-fn pack(payload: &Path, script: &Path, files: &[&Path]) -> Result<(), String> {
+fn pack(payload: &Path, script: &Path, files: &[&Path]) -> Try {
     let mut command = Command::new("tar");
     command.arg("--mode=755").arg("-cf").arg(payload);
     for file in std::iter::once(&script).chain(files) {
@@ -220,10 +212,7 @@ fn qemu(spec: &Spec) -> Command {
         .arg(tree("usr/lib/x86_64-linux-gnu"))
         .args(clock.iter().flat_map(|clock| [OsStr::new("--preload"), clock.as_os_str()]))
         .arg(tree("usr/bin/qemu-system-x86_64"))
-        .arg("-L")
-        .arg(tree("usr/share/qemu"))
-        .arg("-L")
-        .arg(tree("usr/share/seabios"))
+        .args([Path::new("-L"), &tree("usr/share/qemu"), "-L".as_ref(), &tree("usr/share/seabios")])
         .args("-name outer -machine q35 -display none -no-reboot -nodefaults".split(' '))
         .args(["-accel", accelerator, "-cpu", processor])
         .args(["-smp", "2", "-m", &MEMORY.to_string()])
@@ -232,8 +221,7 @@ fn qemu(spec: &Spec) -> Command {
     command
 }
 
-// A stored state of an outer VM with a running server. Runs restore it instead of booting, which
-// saves a minute or more in emulation.
+// A stored state of an outer VM with a running server, which saves a minute or more in emulation.
 
 /// Its content also decides whether a stored state is valid.
 const SOURCE: &str = include_str!("setup.rs");
@@ -242,7 +230,7 @@ const SOURCE: &str = include_str!("setup.rs");
 const FIRST_BOOT: Duration = Duration::from_secs(1800);
 
 /// Returns where an outer VM starts, and creates the stored state if there is none.
-pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
+pub fn begin(options: &Options, work: &Path) -> Try<From> {
     let spec = &options.spec;
     if spec.kvm {
         return Ok(From::Power); // it boots in seconds
@@ -268,7 +256,7 @@ fn forget(directory: &Path) {
     }
 }
 
-fn make(options: &Options, work: &Path, kept: &PathBuf) -> Result<(), String> {
+fn make(options: &Options, work: &Path, kept: &PathBuf) -> Try {
     let spec = &options.spec;
     println!("a first boot, until the server is up; it is kept for the next runs");
     let mut create = Command::new("qemu-img");

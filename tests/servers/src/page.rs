@@ -1,10 +1,6 @@
 //! Results for people: on the terminal and as `docs/results/servers.md`.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::sync::LazyLock;
-
-use mote_checks::{Reason, Table, line, markdown, reasons};
 
 use crate::prelude::*;
 use crate::seen::Column;
@@ -16,7 +12,7 @@ fn sum(column: &Column) -> String {
 
 const HEAD: &str = include_str!("head.md");
 
-pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
+pub fn write(server: Server, columns: &[Column]) -> Try {
     let path = path();
     let old = fs::read_to_string(&path).unwrap_or_default();
     let mut page = HEAD.to_owned();
@@ -85,7 +81,6 @@ pub fn rows(server: Server, columns: &[Column], all: bool) -> String {
     format!("{text}\n{}{}", markdown::table(&head, rows), table.notes.list())
 }
 
-/// Lists the times that `hotplug`'s passed checks measured.
 fn figures(server: Server, columns: &[Column]) -> String {
     let mut text = String::new();
     for column in columns {
@@ -140,7 +135,9 @@ mod tests {
     #[test]
     fn the_page_matches_the_record() {
         for server in Server::ALL {
-            let columns = seen::load(server).unwrap();
+            let mut columns = seen::load(server).unwrap();
+            let record = fs::read_to_string(seen::path(server)).unwrap_or_default();
+            assert_eq!(seen::text(server, &mut columns), Ok(record));
             if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
                 write(server, &columns).unwrap();
             }

@@ -1,11 +1,10 @@
-//! The half that runs in the outer VM: sets the server up, runs the checks, and sends a line for
-//! each step.
+//! The half that runs in the outer VM: runs the checks, and sends a line for each step.
 
 use crate::prelude::*;
 
-pub fn check(world: &World, wanted: &[String]) -> Result<ExitCode, String> {
+pub fn check(world: &World, wanted: &[String]) -> Try<ExitCode> {
     let mut port = File::options().write(true).open(PORT).map_err(|e| format!("{PORT}: {e}"))?;
-    let mut say = |line: Line| -> Result<(), String> {
+    let mut say = |line: Line| -> Try {
         let text = serde_json::to_string(&line).map_err(|error| error.to_string())? + "\n";
         port.write_all(text.as_bytes()).map_err(|error| format!("{PORT}: {error}"))
     };
@@ -14,7 +13,7 @@ pub fn check(world: &World, wanted: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn look(world: &World, wanted: &[String], say: Say<'_>) -> Result<(), String> {
+fn look(world: &World, wanted: &[String], say: Say<'_>) -> Try {
     if !setup::is_up(world)? {
         setup::server(world)?;
         say(step("the server is up"))?;
@@ -28,8 +27,7 @@ fn look(world: &World, wanted: &[String], say: Say<'_>) -> Result<(), String> {
         say(Line::Begin(check.id()))?;
         let begun = Instant::now();
         let seen = (check.run)(world);
-        // KVM stopped it: emulated virtualisation fails at times, which says nothing about the
-        // agent.
+        // KVM stopped it: emulated virtualisation fails at times, whatever the agent does.
         if seen.is_err() && world.status()? == "Error" {
             return Err(format!("the instance's QEMU met an internal error during {}", check.id()));
         }
@@ -47,12 +45,11 @@ pub enum Line {
     Step(String, f64),
     Begin(String),
     /// The end of a check: its name, what it saw or why it fails, seconds.
-    End(String, Result<String, String>, f64),
-    /// Nothing more will come, for this reason.
+    End(String, Try<String>, f64),
     Over(String),
 }
 
-pub type Say<'a> = &'a mut dyn FnMut(Line) -> Result<(), String>;
+pub type Say<'a> = &'a mut dyn FnMut(Line) -> Try;
 
 pub fn step(text: &str) -> Line {
     Line::Step(text.to_owned(), uptime())
@@ -65,11 +62,9 @@ fn uptime() -> f64 {
 
 /// Interval of the messages while waiting for an agent.
 const TELL: Duration = Duration::from_secs(60);
-/// Directory with the second disk's files.
 const FILES: &str = "/run/checks";
 
-/// Returns the arguments that launch an instance from an image: one CPU, memory for an initramfs,
-/// and what QEMU boots.
+/// Returns the arguments that launch an image's instance: one CPU, memory for an initramfs.
 pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
     let words = "console=tty0 console=ttyS0 panic=5 loglevel=5 random.trust_cpu=on \
         mitigations=off no_timer_check cryptomgr.notests";
@@ -85,7 +80,7 @@ pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
 }
 
-fn start_instance(world: &World, image: &str, say: Say<'_>) -> Result<(), String> {
+fn start_instance(world: &World, image: &str, say: Say<'_>) -> Try {
     let import = ["image", "import", image, "--alias", world.agent.name()];
     world.cli(&import).within(world.limit(180)).text()?;
     let launch = launch(world, world.agent.name(), VM);

@@ -1,7 +1,5 @@
 //! Programs with a time limit: their output and exit codes. Also programs on a pseudo-terminal.
 
-use std::process::Command;
-
 use mote_machine::{Pty, within};
 
 use crate::prelude::*;
@@ -41,7 +39,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns a program with arguments and a limit of one minute.
     pub fn new(words: &[&str]) -> Self {
         let mut command = Command::new(words.first().copied().unwrap_or_default());
         command.args(words.iter().skip(1));
@@ -58,7 +55,7 @@ impl Run {
         self
     }
 
-    pub fn run(mut self) -> Result<Output, String> {
+    pub fn run(mut self) -> Try<Output> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.words);
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let begun = Instant::now();
@@ -75,7 +72,7 @@ impl Run {
         Ok(Output { code: code(output.status), out: output.stdout, err })
     }
 
-    pub fn code(self, wanted: i32) -> Result<Output, String> {
+    pub fn code(self, wanted: i32) -> Try<Output> {
         let words = self.words.clone();
         let output = self.run()?;
         if output.code == wanted {
@@ -86,20 +83,20 @@ impl Run {
         Err(format!("`{words}` ended with {}, not {wanted}: {}", output.code, &said[from..]))
     }
 
-    pub fn text(self) -> Result<String, String> {
+    pub fn text(self) -> Try<String> {
         Ok(self.code(0)?.text())
     }
 
-    pub fn start(self) -> Result<Background, String> {
+    pub fn start(self) -> Try<Background> {
         self.begin(Stdio::null())
     }
 
     /// Starts it with input and output in pipes, for programs that answer line by line.
-    pub fn talk(self) -> Result<Background, String> {
+    pub fn talk(self) -> Try<Background> {
         self.begin(Stdio::piped())
     }
 
-    fn begin(mut self, input: Stdio) -> Result<Background, String> {
+    fn begin(mut self, input: Stdio) -> Try<Background> {
         self.command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let child = self.command.spawn().map_err(|error| format!("{}: {error}", self.words))?;
         Ok(Background(child))
@@ -109,8 +106,7 @@ impl Run {
 pub struct Background(pub Child);
 
 impl Background {
-    /// Returns the output once another program has ended it.
-    pub fn end(mut self, limit: Duration) -> Result<Output, String> {
+    pub fn end(mut self, limit: Duration) -> Try<Output> {
         let mut stdout = self.0.stdout.take().ok_or("no output")?;
         let out = thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -123,7 +119,7 @@ impl Background {
         Ok(Output { code: code(status), out, err: String::new() })
     }
 
-    pub fn line(&mut self) -> Result<String, String> {
+    pub fn line(&mut self) -> Try<String> {
         let stdout = self.0.stdout.as_mut().ok_or("no output")?;
         let mut line = Vec::new();
         let mut byte = [0];
@@ -133,13 +129,13 @@ impl Background {
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    pub fn answer(&mut self) -> Result<String, String> {
+    pub fn answer(&mut self) -> Try<String> {
         let stdin = self.0.stdin.as_mut().ok_or("no input")?;
         stdin.write_all(b"\n").map_err(|error| error.to_string())?;
         self.line()
     }
 
-    pub fn signal(&self, signal: &str) -> Result<(), String> {
+    pub fn signal(&self, signal: &str) -> Try {
         Run::new(&["kill", signal, &self.0.id().to_string()]).code(0).map(drop)
     }
 }
@@ -164,7 +160,6 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Returns an exit code as shells show it.
 pub fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
@@ -178,33 +173,31 @@ pub struct Terminal {
 
 impl Terminal {
     /// Starts a program on a terminal of this size. The limit applies to each wait.
-    pub fn start(words: &[&str], columns: u16, rows: u16, limit: Duration) -> Result<Self, String> {
+    pub fn start(words: &[&str], columns: u16, rows: u16, limit: Duration) -> Try<Self> {
         let failed = |error: std::io::Error| format!("a terminal: {error}");
         let (ours, theirs) = Pty::open(columns, rows).map_err(failed)?;
         let side = || theirs.try_clone().map(Stdio::from).map_err(failed);
-        // In its own session with this terminal, so that signals from keys and size changes reach
-        // it.
+        // A session with this terminal, so that signals from keys and size changes reach it.
         let mut command = Command::new("setsid");
         command.arg("--ctty").args(words).stdin(side()?).stdout(side()?).stderr(side()?);
         let child = command.spawn().map_err(failed)?;
         Ok(Self { ours, child, limit })
     }
 
-    pub fn resize(&self, columns: u16, rows: u16) -> Result<(), String> {
+    pub fn resize(&self, columns: u16, rows: u16) -> Try {
         self.ours.resize(columns, rows).map_err(|error| format!("size of a terminal: {error}"))
     }
 
-    pub fn say(&self, text: &str) -> Result<(), String> {
+    pub fn say(&self, text: &str) -> Try {
         self.ours.say(text).map_err(|error| format!("typing: {error}"))
     }
 
-    pub fn until(&mut self, wanted: &str) -> Result<String, String> {
+    pub fn until(&mut self, wanted: &str) -> Try<String> {
         self.ours.until(wanted, self.limit).map_err(|error| error.to_string())
     }
 
-    /// Reads until the program ends, and returns its exit code and the number of bytes that it
-    /// wrote.
-    pub fn end(mut self) -> Result<(i32, usize), String> {
+    /// Reads until the program ends; returns its exit code and the number of bytes that it wrote.
+    pub fn end(mut self) -> Try<(i32, usize)> {
         let begun = Instant::now();
         while begun.elapsed() < self.limit && self.ours.read(Duration::from_millis(200)).is_ok() {}
         let status = wait(&mut self.child, self.limit)

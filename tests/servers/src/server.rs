@@ -21,7 +21,6 @@ pub enum Server {
 impl Server {
     pub const ALL: [Self; 3] = [Self::Incus, Self::Incus60, Self::Lxd];
 
-    /// Returns its name on the command line of `scripts/real-server` and in the record.
     pub fn name(self) -> &'static str {
         match self {
             Self::Incus => "incus",
@@ -95,7 +94,6 @@ pub enum Agent {
 impl Agent {
     pub const ALL: [Self; 2] = [Self::Mote, Self::Own];
 
-    /// Returns its name on the command line, which is also the name of its image.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mote => "mote",
@@ -171,12 +169,12 @@ fn until(minutes: &str) -> Result<Instant, ParseIntError> {
 }
 
 /// `2/7`.
-fn share(text: &str) -> Result<(usize, usize), String> {
+fn share(text: &str) -> Try<(usize, usize)> {
     let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
     parts.filter(|&(i, n)| (1..=n).contains(&i)).ok_or_else(|| format!("{text}: not I/N"))
 }
 
-pub fn wanted(options: &Options) -> Result<Vec<String>, String> {
+pub fn wanted(options: &Options) -> Try<Vec<String>> {
     let all: Vec<_> = checks::of(options.server).collect();
     for only in &options.only {
         if !all.iter().any(|check| check.id() == *only || check.group == only) {

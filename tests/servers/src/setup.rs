@@ -11,14 +11,13 @@ pub const FIRST_IN_GUEST: &str = "/mnt/first-of-all";
 const AGAIN: u32 = 4;
 
 /// Returns whether the server runs already, in a kept outer VM.
-pub fn is_up(world: &World) -> Result<bool, String> {
+pub fn is_up(world: &World) -> Try<bool> {
     let active = world.run(&["systemctl", "is-active", "--quiet", world.server.service()]).run()?;
     Ok(active.code == 0)
 }
 
-/// Waits for the server, and restarts it if it rejected QEMU: it allows QEMU a few seconds to
-/// answer, once at its start, which is too short on a busy machine.
-pub fn knows_vms(world: &World) -> Result<(), String> {
+/// Waits for the server, and restarts it if it rejected QEMU, which was too slow at its start.
+pub fn knows_vms(world: &World) -> Try {
     for turn in 0..=AGAIN {
         let mut drivers = String::new();
         world.until("the server", 120, || {
@@ -37,7 +36,7 @@ pub fn knows_vms(world: &World) -> Result<(), String> {
     Err("the server says that it cannot run VMs".into())
 }
 
-pub fn server(world: &World) -> Result<(), String> {
+pub fn server(world: &World) -> Try {
     let name = world.server.service();
     // One of the last two does not match this processor. Instances contain no VMs.
     for module in ["vhost_vsock", "vhost_net", "tun", "kvm_amd nested=0", "kvm_intel"] {
@@ -56,9 +55,8 @@ pub fn server(world: &World) -> Result<(), String> {
     if world.server == Server::Lxd { lxd_only(world) } else { Ok(()) }
 }
 
-/// Returns a NIC on the bridge. LXD 5.0.2 has QEMU open a tap device as `nobody`, which Debian 13's
-/// kernel refuses. It opens a macvlan device itself. A NIC directly on the bridge could not reach
-/// the bridge's own address.
+/// Returns a NIC on the bridge. LXD 5.0.2 has QEMU open a tap as `nobody`, which Debian 13 refuses;
+/// it opens a macvlan itself, which on the bridge could not reach the bridge's own address.
 pub fn nic(server: Server) -> &'static [&'static str] {
     match server {
         Server::Incus | Server::Incus60 => &["network=br-checks"],
@@ -66,7 +64,7 @@ pub fn nic(server: Server) -> &'static [&'static str] {
     }
 }
 
-fn lxd_only(world: &World) -> Result<(), String> {
+fn lxd_only(world: &World) -> Try {
     let other = "uplink1";
     let commands: &[&[&str]] = &[
         &["ip", "link", "add", UPLINK, "type", "veth", "peer", "name", other],
@@ -78,8 +76,7 @@ fn lxd_only(world: &World) -> Result<(), String> {
     for words in commands {
         world.run(words).code(0)?;
     }
-    // A kernel that QEMU loads takes boot index 0, which LXD gives to the first disk or NIC. A
-    // directory does not use it.
+    // A kernel that QEMU loads takes boot index 0, LXD's for the first disk, but no directory's.
     let source = format!("source={FIRST}");
     let path = format!("path={FIRST_IN_GUEST}");
     let disk = [&source, &path, "boot.priority=100"];

@@ -5,8 +5,7 @@ pub use mote_checks::{has, line_with, noise, same};
 use crate::prelude::*;
 use crate::run::Run;
 
-/// What a check saw, or why it fails.
-pub type Seen = Result<String, String>;
+pub type Seen = Try<String>;
 
 pub const VM: &str = "vm1";
 pub const BRIDGE: &str = "br-checks";
@@ -42,7 +41,7 @@ impl World {
         self.run(&[&[self.server.cli()], words].concat())
     }
 
-    pub fn ok(&self, words: &[&str]) -> Result<String, String> {
+    pub fn ok(&self, words: &[&str]) -> Try<String> {
         self.cli(words).text()
     }
 
@@ -50,18 +49,17 @@ impl World {
         self.cli(&[&["exec", VM, "-T", "--"], words].concat())
     }
 
-    pub fn sh(&self, script: &str) -> Result<String, String> {
+    pub fn sh(&self, script: &str) -> Try<String> {
         self.exec(&["sh", "-c", script]).text()
     }
 
-    /// Sets a key of the instance, calls `look`, and always restores the key.
     pub fn with_key<T>(
         &self,
         key: &str,
         value: &str,
         was: Option<&str>,
-        look: impl FnOnce() -> Result<T, String>,
-    ) -> Result<T, String> {
+        look: impl FnOnce() -> Try<T>,
+    ) -> Try<T> {
         let set = |value| self.ok(&["config", "set", VM, key, value]);
         set(value)?;
         let seen = look();
@@ -69,19 +67,18 @@ impl World {
         seen
     }
 
-    pub fn terminal(&self, words: &[&str]) -> Result<Terminal, String> {
+    pub fn terminal(&self, words: &[&str]) -> Try<Terminal> {
         let words = [&[self.server.cli()], words].concat();
         Terminal::start(&words, 97, 31, TERMINAL * self.slow)
     }
 
-    pub fn exec_on_terminal(&self, words: &[&str]) -> Result<Terminal, String> {
+    pub fn exec_on_terminal(&self, words: &[&str]) -> Try<Terminal> {
         let with = ["exec", VM, "-t", "--env", "TERM=xterm", "--"];
         self.terminal(&[&with, words].concat())
     }
 
-    /// Queries the server's API directly: in emulation the command line takes seconds to start, and
-    /// repeated starts would slow the instance down.
-    pub fn query(&self, path: &str) -> Result<Value, String> {
+    /// Queries the server's API directly: in emulation the command line starts slowly.
+    pub fn query(&self, path: &str) -> Try<Value> {
         let failed = |error: std::io::Error| format!("{path}: {error}");
         let mut stream = UnixStream::connect(self.server.socket()).map_err(failed)?;
         stream.set_read_timeout(Some(PROGRAM * self.slow)).map_err(failed)?;
@@ -103,29 +100,23 @@ impl World {
         self.run(&[&with, words].concat())
     }
 
-    pub fn status(&self) -> Result<String, String> {
+    pub fn status(&self) -> Try<String> {
         let instance = self.query(&format!("/1.0/instances/{VM}"))?;
         Ok(instance["status"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Returns whether the server sees an agent: only an agent reports processes. A query string
-    /// may follow the instance's name.
-    pub fn sees_agent(&self, instance: &str) -> Result<bool, String> {
+    /// Returns whether the server sees an agent, which alone reports processes. A query may follow.
+    pub fn sees_agent(&self, instance: &str) -> Try<bool> {
         let (name, query) = instance.split_once('?').unwrap_or((instance, ""));
         let state = self.query(&format!("/1.0/instances/{name}/state?{query}"))?;
         Ok(state["processes"].as_i64().is_some_and(|count| count > 0))
     }
 
-    pub fn agent_of(&self, instance: &str) -> Result<f64, String> {
+    pub fn agent_of(&self, instance: &str) -> Try<f64> {
         self.until_each(BOOTING * self.slow, "an agent", 240, || self.sees_agent(instance))
     }
 
-    pub fn until(
-        &self,
-        what: &str,
-        seconds: u64,
-        look: impl FnMut() -> Result<bool, String>,
-    ) -> Result<f64, String> {
+    pub fn until(&self, what: &str, seconds: u64, look: impl FnMut() -> Try<bool>) -> Try<f64> {
         self.until_each(AGAIN * self.slow, what, seconds, look)
     }
 
@@ -135,8 +126,8 @@ impl World {
         pause: Duration,
         what: &str,
         seconds: u64,
-        mut look: impl FnMut() -> Result<bool, String>,
-    ) -> Result<f64, String> {
+        mut look: impl FnMut() -> Try<bool>,
+    ) -> Try<f64> {
         let begun = Instant::now();
         loop {
             let seen = look();
@@ -156,20 +147,19 @@ pub fn round(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
-/// Returns the output and the checksum of the same bytes in the outer VM.
-pub fn checksum(bytes: &[u8]) -> Result<String, String> {
+pub fn checksum(bytes: &[u8]) -> Try<String> {
     first_word(&Run::new(&["sha256sum"]).input(bytes).code(0)?)
 }
 
-pub fn first_word(output: &Output) -> Result<String, String> {
+pub fn first_word(output: &Output) -> Try<String> {
     let text = output.text();
     text.split_whitespace().next().map(str::to_owned).ok_or_else(|| "nothing printed".to_owned())
 }
 
-pub fn put(path: &str, content: &[u8]) -> Result<(), String> {
+pub fn put(path: &str, content: &[u8]) -> Try {
     fs::write(path, content).map_err(|error| format!("{path}: {error}"))
 }
 
-pub fn read(path: &str) -> Result<Vec<u8>, String> {
+pub fn read(path: &str) -> Try<Vec<u8>> {
     fs::read(path).map_err(|error| format!("{path}: {error}"))
 }

@@ -1,7 +1,6 @@
 //! Starts and stops of the instance.
 
 use super::devices::{in_guest, plug, unplug};
-use super::group;
 use super::life::{During, GONE, report_ready, right};
 use crate::prelude::*;
 use crate::report::launch;
@@ -14,20 +13,20 @@ group! {
     "others": copy, publish, two_projects
 }
 
-fn boot_id(world: &World) -> Result<String, String> {
+fn boot_id(world: &World) -> Try<String> {
     world.sh("cat /proc/sys/kernel/random/boot_id")
 }
 
-fn stopped(world: &World) -> Result<bool, String> {
+fn stopped(world: &World) -> Try<bool> {
     Ok(world.status()? == "Stopped")
 }
 
-pub(super) fn start(world: &World) -> Result<f64, String> {
+pub(super) fn start(world: &World) -> Try<f64> {
     world.ok(&["start", VM])?;
     world.agent_of(VM)
 }
 
-pub(super) fn stop(world: &World, how: &[&str]) -> Result<f64, String> {
+pub(super) fn stop(world: &World, how: &[&str]) -> Try<f64> {
     let begun = Instant::now();
     world.cli(&[&["stop", VM], how].concat()).within(world.limit(300)).text()?;
     same("the status", world.status()?, "Stopped")?;
@@ -60,8 +59,7 @@ fn clean_stop_start_with_devices(world: &World) -> Seen {
         has(&nics, "eth0")?;
         Ok((took, line))
     });
-    // A directory that was configured from the start stays: QEMU does not unplug it within Incus'
-    // 10 s, with Incus' own agent neither.
+    // A directory of the start stays: QEMU does not unplug it within Incus' 10 s with any agent.
     stop(world, &[])?;
     let gone = unplug(world, "share1").and_then(|()| unplug(world, "lan"));
     start(world)?;
@@ -94,7 +92,7 @@ fn forced_stop_during_command(world: &World) -> Seen {
 }
 
 /// Types Ctrl-a q one by one: the client examines only the first byte of each read.
-fn detach(world: &World, terminal: &Terminal) -> Result<(), String> {
+fn detach(world: &World, terminal: &Terminal) -> Try {
     terminal.say("\x01")?;
     thread::sleep(world.limit(1));
     terminal.say("q")
@@ -136,7 +134,6 @@ fn stateful_stop(world: &World) -> Seen {
     world.ok(&["config", "set", VM, "migration.stateful", "true"])?;
     world.ok(&["config", "device", "override", VM, "root", "size.state=1GiB"])?;
     let seen = stateful(world);
-    // Always restores the initial state.
     if !stopped(world)? {
         stop(world, &["-f"])?;
     }
@@ -163,7 +160,7 @@ fn stateful(world: &World) -> Seen {
     Ok(format!("stopped in {stopped} s, agent {took} s after the start; the clock {behind}"))
 }
 
-fn exec(world: &World, project: &str, instance: &str, words: &[&str]) -> Result<Output, String> {
+fn exec(world: &World, project: &str, instance: &str, words: &[&str]) -> Try<Output> {
     let with = ["--project", project, "exec", instance, "-T", "--"];
     world.cli(&[&with, words].concat()).code(0)
 }
@@ -175,7 +172,7 @@ fn instead(
     look: impl FnOnce() -> Seen,
     unmake: &[&[&str]],
 ) -> Seen {
-    let all = |commands: &[&[&str]]| -> Result<(), String> {
+    let all = |commands: &[&[&str]]| -> Try {
         for words in commands {
             world.cli(words).within(world.limit(300)).text()?;
         }
@@ -190,7 +187,7 @@ fn instead(
 
 fn is_itself(world: &World, name: &str) -> Seen {
     let took = world.agent_of(name)?;
-    let text = |words: &[&str]| -> Result<String, String> {
+    let text = |words: &[&str]| -> Try<String> {
         Ok(exec(world, "default", name, words)?.text().trim().to_owned())
     };
     same("the host name", text(&["hostname"])?, name)?;
@@ -213,8 +210,7 @@ fn publish(world: &World) -> Seen {
 
 /// The same name in another project, with other user-data.
 fn two_projects(world: &World) -> Seen {
-    // Incus refuses the same name twice on a network: there the instance has no NIC, as the project
-    // has profiles of its own.
+    // Incus refuses the same name twice on a network, so there the instance has no NIC.
     let (off, disk): (&[&str], &[&str]) = match world.server {
         Server::Incus | Server::Incus60 => (&[], &["-s", "default"]),
         Server::Lxd => (&["-c", "features.profiles=false"], &[]),

@@ -1,6 +1,5 @@
 //! Directories and volumes that are plugged in while the instance runs.
 
-use super::group;
 use crate::prelude::*;
 
 group! {
@@ -13,7 +12,7 @@ group! {
     off_and_on
 }
 
-pub(super) fn plug(world: &World, name: &str, path: &str, more: &[&str]) -> Result<(), String> {
+pub(super) fn plug(world: &World, name: &str, path: &str, more: &[&str]) -> Try {
     let source = "/srv/share";
     let make = || -> std::io::Result<()> {
         fs::create_dir_all(source)?;
@@ -26,68 +25,61 @@ pub(super) fn plug(world: &World, name: &str, path: &str, more: &[&str]) -> Resu
     world.ok(&[&words, more].concat()).map(drop)
 }
 
-pub(super) fn unplug(world: &World, name: &str) -> Result<(), String> {
+pub(super) fn unplug(world: &World, name: &str) -> Try {
     world.ok(&["config", "device", "remove", VM, name]).map(drop)
 }
 
-/// Waits until the guest reads the host's file at `path`. Returns the seconds, and the line of its
-/// mounts.
-pub(super) fn in_guest(world: &World, path: &str) -> Result<(f64, String), String> {
+/// Waits until the guest reads the host's file at `path`. Returns the seconds and its mounts.
+pub(super) fn in_guest(world: &World, path: &str) -> Try<(f64, String)> {
     let script = format!("cat {path}/from-host 2>/dev/null || true");
     let took =
         world.until("the directory in the guest", 40, || Ok(world.sh(&script)? == "host\n"))?;
     Ok((took, world.sh(&format!("grep ' {path} ' /proc/mounts"))?.trim().to_owned()))
 }
 
-fn out_of_guest(world: &World, path: &str) -> Result<f64, String> {
+fn out_of_guest(world: &World, path: &str) -> Try<f64> {
     let script = format!("grep -c ' {path} ' /proc/mounts || true");
     world.until("unmounted", 30, || Ok(world.sh(&script)?.trim() == "0"))
 }
 
-/// Plugs in, calls `look`, and always unplugs.
 fn with_plugged(
     world: &World,
     name: &str,
     path: &str,
     more: &[&str],
-    look: impl FnOnce() -> Seen,
+    look: impl FnOnce() -> Try,
 ) -> Seen {
     plug(world, name, path, more)?;
-    let seen = in_guest(world, path).and_then(|(took, line)| Ok((took, line, look()?)));
+    let seen = in_guest(world, path).and_then(|seen| look().map(|()| seen));
     unplug(world, name)?;
-    let (took, line, seen) = seen?;
+    let (took, line) = seen?;
     let gone = out_of_guest(world, path)?;
-    Ok(format!("{line}; there after {took} s, gone after {gone} s {seen}"))
+    Ok(format!("{line}; there after {took} s, gone after {gone} s"))
 }
 
 fn directory(world: &World) -> Seen {
     with_plugged(world, "share1", "/mnt/share1", &[], || {
         world.sh("echo guest >/mnt/share1/from-guest")?;
-        same("written in the guest", read("/srv/share/from-guest")?, b"guest\n".to_vec())?;
-        Ok(String::new())
+        same("written in the guest", read("/srv/share/from-guest")?, b"guest\n".to_vec())
     })
 }
 
 fn directory_read_only(world: &World) -> Seen {
     with_plugged(world, "share2", "/mnt/share2", &["readonly=true"], || {
         let script = "echo x >/mnt/share2/w 2>/dev/null && echo written || echo refused";
-        same("writing", world.sh(script)?.trim(), "refused")?;
-        Ok(String::new())
+        same("writing", world.sh(script)?.trim(), "refused")
     })
 }
 
 /// 9p tags have at most 31 bytes: the agent and the server must shorten names the same way.
 fn directory_long_name(world: &World) -> Seen {
-    with_plugged(world, "a-share-with-a-longer-name", "/mnt/long", &[], || Ok(String::new()))
+    with_plugged(world, "a-share-with-a-longer-name", "/mnt/long", &[], || Ok(()))
 }
 
 fn two_directories(world: &World) -> Seen {
     plug(world, "first", "/mnt/first", &[])?;
-    let both = with_plugged(world, "second", "/mnt/second", &[], || {
-        in_guest(world, "/mnt/first")?;
-        Ok(String::new())
-    });
-    // One is unplugged, the other stays.
+    let look = || in_guest(world, "/mnt/first").map(drop);
+    let both = with_plugged(world, "second", "/mnt/second", &[], look);
     let first = both.and_then(|_| in_guest(world, "/mnt/first"));
     unplug(world, "first")?;
     first?;
@@ -113,17 +105,16 @@ fn block_volume(world: &World) -> Seen {
     Ok(format!("there after {came} s, gone after {went} s"))
 }
 
-fn get(world: &World, key: &str) -> Result<String, String> {
+fn get(world: &World, key: &str) -> Try<String> {
     Ok(world.exec(&["mote-agent", "get", key]).text()?.trim().to_owned())
 }
 
-fn events(world: &World) -> Result<String, String> {
+fn events(world: &World) -> Try<String> {
     world.sh("cat /run/events.log || true")
 }
 
-/// Restarts the guest's listener after the agent's restart, because events are not kept for absent
-/// listeners.
-fn listening(world: &World) -> Result<(), String> {
+/// Restarts the guest's listener after the agent's: events are not kept for absent listeners.
+fn listening(world: &World) -> Try {
     let mut turn = 0;
     world.until("a listener in the guest", 20, || {
         turn += 1;
@@ -152,7 +143,7 @@ fn many_events(world: &World) -> Seen {
     for number in 0..10 {
         world.ok(&["config", "set", VM, "user.count", &format!("n{number}.")])?;
     }
-    let all = || -> Result<bool, String> {
+    let all = || -> Try<bool> {
         let text = events(world)?;
         let mut at = 0;
         for number in 0..10 {
@@ -175,7 +166,7 @@ fn metadata(world: &World) -> Seen {
     line_with(&meta_data, "instance-id")
 }
 
-fn config(world: &World, key: &str) -> Result<String, String> {
+fn config(world: &World, key: &str) -> Try<String> {
     let instance = world.query(&format!("/1.0/instances/{VM}"))?;
     Ok(instance["config"][key].as_str().unwrap_or_default().to_owned())
 }

@@ -1,8 +1,6 @@
 //! Commands in the instance.
 
-use super::group;
 use crate::prelude::*;
-use crate::world::{BIG, checksum, first_word, noise};
 
 group! {
     "exec":
@@ -103,7 +101,7 @@ fn no_input(world: &World) -> Seen {
 
 fn ten_at_once(world: &World) -> Seen {
     let begun = Instant::now();
-    let start = |number: i32| -> Result<(i32, Background), String> {
+    let start = |number: i32| -> Try<(i32, Background)> {
         let script = format!("sleep 1; echo {number}; exit {number}");
         Ok((number, world.exec(&["sh", "-c", &script]).start()?))
     };
@@ -129,14 +127,13 @@ fn in_turn(world: &World) -> Seen {
     Ok(format!("{} in {took} s; the agent's memory {before} kB before, {after} kB after", TURNS))
 }
 
-fn agents_memory(world: &World) -> Result<u64, String> {
+fn agents_memory(world: &World) -> Try<u64> {
     let text = world
         .sh("sed -n 's/VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$(cat /run/agent.pid)/status")?;
     text.trim().parse().map_err(|_| format!("no memory: {text:?}"))
 }
 
-/// The signal sent to the client, and the one that reaches the command: a client without a terminal
-/// converts HUP to TERM.
+/// The signal sent to the client, and the command's: without a terminal it converts HUP to TERM.
 const SIGNALS: [(&str, &str); 4] =
     [("INT", "INT"), ("TERM", "TERM"), ("USR1", "USR1"), ("HUP", "TERM")];
 

@@ -1,8 +1,6 @@
 //! Files of the instance.
 
-use super::group;
 use crate::prelude::*;
-use crate::world::{BIG, checksum, first_word, noise};
 
 group! {
     "files":
@@ -53,8 +51,7 @@ fn push_from_pipe(world: &World) -> Seen {
     Ok(String::new())
 }
 
-/// Creates 40 files, an empty one, a link and a mode, and removes the previous tree.
-fn tree(path: &str) -> Result<(), String> {
+fn tree(path: &str) -> Try {
     let make = || -> std::io::Result<()> {
         let _new = fs::remove_dir_all(path);
         let deep = Path::new(path).join("d/e");
@@ -171,7 +168,7 @@ fn rest(world: &World) -> Seen {
     Ok("GET, HEAD, POST, append, DELETE".into())
 }
 
-fn mounted(world: &World, path: &str, look: impl FnOnce(&Path) -> Result<String, String>) -> Seen {
+fn mounted(world: &World, path: &str, look: impl FnOnce(&Path) -> Try<String>) -> Seen {
     let here = Path::new("/mnt/sftp");
     fs::create_dir_all(here).map_err(|error| error.to_string())?;
     let mount = world.cli(&["file", "mount", &at(path), "/mnt/sftp"]).start()?;
@@ -186,7 +183,7 @@ fn mounted(world: &World, path: &str, look: impl FnOnce(&Path) -> Result<String,
 fn mount(world: &World) -> Seen {
     world.sh("rm -rf /tmp/m; mkdir -p /tmp/m; echo seen >/tmp/m/seen")?;
     let data = noise(2 << 20);
-    let work = |here: &Path| -> Result<String, String> {
+    let work = |here: &Path| -> Try<String> {
         let work = || -> std::io::Result<Vec<String>> {
             fs::write(here.join("w"), &data)?;
             fs::create_dir(here.join("d"))?;
@@ -214,7 +211,7 @@ fn mount_many_open(world: &World) -> Seen {
         "rm -rf /tmp/many; mkdir /tmp/many; cd /tmp/many; echo >seen; for i in $(seq {OPEN}); do echo $i >$i; done"
     );
     world.sh(&make)?;
-    let work = |here: &Path| -> Result<String, String> {
+    let work = |here: &Path| -> Try<String> {
         let open = |number: usize| File::open(here.join(number.to_string()));
         let open: Vec<_> = (1..=OPEN)
             .map(open)

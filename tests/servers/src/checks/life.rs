@@ -1,7 +1,6 @@
 //! The end and return of the agent and of the server.
 
 use super::devices::{in_guest, plug, unplug};
-use super::group;
 use crate::prelude::*;
 use crate::setup::knows_vms;
 
@@ -14,11 +13,10 @@ group! {
     clock_after_pause
 }
 
-/// Limit for the server to see a killed agent again on a machine without emulation: a second until
-/// the service restarts it, and one for the rest.
+/// Limit until a killed agent is seen without emulation: one second of it for the restart.
 const BACK: u64 = 2;
 
-fn agents_pid(world: &World) -> Result<String, String> {
+fn agents_pid(world: &World) -> Try<String> {
     Ok(world.sh("cat /run/agent.pid")?.trim().to_owned())
 }
 
@@ -72,8 +70,7 @@ fn snapshot(world: &World) -> Seen {
     Ok(String::new())
 }
 
-/// Checks that everything works once the server is back: the agent, which must be the same one, the
-/// guest API, and Ready if the server has that status.
+/// Checks that everything works once the server is back: the same agent, the guest API, and Ready.
 fn all_again(world: &World, agent: &str) -> Seen {
     let begun = Instant::now();
     let seen = world.until("the agent", 40, || world.sees_agent(VM))?;
@@ -88,7 +85,7 @@ fn all_again(world: &World, agent: &str) -> Seen {
     Ok(format!("agent seen after {seen} s, guest API {guest_api} s later, {again} after {all} s"))
 }
 
-pub(super) fn report_ready(world: &World) -> Result<(), String> {
+pub(super) fn report_ready(world: &World) -> Try {
     if world.server.has_ready() {
         world.exec(&["mote-agent", "ready"]).code(0)?;
     }
@@ -139,7 +136,7 @@ pub(super) struct During {
 }
 
 impl During {
-    pub(super) fn begin(world: &World) -> Result<Self, String> {
+    pub(super) fn begin(world: &World) -> Try<Self> {
         let script = "echo begun; exec sleep 4321";
         // The client's messages are reported with its code.
         let first = ["sh", "-c", "exec \"$@\" 2>&1", "sh", world.server.cli(), "exec", VM, "-T"];
@@ -151,7 +148,6 @@ impl During {
         Ok(Self { pipes, terminal })
     }
 
-    /// Demands this exit code of both clients; returns the codes and what the first client printed.
     pub(super) fn end(self, world: &World, wanted: i32) -> Seen {
         let ended = self.pipes.end(world.limit(30))?;
         let (terminal, _) = self.terminal.end()?;
@@ -161,12 +157,9 @@ impl During {
 }
 
 // LXD 5.0.2 changes neither limits nor NICs while an instance runs.
-/// Length of a pause: long enough to distinguish a clock that is behind by it from a slow `exec`.
-/// Incus 7.0.2 closes the connection of a running command after 30 s of silence: after a pause of
-/// 40 s the client had ended.
+/// Length of a pause: longer than a slow `exec`, shorter than Incus' 30 s for a silent command.
 const PAUSE: Duration = Duration::from_secs(18);
-/// Upper bound of the clock's error in the first command after a resume, seconds. `date` prints
-/// whole ones.
+/// Upper bound of the clock's error after a resume, in seconds. `date` prints whole ones.
 const RIGHT: u64 = 2;
 /// Upper bound of the error where the guest can read the host's clock, milliseconds.
 const NEAR: f64 = 50.0;
@@ -187,7 +180,7 @@ fn limits_cpu(world: &World) -> Seen {
 }
 
 fn limits_memory(world: &World) -> Seen {
-    let total = || -> Result<u64, String> {
+    let total = || -> Try<u64> {
         let text = world.sh("sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo")?;
         text.trim().parse().map_err(|_| format!("MemTotal: {text}"))
     };
@@ -214,8 +207,7 @@ fn nic_plugged_in(world: &World) -> Seen {
     Ok(format!("named {named} s after the command, gone {} s after the other", gone?))
 }
 
-/// Checks that the first command sees the correct time: the agent detects a resume before it runs
-/// one.
+/// Checks that the first command sees the correct time: the agent detects a resume before it.
 pub(super) fn right(world: &World) -> Seen {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let before = now();
@@ -227,9 +219,8 @@ pub(super) fn right(world: &World) -> Seen {
     Ok(format!("right in the first command, {} s after it began", now() - before))
 }
 
-/// Returns the guest clock's lag in milliseconds, and its uncertainty: half the time of the
-/// quickest reading. A command that already runs answers with the kernel's time.
-fn lag_closely(world: &World) -> Result<(f64, f64), String> {
+/// Returns the guest clock's lag and its uncertainty in ms: half of the quickest reading.
+fn lag_closely(world: &World) -> Try<(f64, f64)> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let script = "while read -r line; do echo $EPOCHREALTIME; done";
     let mut clock = world.exec(&["sh", "-c", script]).talk()?;

@@ -1,5 +1,18 @@
-//! All checks. Each leaves the instance as it was, running and with its agent. If one could not,
-//! `ready` restores that.
+//! All checks. Each leaves the instance running and with its agent; if not, `ready` restores that.
+
+use crate::prelude::*;
+
+/// Lists the checks of groups, named as functions. A method of [`Server`] in brackets limits one.
+macro_rules! group {
+    ($($group:literal: $($name:ident $([$server:ident])?),+);+) => {
+        pub(super) const CHECKS: &[crate::checks::Check] = &[$($(crate::checks::Check {
+            group: $group,
+            name: stringify!($name),
+            servers: &[$(crate::server::Server::$server)?],
+            run: $name,
+        }),+),+];
+    };
+}
 
 mod boot;
 mod connect;
@@ -13,7 +26,6 @@ mod state;
 pub struct Check {
     pub group: &'static str,
     pub name: &'static str,
-    /// Conditions that the server meets.
     pub servers: &'static [fn(Server) -> bool],
     pub run: fn(&World) -> Seen,
 }
@@ -23,22 +35,6 @@ impl Check {
         format!("{}.{}", self.group, self.name)
     }
 }
-
-/// Lists the checks of groups, each named as its function. A method of [`Server`] in brackets
-/// limits one to some servers.
-macro_rules! group {
-    ($($group:literal: $($name:ident $([$server:ident])?),+);+) => {
-        pub(super) const CHECKS: &[crate::checks::Check] = &[$($(crate::checks::Check {
-            group: $group,
-            name: stringify!($name),
-            servers: &[$(crate::server::Server::$server)?],
-            run: $name,
-        }),+),+];
-    };
-}
-use group;
-
-use crate::prelude::*;
 
 /// Returns a server's checks in order: those that restart something come last.
 pub fn of(server: Server) -> impl Iterator<Item = Check> {
@@ -57,7 +53,7 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
         .filter(move |check| check.servers.iter().all(|is| is(server)))
 }
 
-pub fn ready(world: &World) -> Result<(), String> {
+pub fn ready(world: &World) -> Try {
     if world.status()? == "Frozen" {
         world.ok(&[world.server.resume(), VM])?;
     }

@@ -1,6 +1,5 @@
 //! State and metrics that the server reports, based on its agent.
 
-use super::group;
 use crate::prelude::*;
 
 group! {
