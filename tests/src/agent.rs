@@ -21,8 +21,7 @@ impl Pair {
         Self { agent, host, scratch }.up()
     }
 
-    /// Waits until guest and host have found the agent. With agent.conf devlxd works earlier, but
-    /// the host calls no agent that has not reported.
+    /// Waits until guest and host have found the agent: the host calls none that has not reported.
     fn up(self) -> Self {
         const LIMIT: Duration = Duration::from_secs(30);
         wait("devlxd", LIMIT, || UnixStream::connect(self.socket()).ok());
@@ -43,13 +42,12 @@ impl Pair {
         self.scratch.0.join("root")
     }
 
-    /// Sends bytes on a new connection, shuts down that side, and returns everything that comes
-    /// back.
+    /// Sends bytes on a new connection, shuts down that side, and returns all that comes back.
     pub fn talk(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         // The agent may close a refused connection early.
         let _sent = stream.write_all(bytes);
-        let _shut = stream.shutdown(std::net::Shutdown::Write);
+        let _shut = stream.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
         let _cut = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
@@ -61,7 +59,6 @@ impl Pair {
         stream
     }
 
-    /// Sends `GET` and returns the answer's head, and a reader of the rest.
     pub fn get(&self, target: &str) -> (String, BufReader<UnixStream>) {
         let mut stream = self.connect();
         let sent = stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
@@ -70,7 +67,6 @@ impl Pair {
         (head(&mut reader), reader)
     }
 
-    /// Listens to events, or returns the head of the refusal.
     pub fn listen(&self) -> Result<UnixStream, String> {
         let (head, reader) = self.get("/1.0/events");
         if head.starts_with("HTTP/1.1 200") { Ok(reader.into_inner()) } else { Err(head) }
@@ -125,28 +121,16 @@ pub fn command(scratch: &Path, flavour: &str, share: &Path) -> Command {
 
 pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> Command {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
-    let mut command = match by {
-        [] => Command::new(agent()),
-        [program, arguments @ ..] => {
-            let mut command = Command::new(program);
-            command.args(arguments).arg(agent());
-            command
-        }
-    };
-    command
-        .arg("--root")
-        .arg(scratch.join("root"))
-        .arg("--vsock-unix")
-        .arg(scratch.join("vs"))
-        .arg("--config-dir")
-        .arg(share)
-        .args(["--debug", "--flavour", flavour])
-        .stdin(Stdio::null())
-        .stderr(log.expect("a log"));
+    let agent = agent();
+    let words: Vec<&OsStr> = by.iter().map(OsStr::new).chain([agent.as_os_str()]).collect();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command.arg("--root").arg(scratch.join("root")).arg("--vsock-unix").arg(scratch.join("vs"));
+    command.arg("--config-dir").arg(share).args(["--debug", "--flavour", flavour]);
+    command.stdin(Stdio::null()).stderr(log.expect("a log"));
     command
 }
 
-/// Reads the head of an answer.
 pub fn head(reader: &mut BufReader<UnixStream>) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

@@ -1,11 +1,4 @@
-//! Attacks on devlxd's socket: many connections of one kind by one user, which reconnect whenever
-//! they are closed.
-
-use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+//! Attacks on devlxd's socket: many connections of one user, which reconnect whenever closed.
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -90,7 +83,6 @@ impl Attack {
         Self::sending(kind.first(), socket, kind, connections, user)
     }
 
-    /// Starts one that sends other bytes first.
     pub fn sending(
         first: [Vec<u8>; 2],
         socket: &Path,
@@ -127,8 +119,7 @@ pub fn more_descriptors() {
     let _kept = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Changes this thread's user if we are root, because the kernel reports that user to the agent.
-/// The thread must end afterwards.
+/// Changes the user of this thread, which must end afterwards, if we are root: the agent sees it.
 pub fn become_user(user: u32) {
     if getuid().is_root() && user != 0 {
         set_thread_uid(Uid::from_raw(user)).expect("another user");
@@ -180,7 +171,6 @@ impl Attacker {
     }
 
     fn open(&mut self, one: usize) {
-        // Closes the old one first.
         self.all[one] = None;
         match self.connected(one) {
             Ok(stream) => {
@@ -244,7 +234,6 @@ impl Cgroup {
         (Pair::start_by(&["sh", "-c", &by], "lxd", &["user.foo=bar"]), cgroup)
     }
 
-    /// Creates one with a limit; none without the privilege or with `MOTE_CGROUP=none`.
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unwanted = std::env::var_os("MOTE_CGROUP").is_some();
@@ -264,7 +253,6 @@ impl Cgroup {
         Self(None)
     }
 
-    /// Checks that the agent lives and stayed within `most` kB.
     pub fn survived(&self, pair: &mut Pair, attack: &str, most: u64) {
         if let Ok(Some(end)) = pair.agent.0.try_wait() {
             panic!("{attack}: the agent died: {end}; {}", pair.log());
@@ -288,9 +276,6 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let Some(path) = &self.0 else { return };
-        let end = Instant::now() + EMPTY;
-        while fs::remove_dir(path).is_err() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(50));
-        }
+        let _gone = found(EMPTY, || fs::remove_dir(path).ok());
     }
 }

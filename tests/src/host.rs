@@ -1,8 +1,5 @@
 //! A `mote-host` daemon with one instance, which tests kill and restart.
 
-use std::io;
-use std::process::Output;
-
 use mote_client::instance::{Instance, store};
 
 use crate::prelude::*;
@@ -34,7 +31,6 @@ impl Host {
         host
     }
 
-    /// Creates an instance for this VM, with its files in the same directory.
     pub fn of_vm(directory: &Path, spec: &Spec, flavour: &str, args: &[&str]) -> Self {
         let [vsock, serial, qmp] =
             ["vs", "serial", "qmp"].map(|name| directory.join(name).display().to_string());
@@ -55,8 +51,7 @@ impl Host {
         self.open_sockets().expect("the sockets' modes");
     }
 
-    /// Lets everyone use these sockets, because a sandboxed agent is not root, and vsock has no
-    /// owners.
+    /// Lets everyone use these sockets: a sandboxed agent is not root, and vsock has no owners.
     fn open_sockets(&self) -> io::Result<()> {
         let Some(prefix) = &self.sockets else { return Ok(()) };
         let names = format!("{}_", prefix.display());

@@ -17,7 +17,6 @@ pub mod cost;
 pub mod guest;
 pub mod host;
 pub mod mutants;
-pub mod outage;
 pub mod pages;
 pub mod prelude;
 pub mod proc;
@@ -27,15 +26,9 @@ pub mod source;
 pub mod vm;
 pub mod world;
 
-use std::ffi::OsStr;
-use std::fmt::Debug;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+
+use prelude::*;
 
 pub use agent::Pair;
 
@@ -47,11 +40,10 @@ pub use mote_machine::{
     Private, bounded, found, in_private, in_time, output, patient, private, skipped, slowdown,
     until, wait,
 };
-pub use outage::Outage;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, kill_process};
 
 pub use vm::{Late, Share, Spec, Vm};
-pub use world::{BACK, BOOT, Column, MOTE_BOOT, World};
+pub use world::{BACK, BOOT, Column, MOTE_BOOT, Outage, World};
 
 /// Returns a file that the environment names, or else the one of a plain `cargo build`.
 pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
@@ -75,7 +67,7 @@ impl Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("mote{}-{count}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a directory for the test");
+        fs::create_dir_all(&path).expect("a directory for the test");
         Self(path)
     }
 }
@@ -83,7 +75,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if std::env::var_os("MOTE_KEEP").is_none() {
-            let _gone = std::fs::remove_dir_all(&self.0);
+            let _gone = fs::remove_dir_all(&self.0);
         }
     }
 }
@@ -99,31 +91,27 @@ macro_rules! tests {
     };
 }
 
-/// Returns a path as a word of a command line.
 pub fn plain(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
 pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     let path = path.as_ref();
-    std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-    std::fs::write(path, content).expect("a file");
+    fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+    fs::write(path, content).expect("a file");
 }
 
-/// Copies a program in another process. If this process had it open for writing, a test that forks
-/// meanwhile would inherit the descriptor, and the program could not be executed.
+/// Copies a program in another process, as a fork with it open for writing would keep it busy.
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
     assert!(copied.success(), "{} to {}", from.display(), to.display());
 }
 
-/// Returns whether this machine has all of these programs.
 pub fn has_programs(names: &[&str]) -> bool {
     let has = |name| output(Command::new(name).arg("-V")).is_ok();
     names.iter().all(has)
 }
 
-/// Runs a program with this input. Returns its exit code, and its output with the errors.
 pub fn fed(program: &str, arguments: &[impl AsRef<OsStr>], input: &str) -> (Option<i32>, String) {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -135,7 +123,6 @@ pub fn fed(program: &str, arguments: &[impl AsRef<OsStr>], input: &str) -> (Opti
     (out.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Requires each of these parts in a text.
 #[track_caller]
 pub fn contains(text: impl AsRef<str>, parts: &[&str]) {
     let text = text.as_ref();
@@ -144,7 +131,6 @@ pub fn contains(text: impl AsRef<str>, parts: &[&str]) {
     }
 }
 
-/// Requires this exit code, and each of these parts in a program's text.
 #[track_caller]
 pub fn exits<C: PartialEq + Debug>((code, text): (C, String), wanted: C, parts: &[&str]) {
     assert_eq!(code, wanted, "{text}");
@@ -153,7 +139,7 @@ pub fn exits<C: PartialEq + Debug>((code, text): (C, String), wanted: C, parts: 
 
 pub fn program(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
     put(&path, text);
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
 }
 
 pub fn fifo(path: &Path) {
@@ -164,7 +150,6 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns the path; skips the calling test if the file does not exist.
 #[track_caller]
 pub fn by_root() -> bool {
     is_root() || {

@@ -1,13 +1,11 @@
 //! Reads the faults of `tests/mutants/list` and puts one into a file. `scripts/mutants` runs them.
 
-use crate::source;
-use std::fs;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mutant {
     pub name: String,
     pub file: String,
-    /// The lines to replace, without indentation.
     pub was: Vec<String>,
     pub now: Vec<String>,
     /// A target of cargo's and a filter: the tests that must notice it.

@@ -1,7 +1,5 @@
 //! An SFTP server as a process, for what OpenSSH's client would never send. A failure ends the test.
 
-use std::os::fd::OwnedFd;
-
 use crate::conform::sftp::{Body, Names, Sftp};
 use crate::prelude::*;
 
@@ -36,7 +34,6 @@ impl Session {
         self.sftp.hello().expect("VERSION")
     }
 
-    /// Starts a server by this command, without INIT.
     pub fn with(command: &mut Command) -> Self {
         command.envs([AS_AGENT]);
         let (socket, theirs) = UnixStream::pair().expect("a socket");

@@ -1,9 +1,6 @@
-//! A VM in QEMU, in software emulation unless `MOTE_ACCEL` is set, with a real vsock by
-//! vhost-device-vsock, its status port on a ring buffer or a socket, and its config share.
+//! A VM in QEMU (emulated unless `MOTE_ACCEL` is set), with vsock by vhost-device-vsock.
 
 pub use machine::{PC, is_pc, machine};
-
-use std::cell::Cell;
 
 use crate::prelude::*;
 
@@ -29,7 +26,6 @@ pub struct Spec {
     pub extra: Vec<String>,
 }
 
-/// Devices that can be plugged in later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// The virtio-serial device with the status port.
@@ -63,9 +59,11 @@ impl Default for Spec {
     }
 }
 
+type Helpers = Vec<Process>;
+
 pub struct Vm {
     qemu: Process,
-    helpers: Vec<Process>,
+    helpers: Helpers,
     directory: PathBuf,
     shell: Option<UnixStream>,
     late: Vec<(Late, Vec<String>)>,
@@ -85,6 +83,9 @@ impl Vm {
         };
         let (now, late) = backed(spec, port);
         let memory = spec.memory;
+        // The emulated timer may be late on a busy machine; it would be considered broken.
+        let words = "console=ttyS0 quiet panic=-1 no_timer_check".to_owned();
+        let words = format!("{words}{} {}", machine::words(), spec.words);
         let shell = format!("socket,id=shell,path={},server=on,wait=off", path("shell"));
         let mut command = Command::new(machine::program());
         command
@@ -100,20 +101,9 @@ impl Vm {
             .args(&spec.extra)
             .args(["-chardev", &format!("socket,id=hot,path={},server=on,wait=off", path("hot"))])
             .args(["-mon", "chardev=hot,mode=control"])
-            .arg("-kernel")
-            .arg(spec.image.join("vmlinuz"))
-            .arg("-initrd")
-            .arg(spec.image.join("initrd"))
-            // The emulated timer may be late on a busy machine, and the kernel would consider it
-            // broken.
-            .args([
-                "-append",
-                &format!(
-                    "console=ttyS0 quiet panic=-1 no_timer_check{} {}",
-                    machine::words(),
-                    spec.words
-                ),
-            ]);
+            .args(["-append", &words]);
+        command.arg("-kernel").arg(spec.image.join("vmlinuz"));
+        command.arg("-initrd").arg(spec.image.join("initrd"));
         let log = File::create(directory.join("qemu.log")).expect("a log");
         let qemu = Process::start(command.stdin(Stdio::null()).stderr(log));
         // Connects before the guest writes, because QEMU keeps nothing for a late listener.
@@ -129,7 +119,6 @@ impl Vm {
         }
     }
 
-    /// Returns the guest's only shell once it is ready.
     pub fn guest(&mut self) -> Guest {
         Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
     }
@@ -199,8 +188,7 @@ fn start_vsock(directory: &Path) -> Process {
     serve(&vhost, Command::new(program).args(["--vm", &config]))
 }
 
-/// Returns the devices whose backends exist from the start: those present at boot, and those for
-/// later.
+/// Returns the devices whose backends exist from the start: those at boot, and those for later.
 fn backed(spec: &Spec, port: &str) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     let mut ports = vec![
         "virtio-serial-pci,id=serial".to_owned(),
@@ -224,13 +212,7 @@ fn backed(spec: &Spec, port: &str) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     (now.into_iter().flat_map(|(_, devices)| devices).collect(), late)
 }
 
-/// Returns QEMU's arguments for the config share, further shares and a NIC.
-fn devices(
-    directory: &Path,
-    spec: &Spec,
-    config: &Path,
-    helpers: &mut Vec<Process>,
-) -> Vec<String> {
+fn devices(directory: &Path, spec: &Spec, config: &Path, helpers: &mut Helpers) -> Vec<String> {
     let mut args = Vec::new();
     let mut shares: Vec<_> = spec.shares.iter().map(|(tag, source)| (*tag, &**source)).collect();
     match spec.share {
@@ -261,12 +243,7 @@ fn devices(
     args
 }
 
-fn start_virtiofs(
-    directory: &Path,
-    tag: &str,
-    source: &Path,
-    helpers: &mut Vec<Process>,
-) -> PathBuf {
+fn start_virtiofs(directory: &Path, tag: &str, source: &Path, helpers: &mut Helpers) -> PathBuf {
     let socket = directory.join(format!("fs-{tag}"));
     let mut daemon = Command::new(tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd"));
     daemon.arg(format!("--socket-path={}", socket.display()));
@@ -287,7 +264,6 @@ pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
     run
 }
 
-/// Returns `mote-host` without input and with its output in pipes.
 pub fn mote_host() -> Command {
     let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
     command.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
@@ -296,14 +272,12 @@ pub fn mote_host() -> Command {
     command
 }
 
-/// Runs `mote-host` in the directory of a persistent VM. Returns its output and exit code.
 pub fn kept(directory: &Path, args: &[&str]) -> (String, String, Option<i32>) {
     let mut command = mote_host();
     command.arg("--dir").arg(directory).args(args);
     output(command)
 }
 
-/// Returns `--arch` if the image is for another architecture.
 pub fn architecture() -> Vec<String> {
     std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
 }

@@ -42,22 +42,15 @@ impl World {
         Self::prepare(flavour, spec, extra, |_| {})
     }
 
-    /// The same with the guest's shell, once mote is CONNECTED.
     pub fn with_shell(flavour: &str, spec: &Spec, extra: &[&str]) -> (Self, Guest) {
         let mut world = Self::of(flavour, spec, extra);
         let guest = world.shell();
         (world, guest)
     }
 
-    /// The same with an action on the host before the VM starts.
-    pub fn prepare(
-        flavour: &str,
-        spec: &Spec,
-        extra: &[&str],
-        prepare: impl FnOnce(&Host),
-    ) -> Self {
+    pub fn prepare(flavour: &str, spec: &Spec, extra: &[&str], first: impl FnOnce(&Host)) -> Self {
         let args = [&["--config", "user.foo=bar"], extra].concat();
-        Self::with(Scratch::new(), spec, flavour, &args, prepare)
+        Self::with(Scratch::new(), spec, flavour, &args, first)
     }
 
     /// The same in this directory, with exactly these arguments.
@@ -66,12 +59,12 @@ impl World {
         spec: &Spec,
         flavour: &str,
         args: &[&str],
-        prepare: impl FnOnce(&Host),
+        first: impl FnOnce(&Host),
     ) -> Self {
         let directory = scratch.0.as_path();
         let mut host = Host::of_vm(directory, spec, flavour, args);
         host.start();
-        prepare(&host);
+        first(&host);
         let begun = Instant::now();
         let vm = Vm::boot(directory, spec, &host.share, port(flavour));
         Self { vm, host, begun, scratch }
@@ -81,7 +74,6 @@ impl World {
         connected(&mut self.host, limit);
     }
 
-    /// Waits for mote's CONNECTED and for the guest's shell.
     pub fn shell(&mut self) -> Guest {
         self.connected(MOTE_BOOT);
         self.vm.guest()
@@ -93,8 +85,7 @@ impl World {
     }
 
     /// Kills the daemon, keeps it down for some time, and requires CONNECTED soon after its
-    /// restart. On a slow machine the agent may exceed the host's limit of 3 s; then the host waits
-    /// for its next line.
+    /// restart: on a slow machine at the agent's next line, if it exceeded the host's limit of 3 s.
     pub fn restart(&mut self, why: &str) {
         self.host.kill();
         thread::sleep(BACK);
@@ -122,7 +113,6 @@ impl World {
     }
 }
 
-/// Returns the name of a server's status port.
 pub fn port(flavour: &str) -> &'static str {
     match flavour {
         "lxd" => "com.canonical.lxd",
@@ -185,8 +175,7 @@ impl Column {
         }
     }
 
-    /// Returns title, server as `mote-host` names it, and program below /opt in the image; `None` for
-    /// mote.
+    /// Returns title, server as `mote-host` names it, and program below /opt (`None` for mote).
     const fn about(self) -> (&'static str, &'static str, Option<&'static str>) {
         match self {
             Self::MoteLxd => ("mote/lxd", "lxd", None),
@@ -233,5 +222,38 @@ impl Column {
 
     pub fn socket(self) -> &'static str {
         self.pick("/dev/lxd/sock", "/dev/incus/sock")
+    }
+}
+
+/// Calls an agent again and again while a new one replaces it.
+pub struct Outage {
+    over: Arc<AtomicBool>,
+    calls: JoinHandle<Vec<String>>,
+}
+
+impl Outage {
+    /// Makes each call on a new connection: an existing one would stay with the old agent.
+    pub fn watch(client: Client) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = over.clone();
+        let calls = thread::spawn(move || {
+            let mut failed = Vec::new();
+            while !ends.load(Ordering::Relaxed) {
+                let answer = client.connect().and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
+                match answer.map(|answer| answer.status) {
+                    Ok(200) => {}
+                    Ok(other) => failed.push(format!("status {other}")),
+                    Err(why) => failed.push(why),
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            failed
+        });
+        Self { over, calls }
+    }
+
+    pub fn failures(self) -> Vec<String> {
+        self.over.store(true, Ordering::Relaxed);
+        self.calls.join().expect("the calls")
     }
 }

@@ -1,6 +1,5 @@
-//! Checks the project's own text: each citation of `docs/protocol` has its heading, each link leads
-//! to a file or heading, and no text names a file that readers do not have.
-//! `docs/protocol/README.md` says how to cite.
+//! Checks the project's text: citations of `docs/protocol` (its README.md says how to cite) have
+//! their headings, links lead somewhere, and no text names a file that readers do not have.
 
 use mote_tests::prelude::*;
 use mote_tests::source::{Sources, none, root, tracked};
@@ -20,14 +19,12 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Parses the section number at the start of a text: digits with dots between them.
 fn number(text: &str) -> Option<&str> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let number = text[..end.unwrap_or(text.len())].trim_end_matches('.');
     (!number.is_empty()).then_some(number)
 }
 
-/// Returns all numbers that can be cited, and those that occur twice.
 fn headings(sources: &Sources) -> (BTreeSet<String>, Vec<String>) {
     let (mut known, mut twice) = (BTreeSet::new(), Vec::new());
     for (path, text) in sources {
@@ -63,7 +60,6 @@ fn citations(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the links of a page that lead to no file, or to no heading of a page.
 fn dead(path: &Path, text: &str) -> Vec<String> {
     let links = lines(text).flat_map(|(number, line)| {
         let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());

@@ -1,7 +1,7 @@
 //! One suite for all agents: mote, Debian's lxd-agent and Debian's incus-agent on the wire.
 
 use mote_tests::conform::{self, Check, Miss, Seen, checks};
-use mote_tests::{Column, pages};
+use mote_tests::prelude::*;
 
 /// `MOTE_WRITE_DOCS=1` writes the page. `MOTE_COLUMNS` (part of a title) and `MOTE_ONLY` (part of a
 /// claim or a group) select some checks; then the page is not compared.
@@ -16,9 +16,7 @@ fn each_agent_matches_the_page() {
     let whole = seen.len() == Column::ALL.len() && std::env::var_os("MOTE_ONLY").is_none();
     let of_page = are_of_page();
     if whole && !of_page {
-        mote_tests::skipped(
-            "Debian 12, for the page itself: the Go agents' cells are those of its packages",
-        );
+        skipped("Debian 12, for the page itself: the Go agents' cells are those of its packages");
     }
     let whole = whole && of_page;
     let page = conform::render(&checks, &seen, whole);
@@ -41,15 +39,14 @@ fn each_agent_matches_the_page() {
     }
 }
 
-/// Returns whether the Go agents are the versions that the page describes. Newer ones have fixed
-/// some differences. Each difference needs a reason in any version.
+/// Returns whether the Go agents are the page's versions. Newer ones have fewer differences.
 fn are_of_page() -> bool {
-    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     release.lines().any(|line| line == "VERSION_CODENAME=bookworm")
 }
 
 fn look_at_once(columns: &[Column], checks: &[Check]) -> Vec<(Column, Seen)> {
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let looks: Vec<_> = columns
             .iter()
             .map(|column| (*column, scope.spawn(|| conform::look(*column, checks))))
@@ -62,7 +59,7 @@ fn look_at_once(columns: &[Column], checks: &[Check]) -> Vec<(Column, Seen)> {
 }
 
 /// Returns the result of a column. A Go agent that did not connect in time had too little CPU.
-fn seen(column: Column, checks: &[Check], look: std::thread::Result<Seen>) -> Seen {
+fn seen(column: Column, checks: &[Check], look: thread::Result<Seen>) -> Seen {
     look.unwrap_or_else(|_| {
         assert!(!column.is_mote(), "{}: no agent", column.title());
         let late = |check: &Check| {

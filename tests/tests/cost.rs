@@ -9,7 +9,6 @@
 use std::any::Any;
 use std::os::fd::AsRawFd;
 
-use mote_checks::markdown;
 use mote_tests::attack::more_descriptors;
 use mote_tests::conform::prelude::*;
 use mote_tests::conform::sftp::Sftp;
@@ -92,12 +91,10 @@ impl World {
     }
 }
 
-/// A resource that is counted; released when dropped.
 struct Thing {
     name: &'static str,
     note: &'static str,
     most: usize,
-    /// Upper bound without `MOTE_LONG`.
     short: usize,
     /// Time after which the agent has released one.
     linger: Duration,
@@ -186,8 +183,7 @@ impl Thing {
     }
 }
 
-/// Returns the least memory within 1.5 s: the agent's allocator keeps freed blocks for a second, and
-/// how many depends on timing.
+/// Returns the least memory within 1.5 s: the agent's allocator keeps freed blocks for a second.
 fn settled(pid: u32) -> u64 {
     let readings = (0..30).map(|_| {
         thread::sleep(Duration::from_millis(50));

@@ -1,9 +1,6 @@
 //! `mote-agent grow` on disks that are files, and its failures.
 #![allow(clippy::unwrap_used)] // in helpers too: all of this is a test
 
-use std::ffi::OsStr;
-use std::fs::OpenOptions;
-
 use mote_tests::prelude::*;
 
 #[test]
@@ -14,13 +11,12 @@ fn grows_each_file_system_at_any_mount_point_name() {
         let disk = Disk::with(&scratch.0, "disk", kind, &point);
         disk.resize(NEW);
         let table = disk.table();
-        let (code, said) = disk.grow(&["--dry-run"]);
         let expected =
             format!("{}p1 and its file system would grow to {} MiB\n", disk.name, NEW - 2);
-        assert_eq!((code, said.as_str()), (Some(0), &*expected));
+        assert_eq!(disk.grow(&["--dry-run"]), (Some(0), expected.clone()));
         assert!(disk.table() == table && disk.length() < OLD * MIB);
-        let (code, said) = grow(&[&*format!("/dev/{}", disk.name)]);
-        assert_eq!((code, said), (Some(0), expected.replace("would grow", "grew")));
+        let grew = (Some(0), expected.replace("would grow", "grew"));
+        assert_eq!(grow(&[&*format!("/dev/{}", disk.name)]), grew);
         assert!(size(&point) > NEW * 8 / 10, "{kind}: {}", size(&point));
         ok("sfdisk --verify", &disk.device());
         assert_eq!(disk.grow(&[]), (Some(0), format!("{}: nothing to do\n", disk.name)));
@@ -108,8 +104,7 @@ fn keeps_the_partition_of_an_unreachable_file_system() {
     let Some(scratch) = disks("keeps_the_partition_of_an_unreachable_file_system") else { return };
     let (point, file) = (scratch.0.join("point"), scratch.0.join("file"));
     fs::write(&file, "").unwrap();
-    // Mounted over, mounted over its parent, mounted as a single file, mounted in another namespace
-    // only, not mounted.
+    // Mounted over, also its parent, as a single file, in another namespace only, not mounted.
     let hidden = [
         "mount -t tmpfs none $0",
         "mount -t tmpfs none $(dirname $0)",
@@ -169,8 +164,7 @@ fn ok(line: &str, path: &Path) -> String {
     said
 }
 
-/// Returns a directory for disks if this machine can create them, after it has run the test of this
-/// name in a private mount namespace.
+/// Returns a directory for disks, if possible, in this test's own private mount namespace.
 fn disks(test: &str) -> Option<Scratch> {
     let true = in_private(Private::Mounts, test) else { return None };
     let tools = ["sfdisk", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "addpart"];
@@ -184,8 +178,7 @@ fn disks(test: &str) -> Option<Scratch> {
     can.then(Scratch::new)
 }
 
-/// Returns the file systems that this machine can grow. ext4 needs a capability that some
-/// containers lack.
+/// Returns the file systems that this machine can grow. Some containers lack ext4's capability.
 fn kinds() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let rights = status.split("CapEff:").nth(1).unwrap().split_whitespace().next().unwrap();
@@ -213,7 +206,6 @@ impl Drop for Disk {
 }
 
 impl Disk {
-    /// Creates a disk with this sector size and a partition table by an sfdisk script.
     fn new(directory: &Path, name: &str, sector: u64, script: &str) -> Self {
         let file = directory.join(name);
         File::create(&file).unwrap().set_len(OLD * MIB).unwrap();
@@ -238,7 +230,6 @@ impl Disk {
         Path::new("/dev").join(format!("{}p1", self.name))
     }
 
-    /// Adds the partition if the kernel has not read the table.
     fn add_partition(&self, sector: u64) {
         let of_kernel = format!("/sys/block/{0}/{0}p1", self.name);
         if !Path::new(&of_kernel).exists() {
@@ -266,14 +257,12 @@ impl Disk {
         self
     }
 
-    /// Creates a disk with a GPT, and a file system in its partition that is mounted at `point`.
     fn with(directory: &Path, name: &str, kind: &str, point: &Path) -> Self {
         let disk = Self::new(directory, name, 512, GPT);
         let partition = disk.partition();
         disk.mounted(&partition, kind, point)
     }
 
-    /// Checks that it cannot grow for this reason, and changes neither table nor partition.
     #[track_caller]
     fn refuses(&self, why: &str) {
         let (table, length) = (self.table(), self.length());

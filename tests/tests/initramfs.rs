@@ -1,9 +1,7 @@
-//! Agents that an initramfs starts, checked by the host before, during and after switch_root: the
-//! root's own agent takes over, or the first one continues if the root has none.
+//! Agents of an initramfs, seen by the host: the root's own takes over, or the first continues.
 
 use mote_tests::prelude::*;
-use mote_tests::proc::{PID, started};
-use mote_tests::source::{self, printed};
+use mote_tests::proc::PID;
 
 /// Limit for a boot with software emulation on a busy machine.
 const BOOT: Duration = Duration::from_secs(400);
@@ -18,9 +16,7 @@ fn push(world: &World, to: &str) {
     world.host.ok(&["file", "push", plain(&file), &format!("{NAME}{to}")]);
 }
 
-/// Checks that the host saw no STOPPED between Ready and the first call of the next agent, and then
-/// that the VM stops. An agent that the host does not call for 15 s, as on a busy machine, sends
-/// STOPPED and STARTED once (decisions §1).
+/// Checks that no STOPPED came between Ready and the next agent's call (decisions §1).
 fn ends_only_once(world: &mut World, off: &str) {
     let log = world.host.log();
     let (_, since) = log.split_once("PATCH /1.0 200").expect("Ready was reported");
@@ -39,14 +35,12 @@ fn append(tree: &Path, initrd: &Path) {
     assert!(command.status().expect("bash").success(), "cpio");
 }
 
-// A home-made busybox initramfs and its `switch_root` to a disk: the example of
-// docs/how-to/initramfs.md, as written there.
+// A home-made busybox initramfs and its `switch_root`: the example of docs/how-to/initramfs.md.
 
 /// `/sbin/init` of the root on the disk, which has the directories that the page requires.
 const NEXT: &str = include_str!("initramfs/next");
 
-/// Creates the root's disk, and adds the modules for it to the initramfs. `$1` is the root, `$2`
-/// the disk, `$3` the tree.
+/// Creates the root's disk, with its modules in the initramfs. `$1`: root, `$2`: disk, `$3`: tree.
 const DISK: &str = include_str!("initramfs/disk");
 
 fn init() -> String {
@@ -62,7 +56,6 @@ fn started_in(scratch: Scratch, spec: &Spec) -> World {
     World::with(scratch, spec, "lxd", &["--config", "user.foo=bar"], |_| {})
 }
 
-/// Boots it without the root's disk.
 fn boot(has_agent: bool) -> World {
     let scratch = Scratch::new();
     let base = tool("MOTE_IMAGE", "target/image");
@@ -97,10 +90,9 @@ fn boot(has_agent: bool) -> World {
 }
 
 fn kernel() -> String {
-    printed(Command::new("image/initramfs").arg("--kernel")).trim().to_owned()
+    source::printed(Command::new("image/initramfs").arg("--kernel")).trim().to_owned()
 }
 
-/// Waits for a CONNECTED after this line, and returns the agents' log.
 fn connected_after(world: &World, line: &str) -> String {
     let look = || {
         // The agent delays the re-exec while the host keeps asking.
@@ -167,15 +159,14 @@ fn the_roots_own_agent_takes_over() {
     ends_only_once(&mut world, "touch /run/off");
 }
 
-// Debian 12 with initramfs-tools and with dracut, made by `image/debian`. The root's disk
-// appears while the initramfs waits for it.
+// Debian 12 with initramfs-tools and dracut of `image/debian`, which wait for the root's disk.
 
 const LOG: &str = "/run/mote-agent-initramfs.log";
 /// The root's disk, which is plugged in late.
 const ROOT: &str = "virtio-blk-pci,drive=root,id=rootdisk";
 
 fn image(tool: &str) -> PathBuf {
-    printed(Command::new("image/debian").arg(tool)).trim().into()
+    source::printed(Command::new("image/debian").arg(tool)).trim().into()
 }
 
 fn booted(image: &Path, disk: &str) -> World {
@@ -184,8 +175,7 @@ fn booted(image: &Path, disk: &str) -> World {
     let spec = Spec {
         image: image.to_owned(),
         memory: 512,
-        // Both tools would give up in seconds. initramfs-tools sleeps this long before it checks;
-        // `come` wakes it.
+        // Both would give up in seconds. initramfs-tools sleeps this long first; `come` wakes it.
         words: "root=LABEL=mote-root rw rootdelay=1000 rd.retry=1000".into(),
         extra: vec!["-drive".into(), drive],
         ..Spec::default()
@@ -193,7 +183,6 @@ fn booted(image: &Path, disk: &str) -> World {
     started_in(Scratch::new(), &spec)
 }
 
-/// Checks that commands run in an initramfs that cannot find its root.
 fn waits(world: &World) {
     assert_eq!(world.host.sh("[ -e /usr/bin/dpkg ] || echo none").as_deref(), Ok("none\n"));
     assert_eq!(world.sh("ls /dev/disk/by-label | grep mote-root || echo missing"), "missing\n");
@@ -215,7 +204,7 @@ fn taken_over(tool: &'static str) {
     let text = world.sh(&format!("cat /proc/$({PID})/stat; cat /proc/uptime"));
     let (stat, uptime) = text.split_once('\n').expect("two lines");
     let uptime = uptime.split(' ').next().and_then(|word| word.parse().ok());
-    let agent_start = Duration::from_secs_f64(uptime.expect("an uptime")) - started(stat);
+    let agent_start = Duration::from_secs_f64(uptime.expect("an uptime")) - proc::started(stat);
     waits(&world);
     let outage = Outage::watch(Client::new(&world.host));
     debian_comes(&world);
@@ -224,8 +213,7 @@ fn taken_over(tool: &'static str) {
         "[ -e /usr/bin/dpkg ] && systemctl is-active mote-agent && mote-agent status | grep -q CONNECTED",
     );
     let failures = outage.failures();
-    // A handshake may exceed the agent's limit of 3 s while systemd starts everything on one
-    // emulated CPU.
+    // A handshake may exceed the agent's limit of 3 s while systemd starts everything.
     assert!(!failures.iter().any(|why| why.contains("connection refused")), "{failures:?}");
     assert!(world.sh("mote-agent status").contains("Ready"));
     assert!(world.sh(&format!("cat {LOG}")).contains("another agent takes over"));

@@ -13,7 +13,6 @@ fn help() -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Returns the first words of the items between two headings of the help.
 fn items(help: &str, from: &str) -> BTreeSet<String> {
     let (_, part) = help.split_once(from).expect("the heading");
     let part = part.split_once("\n\n").map_or(part, |(part, _)| part);
@@ -22,7 +21,6 @@ fn items(help: &str, from: &str) -> BTreeSet<String> {
     begins.map(|line| line.split_once("  ").map_or(line, |(item, _)| item).to_owned()).collect()
 }
 
-/// Returns the options among these items, without their first dash.
 fn options_of(items: &BTreeSet<String>) -> BTreeSet<String> {
     let words = items.iter().flat_map(|item| item.split([' ', ',']));
     words.filter_map(|word| word.strip_prefix('-')).map(str::to_owned).collect()
@@ -32,7 +30,6 @@ fn options(help: &str) -> BTreeSet<String> {
     options_of(&items(help, "Options:\n"))
 }
 
-/// Returns the items between two headings of a manual page, without fonts and quotes.
 fn page_items(page: &str, from: &str, to: &str) -> BTreeSet<String> {
     let (_, section) = page.split_once(&format!("\n.SH {from}\n")).expect("the section");
     let (section, _) = section.split_once(to).expect("its end");
@@ -135,7 +132,6 @@ const SHELLS: [Shell<'_>; 3] = [
     (&["zsh", "-fc"], include_str!("manual/complete.zsh")),
 ];
 
-/// Returns a shell's completions of this text, with `program` in the PATH.
 fn offered((shell, script): Shell<'_>, file: &str, program: &Path, text: &str) -> BTreeSet<String> {
     let directory = program.parent().expect("a directory");
     let mut command = Command::new(shell[0]);

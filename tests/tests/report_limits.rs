@@ -4,14 +4,12 @@
 use fuse::Fuse;
 use mote_tests::host;
 use mote_tests::prelude::*;
-use mote_tests::proc::kilobytes;
 use mote_tests::report::{report, root};
 
 #[allow(dead_code, reason = "another test uses the rest of it")]
 #[path = "boot/stuck/fuse.rs"]
 mod fuse;
 
-/// An opcode (`linux/fuse.h`).
 const STATFS: u32 = 17;
 
 fn large(processes: u32, mounts: u32) -> Scratch {
@@ -30,7 +28,6 @@ fn large(processes: u32, mounts: u32) -> Scratch {
     scratch
 }
 
-/// Returns the CPU time of a report in milliseconds, from several reports in a row.
 fn cpu_time(root: &Path, flavour: &str, what: &str) -> f64 {
     const TIMES: u32 = 10;
     let script = format!(
@@ -98,8 +95,7 @@ fn a_report_is_complete_or_fails() {
     }
 }
 
-/// Returns the peak memory in kB once everything except `file` is read. A pipe replaces `file`, so
-/// the report waits there. The test writes its content later, to let the report end.
+/// Returns the peak memory in kB once everything except `file` is read, which a pipe replaces.
 fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     use std::io::Write;
 
@@ -111,7 +107,7 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     command.args(["report", what, "--flavour", "lxd", "--root"]).arg(&scratch.0);
     let mut child = bounded(command.stdout(Stdio::piped())).unwrap();
     let mut out = child.stdout.take().unwrap();
-    let reader = thread::spawn(move || std::io::read_to_string(&mut out).unwrap());
+    let reader = thread::spawn(move || io::read_to_string(&mut out).unwrap());
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&text).unwrap();
     // The report is blocked in the read.
@@ -119,7 +115,7 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     let (peak, _) = wait("the reporter to wait", Duration::from_secs(10), || {
         thread::sleep(Duration::from_millis(100));
         let status = status();
-        status.contains("State:\tS").then(|| kilobytes(&status, "VmHWM:").unwrap())
+        status.contains("State:\tS").then(|| proc::kilobytes(&status, "VmHWM:").unwrap())
     });
     drop(pipe);
     assert!(child.wait().unwrap().success());
@@ -136,14 +132,12 @@ fn memory_does_not_grow_with_processes_and_mounts() {
     for (what, file) in [("state", "proc/meminfo"), ("metrics", "proc/mounts")] {
         let (few, many) = (peak(&small, what, file), peak(&large, what, file));
         println!("{what}: {few} kB with few, {many} kB with many");
-        // The names would take 500 kB, and the text about the mounts 850 kB. A busy machine may
-        // have more threads.
+        // The names would take 500 kB, the text about the mounts 850 kB. There may be more threads.
         assert!(many < few + 256, "{what}: {few} kB with few, {many} kB with many");
     }
 }
 
-/// A FUSE mount without a server makes statfs(2) hang. It is in private namespaces, which end with
-/// the last process.
+/// A FUSE mount without a server makes statfs(2) hang, until its private namespaces end.
 #[test]
 fn hanging_mounts_affect_neither_others_nor_the_answer() {
     if no_fuse() {
@@ -161,8 +155,7 @@ fn hanging_mounts_affect_neither_others_nor_the_answer() {
     // A path through this mount hangs, too.
     dead += "/dev/vdz /dead0/local ext4 rw 0 0\n";
     fs::write(&mounts, format!("{first}\n{dead}{second}")).unwrap();
-    // One descriptor per mount: closing it ends the mount. stat(1) proves that the mount hangs; the
-    // agent waits 2.5 s.
+    // Closing a mount's descriptor ends it. stat(1) proves that it hangs; the agent waits 2.5 s.
     let script = "for at in 3 4 5 6 7; do dir=$1/dead$((at-3)); mkdir $dir && \
         eval \"exec $at<>/dev/fuse\" && mount -i -t fuse \
         -o fd=$at,rootmode=40000,user_id=0,group_id=0 dead $dir || exit 9; done; \
@@ -189,8 +182,7 @@ fn no_fuse() -> bool {
     missing
 }
 
-/// Mounts a FUSE server that reads requests but answers none, so nothing can kill a waiting
-/// process.
+/// Mounts a FUSE server that answers no request, so nothing can kill a waiting process.
 fn silent_server(directory: &Path) -> Fuse {
     fs::create_dir(directory).unwrap();
     let server = Fuse::mount(directory);
@@ -222,7 +214,7 @@ fn queries_a_mount_with_unkillable_processes_once() {
         bounded(command.stdout(Stdio::piped())).unwrap()
     };
     let read = |child: &mut Child| {
-        let text = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
+        let text = io::read_to_string(child.stdout.take().unwrap()).unwrap();
         let json: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["filesystem"].as_array().unwrap().len(), 1, "{text}");
     };

@@ -1,5 +1,4 @@
-//! Bursts of work: the agent refuses none, makes few full TLS handshakes, and its memory returns to
-//! its former size.
+//! Bursts of work: none is refused, few TLS handshakes are full, and memory shrinks back.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::sync::mpsc::channel;
@@ -11,8 +10,7 @@ const AT_ONCE: usize = 24;
 const REST: Duration = Duration::from_secs(12);
 
 /// Tolerance after a burst, kB: about a hundred objects outlive it, such as grown tables and
-/// tickets for the next calls. Each may keep a group of up to 64 KiB. It was 500 to 650 kB while
-/// tables and long buffers were in such groups too.
+/// tickets, and each may keep a group of up to 64 KiB. It was once 500 to 650 kB.
 const LEFT: u64 = 320;
 
 /// The agent's private memory, kB. Its file is mapped as far as it was executed.
@@ -84,11 +82,9 @@ fn comes_back(flavour: &str) {
     }
     assert_eq!(descriptors(&pair), before, "{flavour}");
     println!("{flavour}: idle {idle} kB, after bursts {resting:?}");
-    // The order in which they end decides how fragmented the heap is, so the smallest value is
-    // used.
+    // The order of their ends decides how fragmented the heap is, so the smallest value counts.
     assert!(resting.iter().min() <= Some(&(idle + LEFT)), "{idle} grew to {resting:?} kB");
-    // It must not grow with each burst. The first one does not count, because it fills tables and
-    // the heap's groups.
+    // It must not grow with each burst, except the first, which fills tables and the heap's groups.
     assert!(resting[3] <= resting[1] + LEFT / 2, "{resting:?}");
 }
 

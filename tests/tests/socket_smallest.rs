@@ -1,5 +1,4 @@
-//! The devlxd-only build (`--no-default-features --features shell`), which `scripts/test` names in
-//! `MOTE_AGENT`: devlxd works, and everything else is refused with a reason.
+//! The devlxd-only build, which `scripts/test` names in `MOTE_AGENT`: all else is refused.
 
 use mote_tests::prelude::*;
 

@@ -1,7 +1,6 @@
-//! A third transport: an agent built with the feature `tcp` uses TCP instead of vsock. Relays
-//! connect it to the usual host. The layers above the transport must not notice.
+//! A third transport: the feature `tcp` replaces vsock, and relays connect it to the usual host.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::Ipv4Addr;
 
 use mote_tests::clients::bridge::carry;
 use mote_tests::prelude::*;
@@ -44,10 +43,8 @@ fn the_host_works_by_tcp_as_by_vsock() {
     let log = scratch.0.join("agent.log");
     let _agent = Process::start(
         Command::new(tool("MOTE_AGENT_TCP", "target/debug/mote-agent"))
-            .arg("--root")
-            .arg(scratch.0.join("root"))
-            .arg("--config-dir")
-            .arg(&host.share)
+            .args([Path::new("--root"), &scratch.0.join("root")])
+            .args([Path::new("--config-dir"), &host.share])
             .args(["--flavour", "lxd", "--vsock-tcp", &agent_port.to_string()])
             .stdin(Stdio::null())
             .stderr(File::create(&log).expect("a log")),

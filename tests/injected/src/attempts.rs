@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long};
 
 use crate::can::Around;
-use crate::ptrace::{Injected, word};
-use crate::{Outcome, Report};
+use crate::ptrace::word;
+use crate::{Outcome, Probe};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Argument {
@@ -25,54 +25,50 @@ pub(crate) fn path(path: impl AsRef<Path>) -> Argument {
     Bytes([path.as_ref().as_os_str().as_bytes(), b"\0"].concat())
 }
 
-/// Makes the agent's process call this. The arguments' bytes begin at offset 0 of its space.
-pub(crate) fn make(
-    injected: &Injected,
-    call: c_long,
-    arguments: &[Argument],
-) -> Result<u64, Errno> {
-    let (mut words, mut offset) = ([0; 6], 0);
-    for (word, argument) in words.iter_mut().zip(arguments) {
-        *word = match argument {
-            Number(number) => *number,
-            Bytes(bytes) => {
-                let address = injected.write(offset, bytes)?;
-                offset += (bytes.len() as u64).next_multiple_of(16);
-                address
-            }
-        };
+impl Probe<'_> {
+    /// Makes the agent's process call this. The arguments' bytes begin at offset 0 of its space.
+    pub(crate) fn make(&self, call: c_long, arguments: &[Argument]) -> Result<u64, Errno> {
+        let (mut words, mut offset) = ([0; 6], 0);
+        for (word, argument) in words.iter_mut().zip(arguments) {
+            *word = match argument {
+                Number(number) => *number,
+                Bytes(bytes) => {
+                    let address = self.injected.write(offset, bytes)?;
+                    offset += (bytes.len() as u64).next_multiple_of(16);
+                    address
+                }
+            };
+        }
+        self.injected.call(call, words)
     }
-    injected.call(call, words)
-}
 
-pub(crate) fn open(injected: &Injected, at: &Path, flags: c_int) -> Result<u64, Errno> {
-    let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    let arguments = [number(libc::AT_FDCWD), path(at), number(flags), number(0o600)];
-    make(injected, libc::SYS_openat, &arguments)
-}
+    pub(crate) fn open(&self, at: &Path, flags: c_int) -> Result<u64, Errno> {
+        let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+        let arguments = [number(libc::AT_FDCWD), path(at), number(flags), number(0o600)];
+        self.make(libc::SYS_openat, &arguments)
+    }
 
-pub(crate) fn close(injected: &Injected, descriptor: u64) {
-    let _closed = make(injected, libc::SYS_close, &[Number(descriptor)]);
+    pub(crate) fn close(&self, descriptor: u64) {
+        let _closed = self.make(libc::SYS_close, &[Number(descriptor)]);
+    }
 }
 
 type Attempt = (String, c_long, Vec<Argument>, Outcome);
 
-pub(crate) fn try_all(
-    injected: &Injected,
-    around: &Around,
-    report: &mut Report,
-) -> Result<(), Errno> {
-    files(injected, around, report);
+pub(crate) fn try_all(probe: &mut Probe<'_>) -> Result<(), Errno> {
+    files(probe);
+    let around = probe.around;
     let attempts = [names(around), processes(around), descriptors(), sockets(around)];
     for (name, call, arguments, outcome) in attempts.into_iter().flatten() {
-        report.compare(&name, make(injected, call, &arguments), outcome);
+        probe.compare(&name, probe.make(call, &arguments), outcome);
     }
-    reopen(injected, around, report)?;
-    signal_by_file(injected, around, report)?;
-    change_network(injected, report)
+    reopen(probe)?;
+    signal_by_file(probe)?;
+    change_network(probe)
 }
 
-fn files(injected: &Injected, around: &Around, report: &mut Report) {
+fn files(probe: &mut Probe<'_>) {
+    let around = probe.around;
     let (read, write, both) = (libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR);
     let new = libc::O_CREAT | libc::O_EXCL | write;
     let of_root = [
@@ -101,7 +97,7 @@ fn files(injected: &Injected, around: &Around, report: &mut Report) {
         // Not every system has all of them.
         if flags & libc::O_CREAT != 0 || path.symlink_metadata().is_ok() {
             let name = format!("open {} with {flags:#o}", path.display());
-            report.compare(&name, open(injected, &path, flags), Outcome::Denied);
+            probe.compare(&name, probe.open(&path, flags), Outcome::Denied);
         }
     }
 }
@@ -191,7 +187,6 @@ fn descriptors() -> Vec<Attempt> {
     requests.map(attempt).into()
 }
 
-/// Families and protocols of sockets to try.
 const FAMILIES: c_int = 50;
 
 /// Creates sockets other than those that the agent needs, and pairs, and sends elsewhere.
@@ -228,37 +223,36 @@ fn sockets(around: &Around) -> Vec<Attempt> {
     all
 }
 
-fn reopen(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
-    let named = open(injected, &around.open, libc::O_PATH)?;
-    let said = open(injected, Path::new(&format!("/proc/self/fd/{named}")), libc::O_RDONLY);
-    report.compare("read a directory by a descriptor that names it", said, Outcome::Denied);
-    close(injected, named);
+fn reopen(probe: &mut Probe<'_>) -> Result<(), Errno> {
+    let named = probe.open(&probe.around.open, libc::O_PATH)?;
+    let said = probe.open(Path::new(&format!("/proc/self/fd/{named}")), libc::O_RDONLY);
+    probe.compare("read a directory by a descriptor that names it", said, Outcome::Denied);
+    probe.close(named);
     Ok(())
 }
 
 /// `F_SETSIG` (`fcntl.h`).
 const SET_SIGNAL: c_int = 10;
 
-/// A pipe whose signals go to another process: the kernel checks permission when it sends one. The
-/// caller must check whether the other process is still alive.
-fn signal_by_file(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
-    make(injected, libc::SYS_pipe2, &[Bytes(vec![0; 8]), number(0)])?;
+/// A pipe whose signals go to another process, which must be alive when the kernel checks it.
+fn signal_by_file(probe: &mut Probe<'_>) -> Result<(), Errno> {
+    probe.make(libc::SYS_pipe2, &[Bytes(vec![0; 8]), number(0)])?;
     let mut two = [0; 8];
-    injected.read(0, &mut two)?;
+    probe.injected.read(0, &mut two)?;
     let [near, far] = [&two[..4], &two[4..]]
         .map(|bytes| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)));
     for (command, value) in [
-        (libc::F_SETOWN, u64::from(around.other.id())),
+        (libc::F_SETOWN, u64::from(probe.around.other.id())),
         (SET_SIGNAL, word(libc::SIGKILL)),
         (libc::F_SETFL, word(libc::O_ASYNC)),
     ] {
-        let said = make(injected, libc::SYS_fcntl, &[Number(near), number(command), Number(value)]);
-        report.compare("signals by a file", said, Outcome::Done);
+        let said = probe.make(libc::SYS_fcntl, &[Number(near), number(command), Number(value)]);
+        probe.compare("signals by a file", said, Outcome::Done);
     }
-    let said = make(injected, libc::SYS_write, &[Number(far), Bytes(vec![b'x']), Number(1)]);
-    report.compare("signals by a file: write", said, Outcome::Done);
-    close(injected, near);
-    close(injected, far);
+    let said = probe.make(libc::SYS_write, &[Number(far), Bytes(vec![b'x']), Number(1)]);
+    probe.compare("signals by a file: write", said, Outcome::Done);
+    probe.close(near);
+    probe.close(far);
     Ok(())
 }
 
@@ -267,11 +261,10 @@ const SET_LINK: u16 = 19;
 const ERROR: u8 = 2;
 
 /// Brings the loopback interface up by netlink, as it already is.
-fn change_network(injected: &Injected, report: &mut Report) -> Result<(), Errno> {
+fn change_network(probe: &mut Probe<'_>) -> Result<(), Errno> {
     let arguments = [libc::AF_NETLINK, libc::SOCK_RAW, 0].map(number);
-    let socket = make(injected, libc::SYS_socket, &arguments)?;
-    // struct nlmsghdr: length, type, request with acknowledgement; struct ifinfomsg: index 1, flags
-    // and their mask.
+    let socket = probe.make(libc::SYS_socket, &arguments)?;
+    // struct nlmsghdr: length, type, request with acknowledgement; ifinfomsg: index 1, flags, mask.
     let mut message = 32_u32.to_ne_bytes().to_vec();
     message.extend(SET_LINK.to_ne_bytes());
     message.extend([5, 0]);
@@ -279,12 +272,12 @@ fn change_network(injected: &Injected, report: &mut Report) -> Result<(), Errno>
     message.extend(1_u32.to_ne_bytes());
     message.extend([1, 0, 0, 0, 1, 0, 0, 0]);
     let length = Number(message.len() as u64);
-    make(injected, libc::SYS_write, &[Number(socket), Bytes(message), length])?;
+    probe.make(libc::SYS_write, &[Number(socket), Bytes(message), length])?;
     let read = [Number(socket), Bytes(vec![0; 64]), Number(64)];
-    make(injected, libc::SYS_read, &read)?;
+    probe.make(libc::SYS_read, &read)?;
     let mut answer = [0; 20];
-    injected.read(0, &mut answer)?;
-    close(injected, socket);
+    probe.injected.read(0, &mut answer)?;
+    probe.close(socket);
     let [.., a, b, c, d] = answer;
     let error = i32::from_ne_bytes([a, b, c, d]);
     let said = match (answer[4], error) {
@@ -292,6 +285,6 @@ fn change_network(injected: &Injected, report: &mut Report) -> Result<(), Errno>
         (ERROR, error) => Err(Errno::from_raw(-error)),
         _other => Err(Errno::EBADMSG),
     };
-    report.compare("change an interface by netlink", said, Outcome::Denied);
+    probe.compare("change an interface by netlink", said, Outcome::Denied);
     Ok(())
 }

@@ -14,55 +14,48 @@ use nix::errno::Errno;
 use nix::libc;
 
 use crate::attempts::Argument::{Bytes, Number};
-use crate::attempts::{close, make, number, open, path};
-use crate::ptrace::Injected;
-use crate::{Outcome, Report};
+use crate::attempts::{number, path};
+use crate::{Outcome, Probe};
 
-/// A port of the host that has no listener.
 const PORT: u32 = 2;
-/// Highest descriptor to inspect.
 const DESCRIPTORS: i32 = 64;
 
-pub(crate) fn try_all(
-    injected: &Injected,
-    around: &Around,
-    report: &mut Report,
-) -> Result<(), Errno> {
-    call_host(injected, around, report)?;
-    use_files(injected, around, report);
-    send_datagrams(injected, around, report)
+pub(crate) fn try_all(probe: &mut Probe<'_>) -> Result<(), Errno> {
+    call_host(probe)?;
+    use_files(probe);
+    send_datagrams(probe)
 }
 
-fn connect(injected: &Injected, socket: u64, address: Vec<u8>) -> Result<u64, Errno> {
+fn connect(probe: &Probe<'_>, socket: u64, address: Vec<u8>) -> Result<u64, Errno> {
     let length = Number(address.len() as u64);
-    make(injected, libc::SYS_connect, &[Number(socket), Bytes(address), length])
+    probe.make(libc::SYS_connect, &[Number(socket), Bytes(address), length])
 }
 
-fn call_host(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
-    let arguments = [around.family(), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0].map(number);
-    let socket = make(injected, libc::SYS_socket, &arguments)?;
-    let said = match &around.way {
+fn call_host(probe: &mut Probe<'_>) -> Result<(), Errno> {
+    let arguments = [probe.around.family(), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0].map(number);
+    let socket = probe.make(libc::SYS_socket, &arguments)?;
+    let said = match &probe.around.way {
         Way::Unix(host) => {
             let host = SocketAddr::from_pathname(host).map_err(|_| Errno::EINVAL)?;
-            connect(injected, socket, unix(&host))
+            connect(probe, socket, unix(&host))
         }
         // The connection is in progress.
-        Way::Vsock => match connect(injected, socket, vsock(PORT)) {
+        Way::Vsock => match connect(probe, socket, vsock(PORT)) {
             Err(Errno::EINPROGRESS | Errno::ECONNRESET) => Ok(0),
             said => said,
         },
     };
-    report.compare("call the host", said, Outcome::Done);
-    close(injected, socket);
-    if around.forwards {
-        report.compare("connect to a TCP port", reach_port(injected, around), Outcome::Done);
+    probe.compare("call the host", said, Outcome::Done);
+    probe.close(socket);
+    if probe.around.forwards {
+        probe.compare("connect to a TCP port", reach_port(probe), Outcome::Done);
     }
     Ok(())
 }
 
 /// Reads what anyone may read, writes the status, and removes devlxd's name, which it restores.
-fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
-    let in_root = |path: &str| around.root.join(path);
+fn use_files(probe: &mut Probe<'_>) {
+    let in_root = |path: &str| probe.around.root.join(path);
     let files = [
         ("/proc/stat".into(), libc::O_RDONLY),
         ("/proc/1/stat".into(), libc::O_RDONLY),
@@ -71,59 +64,53 @@ fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
         (in_root("run/mote/status"), libc::O_WRONLY),
     ];
     for (at, flags) in files {
-        let said = open(injected, &at, flags);
-        report.compare(&format!("open {}", at.display()), said, Outcome::Done);
+        let said = probe.open(&at, flags);
+        probe.compare(&format!("open {}", at.display()), said, Outcome::Done);
         if let Ok(file) = said {
-            // The first byte, unchanged.
             if flags == libc::O_WRONLY
                 && let Some(first) = fs::read(&at).ok().and_then(|bytes| bytes.first().copied())
             {
                 let arguments = [Number(file), Bytes(vec![first]), Number(1)];
-                let said = make(injected, libc::SYS_write, &arguments);
-                report.compare(&format!("write {}", at.display()), said, Outcome::Done);
+                let said = probe.make(libc::SYS_write, &arguments);
+                probe.compare(&format!("write {}", at.display()), said, Outcome::Done);
             }
-            close(injected, file);
+            probe.close(file);
         }
     }
-    let (name, away) = (around.guests.join("sock"), around.guests.join("away"));
+    let (name, away) = (probe.around.guests.join("sock"), probe.around.guests.join("away"));
     for (from, to) in [(&name, &away), (&away, &name)] {
         let here = || number(libc::AT_FDCWD);
-        let said = make(injected, libc::SYS_renameat, &[here(), path(from), here(), path(to)]);
-        report.compare("rename devlxd's socket", said, Outcome::Done);
+        let said = probe.make(libc::SYS_renameat, &[here(), path(from), here(), path(to)]);
+        probe.compare("rename devlxd's socket", said, Outcome::Done);
     }
 }
 
 /// Sends through the service manager's datagram socket, which reaches only sockets that anyone may
 /// write to.
-fn send_datagrams(injected: &Injected, around: &Around, report: &mut Report) -> Result<(), Errno> {
-    let Some(socket) = datagrams(injected)? else { return Ok(()) };
+fn send_datagrams(probe: &mut Probe<'_>) -> Result<(), Errno> {
+    let Some(socket) = datagrams(probe)? else { return Ok(()) };
     let outcomes = [Outcome::Done, Outcome::Denied, Outcome::Denied];
     let names = ["everybody's socket", "root's socket", "a socket with an abstract name"];
-    for (((address, taken), outcome), name) in around.sockets.iter().zip(outcomes).zip(names) {
+    for (((address, taken), outcome), name) in probe.around.sockets.iter().zip(outcomes).zip(names)
+    {
         if address.as_pathname().is_none() && !has_scopes() {
             continue;
         }
-        report.compare(
+        probe.compare(
             &format!("connect to {name}"),
-            connect(injected, socket, unix(address)),
+            connect(probe, socket, unix(address)),
             outcome,
         );
         if outcome == Outcome::Done {
-            let said =
-                make(injected, libc::SYS_write, &[Number(socket), Bytes(vec![b'x']), Number(1)]);
+            let said = probe.make(libc::SYS_write, &[Number(socket), Bytes(vec![b'x']), Number(1)]);
             let arrived = said.and_then(|_| taken.recv(&mut [0; 2]).map_err(|_| Errno::EAGAIN));
-            report.compare(
-                &format!("send to {name}"),
-                arrived.map(|length| length as u64),
-                outcome,
-            );
+            probe.compare(&format!("send to {name}"), arrived.map(|length| length as u64), outcome);
         }
     }
     Ok(())
 }
 
-/// Returns the first of the agent's descriptors that is a unix datagram socket.
-fn datagrams(injected: &Injected) -> Result<Option<u64>, Errno> {
+fn datagrams(probe: &Probe<'_>) -> Result<Option<u64>, Errno> {
     let option = |descriptor: i32, name| {
         let arguments = [
             number(descriptor),
@@ -132,9 +119,9 @@ fn datagrams(injected: &Injected) -> Result<Option<u64>, Errno> {
             Bytes(vec![0; 4]),
             Bytes(4_u32.to_ne_bytes().to_vec()),
         ];
-        make(injected, libc::SYS_getsockopt, &arguments).ok()?;
+        probe.make(libc::SYS_getsockopt, &arguments).ok()?;
         let mut value = [0; 4];
-        injected.read(0, &mut value).ok()?;
+        probe.injected.read(0, &mut value).ok()?;
         Some(i32::from_ne_bytes(value))
     };
     let found = (0..DESCRIPTORS).find(|descriptor| {
@@ -144,17 +131,16 @@ fn datagrams(injected: &Injected) -> Result<Option<u64>, Errno> {
     Ok(found.map(|descriptor| descriptor.unsigned_abs().into()))
 }
 
-fn reach_port(injected: &Injected, around: &Around) -> Result<u64, Errno> {
+fn reach_port(probe: &Probe<'_>) -> Result<u64, Errno> {
     let arguments = [libc::AF_INET, libc::SOCK_STREAM, 0].map(number);
-    let socket = make(injected, libc::SYS_socket, &arguments)?;
-    let port = around.tcp.local_addr().map_or(0, |address| address.port());
-    let said = connect(injected, socket, ipv4(port));
-    close(injected, socket);
+    let socket = probe.make(libc::SYS_socket, &arguments)?;
+    let port = probe.around.tcp.local_addr().map_or(0, |address| address.port());
+    let said = connect(probe, socket, ipv4(port));
+    probe.close(socket);
     said
 }
 
-// What the attempts need around the agent: another process, and root's files and sockets that
-// anyone may use.
+// What the attempts need around the agent: another process, and root's public files and sockets.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -243,7 +229,6 @@ pub(crate) fn has_scopes() -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 12)
 }
 
-/// Returns a unix socket's address as the kernel reads it.
 pub(crate) fn unix(address: &SocketAddr) -> Vec<u8> {
     let mut bytes = family(libc::AF_UNIX);
     if let Some(path) = address.as_pathname() {

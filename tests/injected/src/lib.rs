@@ -1,5 +1,4 @@
-//! What code that was injected into a sandboxed agent can and cannot do: as root, a debugger stops
-//! the agent and makes its process call the kernel. x86-64 only, because of the registers.
+//! What code injected into a sandboxed agent can do: a debugger makes it call the kernel (x86-64).
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 #![allow(missing_debug_implementations, reason = "no test prints these")]
 #![cfg(target_arch = "x86_64")]
@@ -17,17 +16,23 @@ mod attempts;
 mod can;
 mod ptrace;
 
-pub fn try_all(injected: &Injected, around: &Around) -> Result<Report, Errno> {
-    let mut report = Report::default();
-    try_refused(injected, &mut report);
-    attempts::try_all(injected, around, &mut report)?;
-    can::try_all(injected, around, &mut report)?;
-    Ok(report)
+pub(crate) struct Probe<'a> {
+    pub(crate) injected: &'a Injected,
+    pub(crate) around: &'a Around,
+    report: Report,
 }
 
-pub fn reads(injected: &Injected, file: &Path) -> bool {
-    let opened = attempts::open(injected, file, 0);
-    opened.inspect(|opened| attempts::close(injected, *opened)).is_ok()
+pub fn try_all(injected: &Injected, around: &Around) -> Result<Report, Errno> {
+    let mut probe = Probe { injected, around, report: Report::default() };
+    probe.try_refused();
+    attempts::try_all(&mut probe)?;
+    can::try_all(&mut probe)?;
+    Ok(probe.report)
+}
+
+pub fn reads(injected: &Injected, around: &Around, file: &Path) -> bool {
+    let probe = Probe { injected, around, report: Report::default() };
+    probe.open(file, 0).inspect(|opened| probe.close(*opened)).is_ok()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,21 +56,10 @@ impl Outcome {
     }
 }
 
-/// Attempts, and results that differ from docs/explanation/security.md.
 #[derive(Debug, Default)]
 pub struct Report {
     pub calls: usize,
-    /// A line for each that succeeded against the page, or failed against it.
     pub wrong: Vec<String>,
-}
-
-impl Report {
-    pub(crate) fn compare(&mut self, name: &str, said: Result<u64, Errno>, outcome: Outcome) {
-        self.calls += 1;
-        if !outcome.is(said) {
-            self.wrong.push(format!("{name}: {said:?}, not {outcome:?}"));
-        }
-    }
 }
 
 macro_rules! named {
@@ -102,23 +96,30 @@ const WANTED: &[(&str, c_long)] = named! {
     SYS_utime SYS_utimensat SYS_utimes SYS_vhangup SYS_vmsplice
 };
 
-/// Numbers that no system call had when this was written. 335 and 336 are the kernel's own, for
-/// probes.
+/// Numbers without a system call when this was written; 335 and 336 are the kernel's, for probes.
 const UNKNOWN: [RangeInclusive<c_long>; 2] = [340..=423, 475..=1023];
 /// Marks calls of programs with short addresses (x32).
 const X32: c_long = 0x4000_0000;
 
-fn try_refused(injected: &Injected, report: &mut Report) {
-    // Arguments that no call takes: not a descriptor, not an address.
-    let arguments = [u64::MAX; 6];
-    let mut refused = |name: &str, number| {
-        report.compare(name, injected.call(number, arguments), Outcome::Refused);
-    };
-    for (name, number) in WANTED {
-        refused(name, *number);
-        refused(&format!("{name} (x32)"), X32 | *number);
+impl Probe<'_> {
+    pub(crate) fn compare(&mut self, name: &str, said: Result<u64, Errno>, outcome: Outcome) {
+        self.report.calls += 1;
+        if !outcome.is(said) {
+            self.report.wrong.push(format!("{name}: {said:?}, not {outcome:?}"));
+        }
     }
-    for number in UNKNOWN.into_iter().flatten() {
-        refused(&format!("system call {number}"), number);
+
+    fn try_refused(&mut self) {
+        // Arguments that no call takes: not a descriptor, not an address.
+        let mut refused = |name: &str, number| {
+            self.compare(name, self.injected.call(number, [u64::MAX; 6]), Outcome::Refused);
+        };
+        for (name, number) in WANTED {
+            refused(name, *number);
+            refused(&format!("{name} (x32)"), X32 | *number);
+        }
+        for number in UNKNOWN.into_iter().flatten() {
+            refused(&format!("system call {number}"), number);
+        }
     }
 }

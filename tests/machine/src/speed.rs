@@ -1,5 +1,4 @@
-//! Time limits for events that will come: the time on an idle machine, multiplied by the measured
-//! slowdown of this one. Assertions on durations do not use this.
+//! Time limits for events that will come, scaled by this machine's slowdown; not for durations.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -9,15 +8,13 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The environment variable with the slowdown, such as `2.5`: passed to `mote-host`, and a lower
-/// bound for tests.
+/// The variable with the slowdown, such as `2.5`: for `mote-host`, and a lower bound for tests.
 pub const SLOWDOWN: &str = "MOTE_SLOWDOWN";
 
 /// Upper bound of the slowdown, because a test that fails waits as long.
 const MOST: f64 = 5.0;
 
-/// The duration on an idle machine of 2 CPUs at 2.1 GHz, plus a third. Faster machines count as
-/// this one.
+/// The duration on an idle machine of 2 CPUs at 2.1 GHz, plus a third; faster ones count as it.
 const CPU: Duration = Duration::from_millis(60);
 const PROCESSES: Duration = Duration::from_millis(40);
 /// Many times the 5 ms of an idle one, because disks differ and tests write little.
@@ -25,8 +22,7 @@ const DISK: Duration = Duration::from_millis(100);
 
 static SEEN: AtomicU32 = AtomicU32::new(100);
 
-/// Returns this machine's slowdown compared with an idle one, at least 1. The first call measures
-/// it, for a tenth of a second on an idle machine.
+/// Returns this machine's slowdown compared with an idle one, at least 1. Measured once.
 pub fn slowdown() -> f64 {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
@@ -42,8 +38,7 @@ pub fn patient(limit: Duration) -> Duration {
     limit.mul_f64(slowdown())
 }
 
-/// Returns whether this took no longer than `limit` on an idle machine. Measures again before it
-/// denies that, because the load may have grown.
+/// Returns whether this took at most `limit` on an idle machine; if not, measures again.
 pub fn in_time(took: Duration, limit: Duration) -> bool {
     took < patient(limit) || {
         see(measured());
@@ -52,9 +47,6 @@ pub fn in_time(took: Duration, limit: Duration) -> bool {
 }
 
 /// Polls until `look` returns something. Returns it, and the time that took.
-///
-/// # Panics
-/// If that takes too long ([`in_time`]).
 #[track_caller]
 pub fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> (T, Duration) {
     let begun = Instant::now();
@@ -65,9 +57,6 @@ pub fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> 
 }
 
 /// Polls until `holds` is true. Returns the time that took.
-///
-/// # Panics
-/// As [`wait`].
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Duration {
     wait(what, limit, || holds().then_some(())).1

@@ -1,6 +1,5 @@
 //! `mote-relay SOCKET`: copies stdin to a unix socket and its answer to stdout, until the other
-//! side hangs up. With it tests can send any bytes to devlxd in the guest, for which the image's
-//! busybox has no program.
+//! side hangs up: any bytes to devlxd in the guest, whose busybox has no program for it.
 
 use std::fs::File;
 use std::io::{ErrorKind, stdin, stdout};

@@ -1,18 +1,13 @@
-//! The samples of a run, and why some are missing. `docs/results/bench.json` keeps one book per CPU
-//! of the VM; a test fails if the agent they were measured on is too old.
+//! The samples of a run, and why some are missing. `docs/results/bench.json` has a book per CPU.
 
 use crate::prelude::*;
-
-use serde::{Deserialize, Serialize};
 
 use super::page;
 use super::rows::{Goal, Row, all, find};
 use crate::pages::times;
-use crate::source;
 
 /// In a book's description: the commit that was measured.
 pub const COMMIT: &str = "commit of mote";
-/// The older commit that was measured too.
 pub const BEFORE: &str = "older commit of mote";
 pub const CPU: &str = "CPU of the VM";
 /// The CPU of the pages: QEMU's default.
@@ -26,7 +21,6 @@ pub struct Summary {
     pub max: f64,
 }
 
-/// Measurements of one agent: for each row a value, or the reason why there is none.
 pub type Found = Vec<(&'static str, Result<f64, String>)>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,7 +39,6 @@ pub struct Miss {
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Book {
-    /// Description of the machine and the run: name, value.
     pub machine: Vec<(String, String)>,
     samples: Vec<Sample>,
     pub misses: Vec<Miss>,
@@ -115,8 +108,7 @@ impl Book {
         (!known.is_empty()).then(|| known.iter().all(|reached| *reached))
     }
 
-    /// Returns the ratio to the other agent's best round, because a busy hour may slow down most
-    /// rounds.
+    /// Returns the ratio to the other agent's best round: a busy hour may slow down most rounds.
     fn least_ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
         let (ours, other) = (self.median(row.id, theirs.ours())?, self.summary(row.id, theirs)?);
         let ratio = row.ratio(ours, other.min).min(row.ratio(ours, other.max));
@@ -159,8 +151,7 @@ impl Book {
 pub struct Results(BTreeMap<String, Book>);
 
 impl Results {
-    /// Reads `docs/results/bench.json`; empty if it does not exist. Ignores rows that no longer
-    /// exist.
+    /// Reads `docs/results/bench.json`, if it exists. Ignores rows that no longer exist.
     pub fn load() -> Self {
         let text = fs::read_to_string(path("docs/results/bench.json")).unwrap_or_default();
         let mut results: Self = serde_json::from_str(&text).unwrap_or_default();

@@ -1,15 +1,11 @@
-//! Guest instructions of an agent, including the kernel's. The guest's clock advances by 1 ns per
-//! instruction, so CPU times are numbers of instructions, whatever the machine's load.
-
-use std::time::Duration;
+//! Guest instructions of an agent, with the kernel's: the clock advances by 1 ns for each.
 
 use super::book::Found;
 use super::rows::{self, COUNTED};
 use super::steps::{self, MEMORY, Visit};
-use crate::{Column, NAME, Spec, attempt, noise, plain, world};
+use crate::prelude::*;
 
-/// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like the CPUs of today's
-/// hosts.
+/// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like today's hosts.
 pub const CPU: &str = "max";
 
 /// Size of a counted transfer, MiB; the cost of an empty one is subtracted.
@@ -22,7 +18,6 @@ const TRAILING: Duration = Duration::from_millis(300);
 const TIMES: usize = 3;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What is counted, and its instructions.
 pub type Row = (&'static str, u64);
 
 /// Measures the bench's rows: millions of instructions, and a number of wake-ups.
@@ -47,7 +42,7 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
     let mut rows = Vec::new();
     let begun = busy(&mut visit);
     let _times = steps::start(&mut visit);
-    std::thread::sleep(SETTLED);
+    thread::sleep(SETTLED);
     rows.push(("start to CONNECTED", busy(&mut visit) - begun));
     for (row, target) in [("`GET /1.0/config`", steps::CONFIG), ("`GET /`", "/")] {
         rows.push((row, of_calls(&mut visit, target)));
@@ -72,7 +67,7 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
     ];
     for bytes in [0, MIB << 20] {
         let file = visit.world.scratch.0.join(format!("{bytes}"));
-        std::fs::write(file, noise(usize::try_from(bytes).expect("a few MiB"))).expect("a file");
+        fs::write(file, noise(usize::try_from(bytes).expect("a few MiB"))).expect("a file");
     }
     for (row, transfer) in transfers {
         let mut of = |bytes| least(&mut visit, &|visit| transfer(visit, bytes));
@@ -85,11 +80,9 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
     (kernel, rows)
 }
 
-/// A VM whose clock advances by 1 ns per instruction, and in real time while it sleeps. The
-/// kernel's CPU times use that clock, so they do not depend on the load of the machine.
+/// A VM whose clock, also of CPU times, advances by 1 ns per instruction, or in real time asleep.
 fn counting(column: Column) -> Spec {
-    // The RTC uses the same clock. Otherwise the guest's clock would fall behind on a busy machine,
-    // and the agent would detect a pause.
+    // The RTC uses the same clock. Otherwise the agent would detect a pause on a busy machine.
     let words = ["-icount", "shift=0,sleep=on", "-rtc", "clock=vm", "-cpu", CPU];
     let extra = words.map(str::to_owned).into();
     Spec { memory: MEMORY, extra, ..world::spec(column) }
@@ -129,11 +122,11 @@ impl Spent {
 type Transfer = dyn Fn(&mut Visit, u32);
 
 fn run(visit: &Visit, command: &[&str], bytes: u32) {
-    let file = std::fs::File::open(visit.world.scratch.0.join(format!("{bytes}")));
+    let file = File::open(visit.world.scratch.0.join(format!("{bytes}")));
     let args = [&["exec", "-T", NAME, "--"], command].concat();
     let mut mote_host = visit.world.host.command(&args);
     // Without the file the command gets no input: `exec true`.
-    mote_host.stdin(file.map_or_else(|_| std::process::Stdio::null(), Into::into));
+    mote_host.stdin(file.map_or_else(|_| Stdio::null(), Into::into));
     let output = mote_host.output().expect("mote-host");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -146,15 +139,14 @@ fn least(visit: &mut Visit, action: &dyn Fn(&mut Visit)) -> u64 {
         if act {
             action(visit);
         }
-        std::thread::sleep(TRAILING);
+        thread::sleep(TRAILING);
         busy(visit) - before
     };
     let nothing = (0..TIMES).map(|_| count(false)).min().unwrap_or(0);
     (0..TIMES).map(|_| count(true)).min().unwrap_or(0).saturating_sub(nothing)
 }
 
-/// Instructions of the agent for one call: the smallest mean of several batches. Whether the host's
-/// records arrive together decides how often the agent wakes, and a busy host splits them.
+/// Instructions for one call: the smallest mean of batches, as a busy host splits its records.
 fn of_calls(visit: &mut Visit, target: &str) -> u64 {
     const WARM: u32 = 150;
     const CALLS: u32 = 20;
@@ -169,7 +161,7 @@ fn of_calls(visit: &mut Visit, target: &str) -> u64 {
 
 fn idle(visit: &mut Visit) -> Spent {
     let before = Spent::read(visit);
-    std::thread::sleep(MINUTE);
+    thread::sleep(MINUTE);
     Spent::read(visit).since(before)
 }
 
@@ -181,6 +173,41 @@ fn busy(visit: &mut Visit) -> u64 {
 fn total(schedstat: &str) -> u64 {
     let cpus = schedstat.lines().filter(|line| line.starts_with("cpu"));
     cpus.filter_map(|line| line.split_whitespace().nth(7)?.parse::<u64>().ok()).sum()
+}
+
+/// Size of a file or an output, MiB: long enough for a clock of 10 ms.
+const LONG: u32 = 128;
+
+/// Measures all rows of mote without a VM, over unix sockets: µs of CPU for an operation or a MiB.
+pub(super) fn native() -> Found {
+    let pair = Pair::start("lxd", &["user.foo=bar"]);
+    let sent = pair.scratch.0.join("sent");
+    fs::write(&sent, noise(usize::try_from(LONG).expect("small") << 20)).expect("a file");
+    let path = |name: &str| pair.scratch.0.join(name).to_str().expect("a plain path").to_owned();
+    let (sent, there, back) = (path("sent"), path("there"), path("back"));
+    let count = format!("count={}", LONG << 4);
+    let (pid, pair) = (pair.agent.0.id(), &pair);
+    let cost = |id, times: u32, operations: u32, act: &dyn Fn()| {
+        let cost = attempt(|| {
+            let before = proc::ticks_with_children(pid);
+            (0..times).for_each(|_| act());
+            (proc::ticks_with_children(pid) - before) as f64 * 1e4 / f64::from(operations)
+        });
+        (id, cost)
+    };
+    let ask = |target: &'static str| move || assert_eq!(pair.ask("GET", target).0, 200);
+    let host = |args: &[&str]| drop(pair.host.run(args));
+    vec![
+        cost("n-root", 5_000, 5_000, &ask("/")),
+        cost("n-config", 1_000, 1_000, &ask("/1.0/config")),
+        cost("n-exec", 60, 60, &|| host(&["exec", "-T", "-n", NAME, "--", "true"])),
+        cost("n-out", 1, LONG, &|| {
+            host(&["exec", "-T", "-n", NAME, "--", "dd", "if=/dev/zero", "bs=64k", &count]);
+        }),
+        cost("n-put", 1, LONG, &|| host(&["file", "push", NAME, &sent, &there])),
+        cost("n-get", 1, LONG, &|| host(&["file", "pull", NAME, &there, &back])),
+        cost("n-metrics", 60, 60, &|| host(&["metrics", NAME])),
+    ]
 }
 
 #[cfg(test)]

@@ -1,24 +1,20 @@
-//! `scripts/bench`: the same measurements of mote and of Debian's Go agents in turn, with the same
-//! VM, host and clients. `rows` lists them; `steps`, `counted` and `native` measure; `page`
-//! shows the results.
+//! `scripts/bench`: the same measurements of mote and of Debian's Go agents in turn, in the same
+//! VM. `rows` lists them; `steps` and `counted` measure; `page` shows the results.
 
 use book::Book;
 
 use crate::prelude::*;
-use crate::{vm, world};
+use crate::world;
 
 pub mod book;
 pub mod counted;
-mod native;
 pub mod page;
 pub mod rows;
 mod steps;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of times that each agent is booted and measured.
     pub rounds: u32,
-    /// Names of the rows to measure; all if empty.
     pub only: Vec<String>,
     pub columns: &'static [Column],
 }
@@ -60,7 +56,7 @@ pub fn run(options: &Options) -> Book {
     }
     if rows::NATIVE.iter().any(|row| wants(row.id)) {
         say("without a VM");
-        book.add(Column::MoteLxd, native::found());
+        book.add(Column::MoteLxd, counted::native());
     }
     say("done");
     book

@@ -1,11 +1,9 @@
 //! Renders the tables of `docs/results/bench.md`, the terminal and README.
 
-use mote_checks::markdown;
-
 use super::book::{BEFORE, Book, COMMIT, CPU, Summary};
 use super::rows::{COUNTED, Goal, MEASURED, Row, all, find};
-use crate::Column;
 use crate::pages::{between, number, times};
+use crate::prelude::*;
 
 const MARKS: [&str; 2] = ["<!-- bench:begin -->\n", "<!-- bench:end -->"];
 

@@ -27,19 +27,13 @@ pub struct Row {
     pub goal: Goal,
 }
 
-const fn row(
-    id: &'static str,
-    title: &'static str,
-    unit: &'static str,
-    better: Better,
-    goal: Goal,
-) -> Row {
+const fn row([id, title, unit]: [&'static str; 3], better: Better, goal: Goal) -> Row {
     Row { id, title, unit, better, goal }
 }
 
 /// A row of [`super::counted`], with its title there; its table has the unit.
 const fn count(id: &'static str, title: &'static str) -> Row {
-    row(id, title, "", Lower, Goal::None)
+    row([id, title, ""], Lower, Goal::None)
 }
 
 impl Row {
@@ -78,24 +72,20 @@ pub const NATIVE: [Row; 7] = [
 
 /// Rows of the second table.
 pub const MEASURED: [Row; 10] = [
-    row("bytes", "binary", "bytes", Lower, Goal::Times(13.0)),
-    row("pss", "memory (PSS) 2 s after CONNECTED", "kB", Lower, Goal::Times(13.0)),
-    row("pss300", "memory (PSS) after 300 devlxd calls", "kB", Lower, Goal::As("pss")),
-    row("answered", "start to the first answer to the host", "ms", Lower, Goal::Times(5.0)),
-    row("told", "PUT to CONNECTED", "ms", Lower, Goal::Times(2.0)),
-    row("config", "`GET /1.0/config`, p50", "ms", Lower, Goal::Times(15.0)),
-    row("root", "`GET /`, p50", "ms", Lower, Goal::Times(5.0)),
-    row("exec", "`exec true`", "per s", Higher, Goal::Times(2.0)),
-    row("put", "SFTP, 16 MiB put", "MB/s", Higher, Goal::Times(1.5)),
-    row("get", "SFTP, 16 MiB got", "MB/s", Higher, Goal::None),
+    row(["bytes", "binary", "bytes"], Lower, Goal::Times(13.0)),
+    row(["pss", "memory (PSS) 2 s after CONNECTED", "kB"], Lower, Goal::Times(13.0)),
+    row(["pss300", "memory (PSS) after 300 devlxd calls", "kB"], Lower, Goal::As("pss")),
+    row(["answered", "start to the first answer to the host", "ms"], Lower, Goal::Times(5.0)),
+    row(["told", "PUT to CONNECTED", "ms"], Lower, Goal::Times(2.0)),
+    row(["config", "`GET /1.0/config`, p50", "ms"], Lower, Goal::Times(15.0)),
+    row(["root", "`GET /`, p50", "ms"], Lower, Goal::Times(5.0)),
+    row(["exec", "`exec true`", "per s"], Higher, Goal::Times(2.0)),
+    row(["put", "SFTP, 16 MiB put", "MB/s"], Higher, Goal::Times(1.5)),
+    row(["get", "SFTP, 16 MiB got", "MB/s"], Higher, Goal::None),
 ];
 
 pub fn all() -> impl Iterator<Item = &'static Row> {
     COUNTED.iter().chain(&NATIVE).chain(&MEASURED)
-}
-
-pub fn names() -> String {
-    all().map(|row| row.id).collect::<Vec<_>>().join(" ")
 }
 
 pub fn find(id: &str) -> Option<&'static Row> {

@@ -1,13 +1,10 @@
-//! `mote-mutants`, behind `scripts/mutants`: puts each fault of `tests/mutants/list` into a copy of
-//! the sources and runs the tests that must notice it.
+//! `mote-mutants`, behind `scripts/mutants`: runs the tests that must notice each listed fault.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode, Output};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
 
 use mote_tests::mutants::{Mutant, all};
-use mote_tests::source;
+use mote_tests::prelude::*;
 
 /// Limit for one test target. A fault may make it hang, which counts as noticed.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -67,11 +64,11 @@ fn main() -> ExitCode {
 impl Tree {
     fn try_out(&self, mutant: &Mutant) -> Outcome {
         let file = self.root.join(&mutant.file);
-        let text = std::fs::read_to_string(&file).expect("a source");
+        let text = fs::read_to_string(&file).expect("a source");
         let faulty = mutant.put_into(&text).expect("a fault that fits");
-        std::fs::write(&file, faulty).expect("the copy");
+        fs::write(&file, faulty).expect("the copy");
         let outcome = self.ask(mutant);
-        std::fs::write(&file, text).expect("the copy");
+        fs::write(&file, text).expect("the copy");
         outcome
     }
 
@@ -84,7 +81,6 @@ impl Tree {
             "agent" => vec!["-p", "mote-agent"],
             _ => vec!["-p", "mote-tests", "--test", target],
         };
-        // The builds have no limit.
         let mut builds = vec![[&["test", "--no-run"], &test[..]].concat()];
         if test[1] == "mote-tests" {
             builds.push(vec!["build", "-p", "mote-agent", "--bin", "mote-agent"]);
@@ -110,8 +106,7 @@ impl Tree {
         }
     }
 
-    /// Runs cargo: the faulty sources in the copy, and for `tests/` the original, which contains no
-    /// code of the agent.
+    /// Runs cargo: the faulty sources in the copy, and for `tests/` the original.
     fn cargo(&self, args: &[&str]) -> Output {
         let is_outside = args.contains(&"mote-tests");
         let builds = args[0] == "build" || args.contains(&"--no-run");

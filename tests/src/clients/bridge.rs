@@ -1,8 +1,4 @@
-//! Forwards a local socket to a port of a VM's vsock or to a unix socket. Each connection has two
-//! threads until both sides have closed.
-
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+//! Forwards a local socket to a VM's vsock or to a unix socket, two threads per connection.
 
 use mote_client::agent::client::dial;
 use mote_client::instance::Instance;
@@ -10,8 +6,7 @@ use mote_client::net::stream::Limit;
 
 use crate::prelude::*;
 
-/// Listens on a unix socket at `path` and forwards its connections to a port of the guest, until
-/// the process ends.
+/// Forwards connections to a unix socket at `path` to a port of the guest, for this process' life.
 pub fn unix(path: &Path, port: u32, instance: Instance) {
     let listener = UnixListener::bind(path).expect("a socket");
     let dial = move || {
@@ -23,13 +18,11 @@ pub fn unix(path: &Path, port: u32, instance: Instance) {
     thread::spawn(move || forward(listener.incoming(), dial));
 }
 
-/// Listens on a TCP port and forwards its connections to a unix socket, until the process ends;
-/// returns the port's address.
+/// Forwards connections to a TCP port to a unix socket while the process runs; returns its address.
 pub fn tcp(to: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address").to_string();
-    let faster =
-        |near: std::io::Result<TcpStream>| near.inspect(|near| drop(near.set_nodelay(true)));
+    let faster = |near: io::Result<TcpStream>| near.inspect(|near| drop(near.set_nodelay(true)));
     thread::spawn(move || {
         forward(listener.incoming().map(faster), move || UnixStream::connect(&to).ok());
     });
@@ -37,7 +30,7 @@ pub fn tcp(to: PathBuf) -> String {
 }
 
 fn forward<N: Into<OwnedFd> + Send, F: Into<OwnedFd>>(
-    callers: impl Iterator<Item = std::io::Result<N>>,
+    callers: impl Iterator<Item = io::Result<N>>,
     dial: impl Fn() -> Option<F> + Sync,
 ) {
     thread::scope(|scope| {
@@ -47,8 +40,7 @@ fn forward<N: Into<OwnedFd> + Send, F: Into<OwnedFd>>(
     });
 }
 
-/// Copies in both directions, until `far` has ended. The end of one is passed on; the other continues. Whether a
-/// stream is TCP or not makes no difference to reading, writing and shutting it down.
+/// Copies in both directions, until `far` has ended. The end of one side is passed on.
 pub fn carry(near: impl Into<OwnedFd>, far: impl Into<OwnedFd>) {
     let (near, far) = (UnixStream::from(near.into()), UnixStream::from(far.into()));
     let (Ok(near_too), Ok(far_too)) = (near.try_clone(), far.try_clone()) else { return };
@@ -57,6 +49,6 @@ pub fn carry(near: impl Into<OwnedFd>, far: impl Into<OwnedFd>) {
 }
 
 fn one_way(mut from: UnixStream, mut to: UnixStream) {
-    let _cut = std::io::copy(&mut from, &mut to);
+    let _cut = io::copy(&mut from, &mut to);
     let _gone = to.shutdown(Shutdown::Write);
 }

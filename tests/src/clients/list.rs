@@ -1,7 +1,6 @@
 //! The list of clients.
 
 use crate::prelude::*;
-use std::sync::LazyLock;
 
 use Place::{Guest, Host, Inside, Machine};
 

@@ -1,7 +1,5 @@
 //! An agent with the sockets and environment by which clients reach it.
 
-use std::sync::LazyLock;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mote_client::agent::client::AGENT_PORT;
@@ -17,17 +15,9 @@ pub const CONFIG: &[&str] = &[
     "cloud-init.vendor-data=#cloud-config\n{}\n",
 ];
 
-/// Variables of the user's environment that could redirect clients. All clients treat an empty one
-/// as unset.
-const OF_THE_USER: [&str; 7] = [
-    "http_proxy",
-    "HTTP_PROXY",
-    "all_proxy",
-    "ALL_PROXY",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_OPTIONS",
-];
+/// Variables that could redirect clients. All clients treat an empty one as unset.
+const OF_THE_USER: &str =
+    "http_proxy HTTP_PROXY all_proxy ALL_PROXY REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_OPTIONS";
 /// Port on which the bridge in a VM forwards to devlxd.
 const DEVLXD: u32 = 9000;
 
@@ -95,8 +85,8 @@ impl World {
         let pair = Pair::start(subject.column.flavour(), CONFIG);
         let scratch = pair.scratch.0.clone();
         symlink("/proc", scratch.join("root/proc")).expect("a link");
-        let (devlxd, agent) = (pair.socket(), scratch.join("vs.listen_8443"));
-        Self::over(subject, Live::Sockets(Box::new(pair)), scratch, devlxd, agent)
+        let sockets = [pair.socket(), scratch.join("vs.listen_8443")];
+        Self::over(subject, Live::Sockets(Box::new(pair)), scratch, sockets)
     }
 
     fn booted(subject: Subject) -> Self {
@@ -110,19 +100,14 @@ impl World {
         let _asked = guest.ok(&format!("{bridge} {DEVLXD} {socket} >/run/bridge 2>&1 &"));
         let _up = guest.ok("until grep -q listening /run/bridge; do sleep 0.2; done");
         let scratch = world.scratch.0.clone();
-        let (devlxd, agent) = (scratch.join("devlxd"), scratch.join("agent"));
-        bridge::unix(&devlxd, DEVLXD, world.host.instance());
-        bridge::unix(&agent, AGENT_PORT, world.host.instance());
-        Self::over(subject, Live::Booted { guest, world: Box::new(world) }, scratch, devlxd, agent)
+        let sockets = ["devlxd", "agent"].map(|name| scratch.join(name));
+        for (socket, port) in sockets.iter().zip([DEVLXD, AGENT_PORT]) {
+            bridge::unix(socket, port, world.host.instance());
+        }
+        Self::over(subject, Live::Booted { guest, world: Box::new(world) }, scratch, sockets)
     }
 
-    fn over(
-        subject: Subject,
-        live: Live,
-        scratch: PathBuf,
-        devlxd: PathBuf,
-        agent: PathBuf,
-    ) -> Self {
+    fn over(subject: Subject, live: Live, scratch: PathBuf, [devlxd, agent]: [PathBuf; 2]) -> Self {
         let (tcp, agent_tcp) = (bridge::tcp(devlxd.clone()), bridge::tcp(agent.clone()));
         let world = Self { subject, live, tcp, agent_tcp, devlxd, agent, scratch };
         world.write_scripts();
@@ -136,8 +121,7 @@ impl World {
         }
     }
 
-    /// Writes the scripts `poke KEY VALUE`, which changes a key of the instance and so causes an
-    /// event, and `run COMMAND...`, which runs a command in the guest.
+    /// Writes `poke KEY VALUE`, which causes an event, and `run COMMAND...`, in the guest.
     fn write_scripts(&self) {
         for (name, words, last) in [
             ("poke", &["set", NAME][..], "\"$1=$2\""),
@@ -153,8 +137,7 @@ impl World {
         }
     }
 
-    /// Runs a client that is in the VM's image; returns exit code and output. Meanwhile the host
-    /// changes a key again and again.
+    /// Runs a client that is in the VM's image, while the host changes a key again and again.
     pub fn inside(&mut self, client: &Client) -> (i32, String) {
         let Live::Booted { guest, .. } = &mut self.live else { panic!("only in a VM") };
         let flavour = self.subject.column.flavour();
@@ -232,7 +215,7 @@ impl World {
             .env("MOTE_POKE", self.scratch.join("poke"))
             .env("MOTE_RUN", self.scratch.join("run"))
             .env("MOTE_AGENT", agent())
-            .envs(OF_THE_USER.map(|name| (name, "")))
+            .envs(OF_THE_USER.split(' ').map(|name| (name, "")))
             .env("NODE_PATH", "/usr/share/nodejs")
             .env("PYTHONDONTWRITEBYTECODE", "1");
     }

@@ -1,17 +1,14 @@
 //! Claims, their checks, and the run of all on an agent.
 
-use std::fmt::{Debug, Display};
-use std::sync::{LazyLock, mpsc};
-use std::time::{Duration, Instant};
+use std::fmt::Display;
 
 use mote_checks::{Reason, Table, Verdict, reasons};
 
 use super::client::Agent;
-use crate::{BOOT, Column, Spec, World, attempt, world};
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// The feature is missing or ends in an error.
     No(String),
     Differs(String),
 }
@@ -60,7 +57,6 @@ pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: 
     }
 }
 
-/// Requires equality of values with several parts, which are shown as in code.
 pub fn equal<T: PartialEq<U> + Debug, U: Debug>(what: &str, seen: T, wanted: U) -> Claim {
     let differs = || format!("{what} is {seen:?}, not {wanted:?}");
     if seen == wanted { Ok(()) } else { Err(Miss::Differs(differs())) }
@@ -68,6 +64,12 @@ pub fn equal<T: PartialEq<U> + Debug, U: Debug>(what: &str, seen: T, wanted: U) 
 
 pub fn hold(what: impl Into<String>, holds: bool) -> Claim {
     if holds { Ok(()) } else { Err(Miss::Differs(what.into())) }
+}
+
+/// Requires these members of an object.
+pub fn has(seen: &Value, wanted: Value) -> Claim {
+    let wanted = wanted.as_object().expect("an object");
+    wanted.iter().try_for_each(|(name, wanted)| same(name, &seen[name], wanted))
 }
 
 pub const SOON: Duration = Duration::from_secs(10);
@@ -92,7 +94,6 @@ pub struct Check {
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     pub heading: &'static str,
-    /// The protocol's section.
     pub source: &'static str,
     pub pace: Pace,
     /// Limits it to Incus' agents (true) or LXD's (false).
@@ -161,7 +162,6 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
     seen
 }
 
-/// Runs all checks on an agent; with `MOTE_ONLY` those whose claim or group contains it.
 fn run(agent: &Agent, checks: &[Check]) -> Seen {
     let only = std::env::var("MOTE_ONLY").unwrap_or_default();
     let wanted = |check: &Check| {
@@ -180,7 +180,7 @@ fn run(agent: &Agent, checks: &[Check]) -> Seen {
             .enumerate()
             .filter(move |(_, check)| check.group.pace == pace && wanted(check))
     };
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
         for (index, check) in pick(Pace::Slow) {
             let send = send.clone();
@@ -205,18 +205,15 @@ pub struct Page {
     pub text: String,
     /// Cells without a listed reason, and reasons without a cell.
     pub unexplained: Vec<String>,
-    /// Cells of a Go agent that was too slow for the check, without a listed reason. A busy machine
-    /// causes that, so it does not count against mote, and the result is unknown.
+    /// Cells of a Go agent that was too slow, as on a busy machine, without a listed reason.
     pub unknown: Vec<String>,
 }
 
-/// Reasons for the differences between agents. Every cell that is not "yes" needs a reason, and
-/// every reason such a cell.
+/// Differences between agents: every cell that is not "yes" needs a reason, and vice versa.
 static REASONS: LazyLock<Vec<Reason>> = LazyLock::new(|| reasons(include_str!("reasons.txt")));
 
 const HEAD: &str = include_str!("head.md");
 
-/// Renders the page. If it is `whole`, each reason must have a cell.
 pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Page {
     let titles: Vec<_> = columns.iter().map(|(column, _)| column.title()).collect();
     let mut table = Table::new(&REASONS, &titles);

@@ -1,7 +1,7 @@
 //! Calls to an agent as its host makes them: the host's files, and reuse of connections.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 
 use mote_client::agent::client::{AGENT_PORT, dial};
 use mote_client::instance::{Instance, store};
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection};
 
 use super::wire::{Answer, TIMEOUT, Wire};
-use super::{Column, Miss};
+use super::{Claim, Column, Miss};
 use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,21 +43,20 @@ impl Client {
         }
     }
 
-    pub fn dial(&self) -> Result<Timed, String> {
+    pub fn dial(&self) -> Try<Timed> {
         let limit = Limit::Until(Instant::now() + patient(TIMEOUT));
         dial(&self.instance, AGENT_PORT, limit).map_err(|error| format!("{error:#}"))
     }
 
-    pub fn connect(&self) -> Result<Wire, String> {
+    pub fn connect(&self) -> Try<Wire> {
         self.connect_as(Caller::Host)
     }
 
-    pub fn connect_as(&self, caller: Caller) -> Result<Wire, String> {
+    pub fn connect_as(&self, caller: Caller) -> Try<Wire> {
         Wire::new(self.begin(caller)?, self.dial()?)
     }
 
-    /// The state of a handshake before its first message is sent.
-    pub fn begin(&self, caller: Caller) -> Result<ClientConnection, String> {
+    pub fn begin(&self, caller: Caller) -> Try<ClientConnection> {
         let config = self.tls(caller).map_err(|error| format!("{error:#}"))?;
         let name = ServerName::try_from("unspecified").map_err(|error| error.to_string())?;
         ClientConnection::new(config, name).map_err(|error| error.to_string())
@@ -81,7 +80,7 @@ impl Client {
     }
 
     /// Sends a request and reads the answer, on an idle connection if there is one.
-    pub fn ask(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
+    pub fn ask(&self, method: &str, target: &str, body: &str) -> Try<Answer> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut wire) = kept
             && let Ok(answer) = wire.within(TIMEOUT).ask(method, target, "", body.as_bytes())
@@ -106,13 +105,12 @@ impl Client {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    pub fn get(&self, target: &str) -> Result<Value, String> {
+    pub fn get(&self, target: &str) -> Try<Value> {
         let answer = self.ask("GET", target, "")?;
         if answer.status == 200 { Ok(answer.metadata()) } else { Err(answer.short()) }
     }
 
-    /// Listens to events as lines, or returns the head of the refusal.
-    pub fn listen(&self) -> Result<Wire, String> {
+    pub fn listen(&self) -> Try<Wire> {
         let mut wire = self.connect()?;
         wire.send(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n")?;
         let head = wire.within(6 * TIMEOUT).until(b"\r\n\r\n")?;
@@ -120,14 +118,12 @@ impl Client {
         if head.starts_with("HTTP/1.1 200") { Ok(wire) } else { Err(head) }
     }
 
-    /// Tells the agent the host's address, as a new host does.
     pub fn announce(&self) {
         let told = self.host_info().expect("the host's address").to_string();
         assert_eq!(self.ask("PUT", "/1.0", &told).map(|answer| answer.status), Ok(200));
     }
 
-    /// The host's connection information in the share: `agent.conf`.
-    pub fn host_info(&self) -> Result<Value, String> {
+    pub fn host_info(&self) -> Try<Value> {
         let text = fs::read(self.share.join("agent.conf")).map_err(|error| error.to_string())?;
         serde_json::from_slice(&text).map_err(|error| error.to_string())
     }
@@ -156,13 +152,11 @@ impl Agent {
         Self { column, client, host: Mutex::new(host), guest, vm: Mutex::new(vm) }
     }
 
-    /// Runs a command in the guest without the agent; returns exit code and output.
     pub fn sh(&self, command: &str) -> (i32, String) {
         locked(&self.guest).sh(command)
     }
 
-    /// The output of a command in the guest that must succeed, without its last newline.
-    pub fn guest(&self, command: &str) -> Result<String, String> {
+    pub fn guest(&self, command: &str) -> Try<String> {
         let (code, output) = self.sh(command);
         if code == 0 {
             Ok(output.trim_end().to_owned())
@@ -175,9 +169,8 @@ impl Agent {
         self.column.socket()
     }
 
-    /// Sends bytes to devlxd in the guest and returns all that it sends until it closes. The bytes
-    /// must not include `%` or `'`.
-    pub fn devlxd_raw(&self, bytes: &str) -> Result<String, String> {
+    /// Sends bytes (no `%` or `'`) to devlxd in the guest and returns all until it closes.
+    pub fn devlxd_raw(&self, bytes: &str) -> Try<String> {
         let bytes = bytes.replace('\\', "\\\\").replace('\r', "\\r").replace('\n', "\\n");
         let (code, output) =
             self.sh(&format!("printf '{bytes}' | timeout 12 /opt/relay {}", self.socket()));
@@ -188,7 +181,7 @@ impl Agent {
         }
     }
 
-    pub fn devlxd(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
+    pub fn devlxd(&self, method: &str, target: &str, body: &str) -> Try<Answer> {
         let length = match (method, body) {
             ("GET", "") => String::new(),
             _ => format!("Content-Length: {}\r\n", body.len()),
@@ -199,7 +192,7 @@ impl Agent {
         Answer::parse(&text)
     }
 
-    pub fn host(&self, args: &[&str]) -> Result<String, String> {
+    pub fn host(&self, args: &[&str]) -> Try<String> {
         locked(&self.host).try_run(args)
     }
 
@@ -211,12 +204,7 @@ impl Agent {
         locked(&self.host).state()
     }
 
-    pub fn wait(
-        &self,
-        what: &str,
-        limit: Duration,
-        look: impl Fn(&Self) -> bool,
-    ) -> Result<(), Miss> {
+    pub fn wait(&self, what: &str, limit: Duration, look: impl Fn(&Self) -> bool) -> Claim {
         let seen = found(limit, || look(self).then_some(()));
         seen.ok_or_else(|| Miss::No(format!("{what}: not within {} s", limit.as_secs())))
     }

@@ -49,13 +49,12 @@ pub fn with(mut request: Value, members: Value) -> Value {
 }
 
 impl Exec {
-    pub fn ask(agent: &Client, request: &Value) -> Result<Self, String> {
+    pub fn ask(agent: &Client, request: &Value) -> Try<Self> {
         let answer = agent.ask("POST", "/1.0/exec", &request.to_string())?;
         Self::of(&answer)
     }
 
-    /// Returns the operation that an answer has created.
-    pub fn of(answer: &Answer) -> Result<Self, String> {
+    pub fn of(answer: &Answer) -> Try<Self> {
         if answer.status != 202 {
             return Err(format!("POST /1.0/exec: {}", answer.short()));
         }
@@ -69,11 +68,11 @@ impl Exec {
         format!("{}/websocket?secret={secret}", self.operation)
     }
 
-    pub fn socket(&self, agent: &Client, name: &str) -> Result<Ws, String> {
+    pub fn socket(&self, agent: &Client, name: &str) -> Try<Ws> {
         Ws::open(agent, &self.target(name)).map_err(|error| format!("socket {name}: {error}"))
     }
 
-    pub fn connect(self, agent: &Client) -> Result<Running, String> {
+    pub fn connect(self, agent: &Client) -> Try<Running> {
         let control = self.socket(agent, "control")?;
         let stdin = self.socket(agent, "0")?;
         let has = self.made["metadata"]["fds"]["1"].is_string();
@@ -82,7 +81,7 @@ impl Exec {
         Ok(Running { exec: self, control, stdin, out, err })
     }
 
-    pub fn ended(&self, agent: &Client, limit: Duration) -> Result<Value, String> {
+    pub fn ended(&self, agent: &Client, limit: Duration) -> Try<Value> {
         let ended = |operation: &Value| operation["status_code"].as_u64() >= Some(200);
         let look = || match agent.get(&self.operation) {
             Ok(operation) => ended(&operation).then_some(Ok(operation)),
@@ -91,7 +90,7 @@ impl Exec {
         found(limit, look).unwrap_or_else(|| Err("the command did not end in time".into()))
     }
 
-    pub fn code(&self, agent: &Client, limit: Duration) -> Result<i64, String> {
+    pub fn code(&self, agent: &Client, limit: Duration) -> Try<i64> {
         let operation = self.ended(agent, limit)?;
         let code = operation["metadata"]["return"].as_i64();
         code.ok_or_else(|| {
@@ -101,12 +100,11 @@ impl Exec {
 }
 
 impl Running {
-    pub fn start(agent: &Client, request: &Value) -> Result<Self, String> {
+    pub fn start(agent: &Client, request: &Value) -> Try<Self> {
         Exec::ask(agent, request)?.connect(agent)
     }
 
-    /// Closes the command's input, reads all its output and waits for its exit code.
-    pub fn finish(mut self, agent: &Client) -> Result<Done, String> {
+    pub fn finish(mut self, agent: &Client) -> Try<Done> {
         let streams = self.streams();
         let code = self.exec.code(agent, TIMEOUT)?;
         let (out, err) = match streams {
@@ -119,7 +117,7 @@ impl Running {
         Ok(Done { code, out: text(out), err: text(err) })
     }
 
-    fn streams(&mut self) -> Result<(Vec<u8>, Vec<u8>), String> {
+    fn streams(&mut self) -> Try<(Vec<u8>, Vec<u8>)> {
         let Some(out) = &mut self.out else {
             let out = self.stdin.output()?;
             // The agent waits for our barrier too (P§4.1).
@@ -131,28 +129,27 @@ impl Running {
         Ok((out.output()?, self.err.as_mut().map_or(Ok(Vec::new()), Ws::output)?))
     }
 
-    pub fn output(&mut self) -> Result<Vec<u8>, String> {
+    pub fn output(&mut self) -> Try<Vec<u8>> {
         self.out.as_mut().map_or(Ok(Vec::new()), Ws::output)
     }
 
-    pub fn tell(&mut self, message: &Value) -> Result<(), String> {
+    pub fn tell(&mut self, message: &Value) -> Try {
         self.control.text(&message.to_string())
     }
 
-    pub fn signal(&mut self, number: i32) -> Result<(), String> {
+    pub fn signal(&mut self, number: i32) -> Try {
         self.tell(&json!({"command": "signal", "args": null, "signal": number}))
     }
 }
 
-pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String> {
+pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Try<Done> {
     let mut running = Running::start(agent, request)?;
     // The output proves what has arrived, so an error here does not matter.
     let _ended = running.stdin.binary(input);
     running.finish(agent)
 }
 
-/// The output of a script that must succeed, without its last newline.
-pub fn output(agent: &Client, request: &Value) -> Result<String, String> {
+pub fn output(agent: &Client, request: &Value) -> Try<String> {
     let done = run(agent, request, b"")?;
     if done.code == 0 {
         Ok(done.out.trim_end().to_owned())

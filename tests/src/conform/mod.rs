@@ -1,6 +1,5 @@
-//! Conformance: claims about any agent, checked on the wire. They are written from docs/protocol
-//! (P§n) and checked on mote and on Debian's Go agents. `check` runs them, and writes the
-//! results side by side.
+//! Conformance: claims about any agent, from docs/protocol (P§n), checked on the wire with mote and
+//! with Debian's Go agents. `check` runs them, and writes the results side by side.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -15,7 +14,9 @@ pub mod sftp;
 pub mod wire;
 pub mod ws;
 
-pub use check::{Check, Claim, Group, Miss, Pace, SOON, Seen, equal, hold, look, render, same};
+pub use check::{
+    Check, Claim, Group, Miss, Pace, SOON, Seen, equal, has, hold, look, render, same,
+};
 
 pub use crate::world::Column;
 
@@ -25,6 +26,6 @@ pub mod prelude {
     pub use super::exec::{Exec, Running, output, plain, run, script, terminal, with};
     pub use super::wire::{Answer, TIMEOUT, Wire};
     pub use super::ws::{Message, Ws};
-    pub use super::{Check, Claim, Group, Miss, SOON, equal, hold, same};
+    pub use super::{Check, Claim, Group, Miss, SOON, equal, has, hold, same};
     pub use crate::prelude::*;
 }

@@ -28,21 +28,19 @@ pub struct Sftp<L = Wire> {
     line: L,
     next: u32,
     pub version: u32,
-    /// The server's extensions: name, version.
     pub extensions: Vec<(String, String)>,
     pub why: String,
 }
 
 impl Sftp {
-    /// Requests an upgrade to `protocol`; returns the answer and the connection.
-    pub fn upgrade(agent: &Client, protocol: &str) -> Result<(Answer, Wire), String> {
+    pub fn upgrade(agent: &Client, protocol: &str) -> Try<(Answer, Wire)> {
         let mut wire = agent.connect()?;
         let fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
         let answer = wire.ask("GET", "/1.0/sftp", &fields, b"")?;
         Ok((answer, wire))
     }
 
-    pub fn open(agent: &Client) -> Result<Self, String> {
+    pub fn open(agent: &Client) -> Try<Self> {
         let (answer, wire) = Self::upgrade(agent, "sftp")?;
         if answer.status != 101 {
             return Err(format!("GET /1.0/sftp: {}", answer.short()));
@@ -72,24 +70,23 @@ impl<L: Line> Sftp<L> {
     }
 
     /// Sends INIT, as every client begins; returns the packet that answers it.
-    pub fn hello(&mut self) -> Result<Vec<u8>, String> {
+    pub fn hello(&mut self) -> Try<Vec<u8>> {
         self.send(kind::INIT, &Body::default().u32(3))?;
         self.packet()
     }
 
-    fn send(&mut self, kind: u8, body: &Body) -> Result<(), String> {
+    fn send(&mut self, kind: u8, body: &Body) -> Try {
         self.line.begin();
         send(&mut self.line, kind, &body.0).map_err(|error| format!("{error:#}"))
     }
 
-    pub fn packet(&mut self) -> Result<Vec<u8>, String> {
+    pub fn packet(&mut self) -> Try<Vec<u8>> {
         self.line.begin();
         let (kind, body) = receive(&mut self.line).map_err(|error| format!("{error:#}"))?;
         Ok([&[kind], &body[..]].concat())
     }
 
-    /// Sends a request without waiting; returns its id.
-    pub fn ask(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
+    pub fn ask(&mut self, kind: u8, body: &Body) -> Try<u32> {
         let id = self.next;
         self.next += 1;
         let mut numbered = Body::default().u32(id);
@@ -98,8 +95,7 @@ impl<L: Line> Sftp<L> {
         Ok(id)
     }
 
-    /// Reads the next reply; returns the id of its request too.
-    pub fn reply(&mut self) -> Result<(u32, Reply), String> {
+    pub fn reply(&mut self) -> Try<(u32, Reply)> {
         let packet = self.packet()?;
         let mut reader = Reader(&packet[1..]);
         let id = reader.u32().map_err(|error| error.to_string())?;
@@ -109,27 +105,27 @@ impl<L: Line> Sftp<L> {
         Ok((id, reply))
     }
 
-    pub fn call(&mut self, kind: u8, body: &Body) -> Result<Reply, String> {
+    pub fn call(&mut self, kind: u8, body: &Body) -> Try<Reply> {
         let asked = self.ask(kind, body)?;
         let (id, reply) = self.reply()?;
         if id == asked { Ok(reply) } else { Err("a reply to something else".into()) }
     }
 
-    pub fn status(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
+    pub fn status(&mut self, kind: u8, body: &Body) -> Try<u32> {
         match self.call(kind, body)? {
             Reply::Status(code) => Ok(code),
             other => Err(format!("{} instead of a status", other.short())),
         }
     }
 
-    pub fn ok(&mut self, what: &str, kind: u8, body: &Body) -> Result<(), String> {
+    pub fn ok(&mut self, what: &str, kind: u8, body: &Body) -> Try {
         match self.call(kind, body)? {
             Reply::Status(OK) => Ok(()),
             other => Err(format!("{what}: {}", other.short())),
         }
     }
 
-    pub fn file(&mut self, path: impl AsRef<[u8]>, flags: u32) -> Result<Vec<u8>, String> {
+    pub fn file(&mut self, path: impl AsRef<[u8]>, flags: u32) -> Try<Vec<u8>> {
         let body = of(path).u32(flags).attrs(&Attrs::default());
         match self.call(kind::OPEN, &body)? {
             Reply::Handle(handle) => Ok(handle),
@@ -137,26 +133,25 @@ impl<L: Line> Sftp<L> {
         }
     }
 
-    pub fn write(&mut self, handle: &[u8], at: u64, bytes: &[u8]) -> Result<(), String> {
+    pub fn write(&mut self, handle: &[u8], at: u64, bytes: &[u8]) -> Try {
         self.ok("write", kind::WRITE, &of(handle).u64(at).bytes(bytes))
     }
 
-    pub fn read(&mut self, handle: &[u8], at: u64, count: u32) -> Result<Reply, String> {
+    pub fn read(&mut self, handle: &[u8], at: u64, count: u32) -> Try<Reply> {
         self.call(kind::READ, &of(handle).u64(at).u32(count))
     }
 
-    pub fn close(&mut self, handle: &[u8]) -> Result<(), String> {
+    pub fn close(&mut self, handle: &[u8]) -> Try {
         self.ok("close", kind::CLOSE, &of(handle))
     }
 
-    pub fn put(&mut self, path: impl AsRef<[u8]>, bytes: &[u8]) -> Result<(), String> {
+    pub fn put(&mut self, path: impl AsRef<[u8]>, bytes: &[u8]) -> Try {
         let handle = self.file(path, flag::WRITE | flag::CREATE | flag::TRUNCATE)?;
         self.write(&handle, 0, bytes)?;
         self.close(&handle)
     }
 
-    /// The attributes in the reply to `kind` (STAT, LSTAT, FSTAT).
-    pub fn attrs(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Result<Attrs, String> {
+    pub fn attrs(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Try<Attrs> {
         match self.call(kind, &of(path))? {
             Reply::Attrs(attrs) => Ok(attrs),
             other => Err(format!("stat: {}", other.short())),
@@ -164,7 +159,7 @@ impl<L: Line> Sftp<L> {
     }
 
     /// The name in the reply to `kind` (REALPATH, READLINK).
-    pub fn name(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Result<String, String> {
+    pub fn name(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Try<String> {
         match self.call(kind, &of(path))? {
             Reply::Names(names) => match &names[..] {
                 [(name, ..)] => Ok(String::from_utf8_lossy(name).into_owned()),
@@ -175,7 +170,7 @@ impl<L: Line> Sftp<L> {
     }
 
     /// Lists a directory without `.` and `..`: name, long name, attributes.
-    pub fn list(&mut self, path: impl AsRef<[u8]>) -> Result<Names, String> {
+    pub fn list(&mut self, path: impl AsRef<[u8]>) -> Try<Names> {
         let Reply::Handle(handle) = self.call(kind::OPENDIR, &of(path))? else {
             return Err("opendir failed".into());
         };
@@ -228,7 +223,6 @@ pub enum Reply {
     Data(Vec<u8>),
     Names(Names),
     Attrs(Attrs),
-    /// Numbers of eight bytes in an extension's reply.
     Numbers(Vec<u64>),
 }
 

@@ -2,8 +2,6 @@
 //! part of HTTP that they use. This reader of HTTP takes each byte once and none in advance, so
 //! that claims concern the bytes on the wire.
 
-use std::io::{self, ErrorKind};
-
 use mote_client::agent::client::Stream;
 use mote_client::net::stream::{Limit, Timed};
 use rustls::{ClientConnection, StreamOwned};
@@ -28,7 +26,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Try<Self> {
         let (head, body) = text.split_once("\r\n\r\n").ok_or("no HTTP")?;
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
         Ok(Self { status: status.ok_or("no HTTP")?, head: head.into(), body: body.into() })
@@ -50,7 +48,6 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -76,7 +73,7 @@ pub(super) fn told(error: &io::Error) -> String {
 }
 
 impl Wire {
-    pub fn new(connection: ClientConnection, socket: Timed) -> Result<Self, String> {
+    pub fn new(connection: ClientConnection, socket: Timed) -> Try<Self> {
         let mut link = StreamOwned::new(connection, socket);
         while link.conn.is_handshaking() {
             link.conn.complete_io(&mut link.sock).map_err(|error| told(&error))?;
@@ -94,20 +91,20 @@ impl Wire {
         self.link.sock.limit(Limit::Until(Instant::now() + patient(self.limit)));
     }
 
-    pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+    pub fn send(&mut self, bytes: &[u8]) -> Try {
         self.begin();
         let sent = self.link.write_all(bytes).and_then(|()| self.link.flush());
         sent.map_err(|error| format!("sending failed: {}", error.kind()))
     }
 
-    pub fn exactly(&mut self, count: usize) -> Result<Vec<u8>, String> {
+    pub fn exactly(&mut self, count: usize) -> Try<Vec<u8>> {
         self.begin();
         let mut bytes = vec![0; count];
         self.read_exact(&mut bytes).map_err(|error| told(&error))?;
         Ok(bytes)
     }
 
-    pub fn until(&mut self, mark: &[u8]) -> Result<Vec<u8>, String> {
+    pub fn until(&mut self, mark: &[u8]) -> Try<Vec<u8>> {
         self.begin();
         let (mut bytes, mut byte) = (Vec::new(), [0]);
         while !bytes.ends_with(mark) {
@@ -117,20 +114,14 @@ impl Wire {
         Ok(bytes)
     }
 
-    pub fn rest(&mut self) -> Result<Vec<u8>, String> {
+    pub fn rest(&mut self) -> Try<Vec<u8>> {
         self.begin();
         let mut bytes = Vec::new();
         self.read_to_end(&mut bytes).map_err(|error| told(&error))?;
         Ok(bytes)
     }
 
-    pub fn ask(
-        &mut self,
-        method: &str,
-        target: &str,
-        fields: &str,
-        body: &[u8],
-    ) -> Result<Answer, String> {
+    pub fn ask(&mut self, method: &str, target: &str, fields: &str, body: &[u8]) -> Try<Answer> {
         let length = match (method, body.len()) {
             ("GET", 0) => String::new(),
             (_, length) => format!("Content-Length: {length}\r\n"),
@@ -142,7 +133,7 @@ impl Wire {
     }
 
     /// Reads an answer; of a 101, only the head.
-    pub fn answer(&mut self) -> Result<Answer, String> {
+    pub fn answer(&mut self) -> Try<Answer> {
         let head = String::from_utf8_lossy(&self.until(b"\r\n\r\n")?).into_owned();
         let mut answer = Answer::parse(&head)?;
         if answer.status != 101 {
@@ -151,7 +142,7 @@ impl Wire {
         Ok(answer)
     }
 
-    fn body(&mut self, answer: &Answer) -> Result<Vec<u8>, String> {
+    fn body(&mut self, answer: &Answer) -> Try<Vec<u8>> {
         if !answer.field("transfer-encoding").eq_ignore_ascii_case("chunked") {
             return match answer.field("content-length").parse() {
                 Ok(length) => self.exactly(length),
@@ -170,7 +161,6 @@ impl Wire {
         }
     }
 
-    /// Ends TLS and closes the connection, as a client does when it has finished.
     pub fn close(mut self) {
         self.link.conn.send_close_notify();
         let _gone = self.link.flush();

@@ -1,7 +1,4 @@
-//! Websockets to an agent (RFC 6455), by a library that shares no code with it. Each frame that
-//! claims concern can be sent and seen.
-
-use std::time::Duration;
+//! Websockets to an agent (RFC 6455), by a library that shares no code with it, frame by frame.
 
 use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
@@ -13,6 +10,7 @@ pub use tungstenite::Message;
 
 use super::client::Client;
 use super::wire::{Answer, Wire};
+use crate::prelude::*;
 
 /// The example of RFC 6455 §1.3, so that the answer can be checked without SHA-1.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -24,12 +22,11 @@ const CHUNK: usize = 32 * 1024;
 pub struct Ws(WebSocket<Wire>);
 
 impl Ws {
-    pub fn open(agent: &Client, target: &str) -> Result<Self, String> {
+    pub fn open(agent: &Client, target: &str) -> Try<Self> {
         Self::try_open(agent, target)?.map_err(|answer| answer.short())
     }
 
-    /// Opens a websocket, or returns the answer that refuses it.
-    pub fn try_open(agent: &Client, target: &str) -> Result<Result<Self, Answer>, String> {
+    pub fn try_open(agent: &Client, target: &str) -> Try<Result<Self, Answer>> {
         let mut wire = agent.connect()?;
         let fields = format!(
             "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -50,31 +47,31 @@ impl Ws {
         self
     }
 
-    fn send(&mut self, message: Message) -> Result<(), String> {
+    fn send(&mut self, message: Message) -> Try {
         self.0.get_mut().begin();
         self.0.send(message).map_err(said)
     }
 
-    pub fn part(&mut self, kind: Data, bytes: &[u8], is_last: bool) -> Result<(), String> {
+    pub fn part(&mut self, kind: Data, bytes: &[u8], is_last: bool) -> Try {
         let frame = Frame::message(bytes.to_vec(), OpCode::Data(kind), is_last);
         self.send(Message::Frame(frame))
     }
 
-    pub fn binary(&mut self, bytes: &[u8]) -> Result<(), String> {
+    pub fn binary(&mut self, bytes: &[u8]) -> Try {
         bytes.chunks(CHUNK).try_for_each(|chunk| self.send(Message::binary(chunk.to_vec())))
     }
 
-    pub fn text(&mut self, text: &str) -> Result<(), String> {
+    pub fn text(&mut self, text: &str) -> Try {
         self.send(Message::text(text))
     }
 
     /// Sends the barrier, an empty text message that ends our data (P§4.1).
-    pub fn barrier(&mut self) -> Result<(), String> {
+    pub fn barrier(&mut self) -> Try {
         self.text("")
     }
 
     /// Reads the next message or control frame. A ping is answered.
-    pub fn any(&mut self) -> Result<Message, String> {
+    pub fn any(&mut self) -> Try<Message> {
         self.0.get_mut().begin();
         let message = self.0.read().map_err(said)?;
         if message.is_ping() {
@@ -84,7 +81,7 @@ impl Ws {
     }
 
     /// Reads the next data message or close frame. Earlier pings do not extend the limit.
-    pub fn message(&mut self) -> Result<Message, String> {
+    pub fn message(&mut self) -> Try<Message> {
         self.0.get_mut().begin();
         loop {
             let message = self.0.read().map_err(said)?;
@@ -94,7 +91,7 @@ impl Ws {
         }
     }
 
-    pub fn output(&mut self) -> Result<Vec<u8>, String> {
+    pub fn output(&mut self) -> Try<Vec<u8>> {
         let mut all = Vec::new();
         loop {
             match self.message()? {
@@ -110,7 +107,7 @@ impl Ws {
     }
 
     /// Reads binary messages until they contain `mark`; returns all of them.
-    pub fn until(&mut self, mark: &str) -> Result<String, String> {
+    pub fn until(&mut self, mark: &str) -> Try<String> {
         let mut all = Vec::new();
         loop {
             let text = String::from_utf8_lossy(&all).into_owned();
@@ -124,7 +121,7 @@ impl Ws {
         }
     }
 
-    pub fn json(&mut self) -> Result<serde_json::Value, String> {
+    pub fn json(&mut self) -> Try<Value> {
         match self.message()? {
             Message::Text(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
             other => Err(format!("{other:?} is not an event")),
@@ -135,7 +132,7 @@ impl Ws {
         self.0.into_inner().close();
     }
 
-    pub fn close(&mut self) -> Result<(), String> {
+    pub fn close(&mut self) -> Try {
         self.0.get_mut().begin();
         let frame = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
         self.0.close(Some(frame)).map_err(said)

@@ -1,9 +1,6 @@
 //! Actions of an agent on its own: it reports Ready, and starts with what it remembers.
 
-use std::cell::Cell;
-
 use mote_tests::prelude::*;
-use mote_tests::proc::processes;
 
 use crate::world::{Boot, LIMIT, terminate};
 
@@ -21,7 +18,7 @@ fn watcher(boot: &Boot) -> Option<u32> {
     let is_it = |words: &str| {
         words.contains("\0ready-when\0") && words.contains(root.trim_end_matches('/'))
     };
-    processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid)
+    proc::processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid)
 }
 
 /// Waits until it has checked twice: it sleeps after each check.
@@ -81,8 +78,7 @@ fn reports_ready_once_all_conditions_hold() {
     }
     is_ready(&boot);
     boot.logged("ready-when: all conditions held; reported Ready");
-    // As with Ready of an application: a restarted agent does not repeat it, unless the host
-    // restarts.
+    // Like an application's Ready: a restarted agent does not repeat it, unless the host restarts.
     assert_eq!(terminate(&mut agent), Some(0));
     let _agent = boot.up(&[]);
     thread::sleep(LOOKS);
@@ -97,7 +93,7 @@ fn accepts_an_applications_ready_and_repeats_a_hanging_command() {
     boot.put("etc/mote-agent.yml", &format!("ready-when: [command {line}]\n"));
     let _agent = boot.up(&[]);
     let is_it = |words: &str| words.trim_end_matches('\0').replace('\0', " ") == line;
-    let running = || processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid);
+    let running = || proc::processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid);
     let (first, _) = wait("the command", LIMIT, running);
     wait("another one", LIMIT, || running().filter(|one| *one != first));
     assert_eq!(boot.ask(&["started"]).0, Some(0));
@@ -155,7 +151,6 @@ fn runs_no_condition_command_once_the_policy_limits_exec() {
     boot.put("run/cloud-init/result.json", "{}");
     thread::sleep(LOOKS);
     assert!(!ran.exists());
-    // The policy allows it again.
     boot.put("etc/mote-agent.yml", &waits);
     kill(Signal::HUP, agent.0.id());
     until("the command", LIMIT, || ran.exists());
@@ -203,7 +198,6 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
             fs::read(kept.join(name)).unwrap() == fs::read(boot.host.share.join(name)).unwrap()
         );
     }
-    // The host returns with another address, and calls.
     boot.host.restart();
     let client = boot.client();
     let told = client.host_info().unwrap().to_string();

@@ -2,10 +2,9 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use crate::world::{Boot, LIMIT, connected, fifo, in_private_mounts, mount, terminate, whole};
+use crate::world::{Boot, LIMIT, connected, in_private_mounts, mount, terminate, whole};
 use mote_tests::conform::prelude::*;
 
-/// Starts an agent whose files are elsewhere until [`arrive`].
 fn started_early(boot: &Boot, args: &[&str]) -> Process {
     fs::rename(&boot.host.share, boot.scratch.0.join("later")).expect("the guest");
     boot.start(args)
@@ -34,15 +33,10 @@ fn waits_for_the_hosts_files_and_reports_it_everywhere() {
         "{what}: {share} has none of agent.crt, agent.key, server.crt: copy them there"
     ));
     until("the view", LIMIT, || boot.text("run/mote/status").contains("waiting"));
-    let (code, text) = boot.says(&["status"]);
-    assert_eq!(code, Some(0), "{text}");
-    assert!(
-        text.starts_with("running: yes\n") && text.contains(&format!("state: {what}\n")),
-        "{text}"
-    );
+    let state = format!("\nstate: {what}\n");
+    exits(boot.says(&["status"]), Some(0), &["running: yes\n", &state]);
     exits(boot.ask(&["get", "user.x"]), Some(3), &[&format!("it is still {what}")]);
     exits(boot.ask(&[]), Some(1), &["another mote-agent is running"]);
-    // Waiting is cheap, also at first.
     let busy = proc::busy(agent.0.id(), Duration::from_secs(4));
     assert!(busy < 0.03, "{busy} of the time that it could have run");
     arrive(&boot);
@@ -91,7 +85,7 @@ fn notifies_the_service_manager_while_it_waits() {
         let count = loop {
             match socket.recv(&mut text) {
                 // Waits with a timeout return this in a process that was stopped and continues.
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 heard => break heard.expect("a datagram"),
             }
         };
@@ -149,7 +143,6 @@ fn a_full_run_is_harmless_and_reported_once() {
             .status();
     };
     let status = || boot.says(&["status"]);
-    // /run becomes full while the agent runs.
     let mut agent = boot.up(&[]);
     boot.serves();
     fill();
@@ -174,11 +167,9 @@ fn a_full_run_is_harmless_and_reported_once() {
     fill();
     let _agent = boot.start(&[]);
     boot.logged("run/mote/status: No space left on device (os error 28); free some space on /run");
-    let (code, text) = status();
-    assert!(code == Some(0) && text.starts_with("running: yes\n"), "{text}");
-    assert!(text.contains("is missing: the agent is starting, or /run is full\n"), "{text}");
-    let (_, text) = boot.says(&["--check"]);
-    assert!(text.contains("ok       agent: running\n") && text.contains("no space left"), "{text}");
+    let full = "is missing: the agent is starting, or /run is full\n";
+    exits(status(), Some(0), &["running: yes\n", full]);
+    contains(boot.says(&["--check"]).1, &["ok       agent: running\n", "no space left"]);
     drop(_agent);
     unmount_run(&boot);
 }
@@ -190,10 +181,8 @@ fn unmount_run(boot: &Boot) {
     until("nobody uses /run", LIMIT, unmounted);
 }
 
-// An agent that hands over without a message to the host: to itself at SIGHUP, or to a second
-// agent if an initramfs started the first.
+// An agent that hands over silently: to itself at SIGHUP, or an initramfs' one to a second.
 
-/// Prints the limits that a command of the host has.
 const LIMITS: &[&str] =
     &["exec", NAME, "--", "sh", "-c", "ulimit -Sn; cat /proc/self/oom_score_adj; umask"];
 
@@ -261,7 +250,6 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     until("its descriptors to be closed", LIMIT, || files() == before);
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
 
-    // Once more, with a program that was removed.
     fs::remove_file(boot.scratch.0.join("mote-agent")).unwrap();
     kill(Signal::HUP, agent.0.id());
     connected(&boot, 3);
@@ -324,7 +312,6 @@ fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
     // The root of the test has no /proc.
     let process = boot.root(&format!("proc/{}", first.0.id()));
     symlink(format!("/proc/{}", first.0.id()), process).unwrap();
-    // A command continues under the first agent.
     let said = boot.scratch.0.join("said");
     let script = format!("echo part >{0}; sleep 3; echo whole >{0}", said.display());
     let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
@@ -349,7 +336,6 @@ fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
     drop(running);
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
 
-    // The second agent behaves like any other.
     let mut third = boot.start(&["--port", &path]);
     assert_eq!(third.ends(LIMIT), Some(1));
     boot.logged(&format!("another mote-agent is running: process {}", second.0.id()));

@@ -1,15 +1,13 @@
 //! The agent's knowledge of its host, and its messages about it.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::thread::sleep;
-
 use mote_tests::prelude::*;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::set_parent_process_death_signal;
 
 use crate::stuck::fuse::Fuse;
-use crate::world::{Boot, LIMIT, connected, fifo, in_private_mounts, terminate, whole};
+use crate::world::{Boot, LIMIT, connected, in_private_mounts, terminate, whole};
 
 fn status(boot: &Boot) -> Value {
     serde_json::from_str(&boot.text("run/mote/status")).unwrap_or_default()
@@ -33,7 +31,7 @@ fn is_not_connected_to_a_host_that_refuses_it() {
         // Forwarded calls get the host's 401, which proves nothing.
         for _ in 0..5 {
             exits(boot.ask(&["get", "user.a"]), Some(1), &["Unauthorized"]);
-            sleep(Duration::from_millis(300));
+            thread::sleep(Duration::from_millis(300));
         }
         assert!(!boot.log().contains("CONNECTED"), "{}", boot.log());
         let status = status(&boot);
@@ -64,8 +62,7 @@ fn clears_the_hosts_error_after_it_recovers() {
 #[test]
 fn a_killed_agent_remembers_its_host() {
     let (mut boot, mut agent) = Boot::running("lxd", &[]);
-    // A new daemon with another address announces itself to the agent, but not to its successor;
-    // agent.conf is unchanged.
+    // A new daemon at another address tells the agent, not its successor; agent.conf is unchanged.
     boot.host.restart();
     let client = boot.client();
     let told = client.host_info().unwrap();
@@ -82,15 +79,13 @@ fn a_killed_agent_remembers_its_host() {
     assert_eq!(quiet.code(), Some(1), "the host says that there is none");
 }
 
-/// As after the restore of a snapshot: the port has data, but the kernel reports none. The agent
-/// reads it at the interval of its state (`status/tests` in the core).
+/// As after a restore: the port has data without an event, so the agent reads it at its interval.
 #[test]
 fn reads_a_port_whose_wake_ups_are_lost() {
     let boot = Boot::new("lxd");
     let port = Terminal::open(80, 24);
     port.never_signal();
     let _agent = boot.up(&["--port", &port.path()]);
-    // Refused, and the log says so.
     port.say("CONNECT nowhere\n");
     boot.logged("serial line refused");
 }
@@ -110,8 +105,7 @@ fn host_text_cannot_control_a_terminal() {
     screen.until("a\\u{1b}[2Jb\\u{9b}c");
 }
 
-// Processes of users, containers and root that look like an agent. None keeps an agent from
-// starting or restarting, and the agent neither signals them nor copies their descriptors.
+// Processes that only look like an agent: the agent starts anyway and does not signal them.
 
 /// The test that a holder of a lock runs.
 const KEEPER: &str = "host::a_process_in_another_namespace_is_not_an_agent";
@@ -120,8 +114,7 @@ const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -
 /// Root of a container, in all namespaces except for users.
 const CONTAINER: &str = "unshare -mpf --kill-child";
 
-/// Returns a guest with the machine's `/proc`; `None` if that is unreadable, or users cannot create
-/// namespaces (in a chroot).
+/// Returns a guest with the machine's `/proc`; `None` without it or namespaces (in a chroot).
 #[track_caller]
 fn guest() -> Option<Boot> {
     let mut words = USER.split(' ');
@@ -144,8 +137,7 @@ fn impostor(boot: &Boot, who: &str, program: &str) -> Process {
     impostor
 }
 
-/// Starts a process with a private `/run` that runs a script. [`keeper`] in the script becomes
-/// `program`.
+/// Starts a script in a process with a private `/run`. [`keeper`] in it becomes `program`.
 fn apart(boot: &Boot, who: &str, script: &str, program: &str) -> Process {
     let run = boot.root("run");
     let run = run.display();
@@ -156,8 +148,7 @@ fn apart(boot: &Boot, who: &str, script: &str, program: &str) -> Process {
     Process::start(keeps(&mut command, &boot.root("run/mote/lock"), program))
 }
 
-/// Returns the command line of a process that takes the lock as an agent does, and becomes a
-/// program that holds it.
+/// Returns a command line that takes the lock as an agent does, and becomes a program with it.
 fn keeper(boot: &Boot) -> String {
     // Where any user may run it.
     let place = boot.scratch.0.join("keeper");
@@ -181,8 +172,7 @@ fn keep(lock: &Path) -> ! {
     panic!("{}", Command::new("sh").arg("-c").arg(format!("exec {program}")).exec());
 }
 
-/// Returns a program that keeps running under the command line of an agent that hands over. The
-/// signal for that kills it.
+/// Returns a program with the command line of an agent that hands over, whose signal kills it.
 fn liar(boot: &Boot) -> String {
     let place = boot.scratch.0.join("nothing");
     if !place.exists() {
@@ -191,7 +181,6 @@ fn liar(boot: &Boot) -> String {
     format!("sh -c 'read x <{}' mote-agent --initramfs", place.display())
 }
 
-/// Waits until the process or a child of it holds this lock.
 fn holds(process: &Process, lock: &Path) {
     let pid = process.0.id();
     let look = || {
@@ -206,7 +195,6 @@ fn holds(process: &Process, lock: &Path) {
     wait("an impostor's lock", LIMIT, look);
 }
 
-/// Checks that an agent starts and restarts next to these processes, and does not signal them.
 fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
     let mut agent = boot.start(&[]);
     connected(boot, 1);

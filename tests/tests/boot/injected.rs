@@ -1,12 +1,10 @@
-//! Code injected into a running agent in its sandbox: what it can and cannot do according to
-//! docs/explanation/security.md, tried with system calls of the agent's process.
+//! Code injected into a sandboxed agent can do what docs/explanation/security.md says.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::fs;
 use std::os::unix::net::UnixDatagram;
 
 use mote_injected::{Around, Injected, Way};
-use mote_tests::{Process, by_root};
+use mote_tests::prelude::*;
 
 use crate::world::{Boot, terminate};
 
@@ -33,7 +31,7 @@ fn assert_serves(boot: &Boot, agent: &mut Process) {
 
 fn host(boot: &Boot) -> Way {
     let names = fs::read_dir(&boot.scratch.0).unwrap().map(|entry| entry.unwrap().path());
-    let called = |path: &std::path::PathBuf| path.to_string_lossy().contains("/vs_");
+    let called = |path: &PathBuf| path.to_string_lossy().contains("/vs_");
     let all: Vec<_> = names.filter(called).collect();
     assert_eq!(all.len(), 1, "{all:?}");
     Way::Unix(all.into_iter().next().unwrap())
@@ -48,12 +46,12 @@ fn code_injected_into_a_sandboxed_agent_can_do_only_what_the_page_says() {
         let also = if forwards { "" } else { ",port-forward" };
         let mut agent = started(&boot, &format!("exec,files,mounts,power{also}"));
         if !boot.log().contains("in a sandbox\n") {
-            return mote_tests::skipped("a kernel with Landlock and seccomp");
+            return skipped("a kernel with Landlock and seccomp");
         }
         let mut around = Around::new(&boot.root(""), host(&boot), &boot.scratch.0).unwrap();
         around.forwards = forwards;
         let Some(injected) = Injected::enter(agent.0.id()).unwrap() else {
-            return mote_tests::skipped(TRACING);
+            return skipped(TRACING);
         };
         let report = mote_injected::try_all(&injected, &around);
         let report = report.unwrap_or_else(|error| panic!("{error}\n{}", boot.log()));
@@ -72,9 +70,10 @@ fn code_injected_into_an_unsandboxed_agent_can_do_what_root_can() {
     let boot = Boot::new("lxd");
     let mut agent = started(&boot, "exec");
     let Some(injected) = Injected::enter(agent.0.id()).unwrap() else {
-        return mote_tests::skipped(TRACING);
+        return skipped(TRACING);
     };
-    assert!(mote_injected::reads(&injected, "/etc/shadow".as_ref()));
+    let around = Around::new(&boot.root(""), host(&boot), &boot.scratch.0).unwrap();
+    assert!(mote_injected::reads(&injected, &around, "/etc/shadow".as_ref()));
     drop(injected);
     assert_serves(&boot, &mut agent);
 }

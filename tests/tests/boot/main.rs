@@ -1,5 +1,4 @@
-//! The real binary with a directory instead of `/`: the host's files, the guest's policy, start,
-//! restart in place, and `--check`. Readers of its output cannot stop it.
+//! The real binary with a directory instead of `/`: files, policy, start, restart and `--check`.
 
 mod by_itself;
 mod check;

@@ -1,7 +1,5 @@
 //! The guest's policy on its host.
 
-use std::net::{TcpListener, TcpStream};
-
 use mote_tests::conform::prelude::*;
 use mote_tests::report;
 use rustix::fs::OFlags;
@@ -40,9 +38,8 @@ fn applies_the_policy_for_every_server_and_denies_all_if_invalid() {
         boot.logged("STARTED");
         wait("exec", LIMIT, || exec(&boot).ok());
         // The answer names who denies it.
-        let (code, text) = boot.ask(&["ready"]);
         let why = "the guest's policy denies guestapi (denied: guestapi files ";
-        assert!(code == Some(3) && text.contains(why), "{text}");
+        exits(boot.ask(&["ready"]), Some(3), &[why]);
         assert!(!boot.log().split("policy: denied").last().unwrap().contains("devlxd on"));
         agent.kill();
         boot.put(file, "features: {exec: *x}\n");
@@ -65,15 +62,9 @@ fn check_reports_actions_without_doing_them() {
     // Without a port the host would not see it, which the exit code reports.
     whole(&boot);
     let (code, text) = boot.says(&["--check"]);
-    assert_eq!(code, Some(0), "{text}");
-    for line in [
-        "templates: 1 due at start",
-        "mounts: incus_d on /mnt/d",
-        "policy: denied: guestapi files mounts port-forward metrics state",
-        "nics: 0 to be named",
-    ] {
-        assert!(text.contains(line), "{line}: {text}");
-    }
+    let denied = "policy: denied: guestapi files mounts port-forward metrics state";
+    contains(&text, &["templates: 1 due at start", "mounts: incus_d on /mnt/d", denied]);
+    exits((code, text), Some(0), &["nics: 0 to be named"]);
     assert!(!boot.root("etc/x").exists() && !boot.root("mnt").exists());
 }
 
@@ -105,8 +96,7 @@ fn does_not_report_a_denied_state_through_the_port() {
     }
 }
 
-// Limits of the guest's policy on the host's commands, files and port-forward. A changed policy
-// applies from the next request after SIGHUP, even while a command runs.
+// Limits of the guest's policy on commands, files and port-forward apply from the next request.
 
 fn under(flavour: &'static str, features: &str) -> (Boot, Process) {
     let boot = Boot::new(flavour);
@@ -246,11 +236,11 @@ fn writes_files_as_a_listed_user_without_set_user_id() {
     let shown = place.0.join("shown");
     fs::create_dir(&shown).unwrap();
     for (path, mode) in [(&place.0, 0o755), (&shown, 0o777)] {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
     let secret = shown.join("secret");
     fs::write(&secret, "secret").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
     let exec = "exec: {users: [65534], groups: [65534]}";
     for files in ["true".to_owned(), format!("{{below: [{}]}}", shown.display())] {
         let (boot, _agent) = under("lxd", &format!("{exec}\n  files: {files}"));
@@ -303,7 +293,6 @@ fn a_new_policy_ends_everything_but_running_commands() {
     let command = format!(": >{}; sleep 4; echo whole", there.display());
     let running = Running::start(&client, &script(&command)).expect("a command");
     until("the command", LIMIT, || there.exists());
-    // A signal alone changes nothing.
     kill(Signal::HUP, agent.0.id());
     boot.logged("policy: everything is allowed");
     files.send(&[0, 0, 0, 5, 1, 0, 0, 0, 3]).unwrap();

@@ -1,15 +1,12 @@
-//! `poweroff`, `reboot` and `halt` that the agent answers itself, with a FIFO as sysvinit's init.
-//! The path of programs never leads to this machine's own.
+//! `poweroff`, `reboot` and `halt` that the agent answers, with a FIFO as sysvinit's init.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use mote_tests::conform::prelude::*;
-use std::io::ErrorKind;
 
 use rustix::fs::OFlags;
 
-use crate::world::{Boot, LIMIT, fifo};
+use crate::world::{Boot, LIMIT};
 
-/// Reads requests like sysvinit's init.
 struct Init(File);
 
 impl Init {
@@ -21,7 +18,6 @@ impl Init {
         Self(File::options().read(true).custom_flags(nonblock).open(path).unwrap())
     }
 
-    /// Returns the requested runlevel, if there is a request.
     fn runlevel(&mut self) -> Option<char> {
         let mut request = [0; 1024];
         match self.0.read(&mut request) {
@@ -40,7 +36,6 @@ impl Init {
     }
 }
 
-/// Runs a command with this `PATH`. Returns the exit code and the error message.
 fn exec(boot: &Boot, path: &str, options: &[&str], command: &[&str]) -> (Option<i32>, String) {
     let path = format!("PATH={path}");
     let options = [&["-T", "--env", &path][..], options].concat();
@@ -60,7 +55,6 @@ fn asks_process_1_if_the_image_has_no_such_program() {
             exits(exec(&boot, "/nowhere", &[], &[name]), Some(0), &[]);
             assert_eq!(init.asked(), runlevel, "{name}");
         }
-        // Others are commands like any other.
         let own = boot.scratch.0.join("bin");
         program(own.join("poweroff"), "#!/bin/sh\nexit 3\n");
         assert_eq!(exec(&boot, own.to_str().unwrap(), &[], &["poweroff"]).0, Some(3));
@@ -113,7 +107,6 @@ fn power_is_allowed_without_exec_and_denied_separately() {
             assert!(why.contains("The guest's policy does not allow exec"), "{file} {why}");
         }
         assert!(!ran.exists(), "{file}");
-        // No other command, user or argument.
         for (options, command) in [
             (&[][..], &["true"][..]),
             (&[], &["poweroff", "-f"]),
@@ -125,7 +118,6 @@ fn power_is_allowed_without_exec_and_denied_separately() {
         assert_eq!(init.runlevel(), None, "{file}");
         agent.kill();
     }
-    // Without power, a missing program is missing.
     boot.put("etc/mote-agent.yml", "features: {exec: true}");
     let before = boot.log().len();
     let _agent = boot.start(&[]);

@@ -1,8 +1,7 @@
-//! An agent whose policy denies privileged actions drops its privileges, and no agent keeps
-//! secrets longer than needed.
+//! An agent whose policy denies privileged actions drops its privileges; none keeps secrets.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use crate::world::{Boot, LIMIT, connected, fifo, terminate};
+use crate::world::{Boot, LIMIT, connected, terminate};
 use mote_tests::agent::command_by;
 use mote_tests::prelude::*;
 
@@ -53,7 +52,6 @@ fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
         let socket = boot.root(&format!("dev/{flavour}/sock"));
         let about = socket.metadata().unwrap();
         assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o600));
-        // devlxd can be disabled and enabled, and the agent ends normally.
         let client = boot.client();
         let told = client.host_info().unwrap();
         let put = |told: &Value| client.ask("PUT", "/1.0", &told.to_string()).unwrap().status;
@@ -142,8 +140,7 @@ fn wipes_a_commands_environment_from_memory() {
     until("no copy of it", LIMIT, || copies(process, secret.as_bytes()) == 0);
 }
 
-/// Checks that an action which the sandbox forbids ends the agent, as its service expects, and that
-/// the next one serves.
+/// Checks that a forbidden action ends the agent, as its service expects, and the next one serves.
 fn leaves_it_to_the_next(boot: &Boot, mut agent: Process, options: &[&str], why: &str) {
     assert_eq!(agent.ends(LIMIT), Some(1), "{}", boot.log());
     assert!(boot.log().contains(why), "{}", boot.log());

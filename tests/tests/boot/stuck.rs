@@ -21,7 +21,7 @@ fn serves_although_its_files_may_not_grow() {
 fn a_closed_output_changes_the_exit_code() {
     let boot = Boot::new("lxd");
     for args in [&["--help"][..], &["--version"], &["--check"], &["status"]] {
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let mut child = bounded(boot.command(args).stdout(writer)).unwrap();
         let (status, _) = wait("its end", LIMIT, || child.try_wait().ok().flatten());
@@ -38,7 +38,6 @@ fn an_unread_stderr_blocks_nothing_and_is_written_later() {
     let mut agent = Process::start(boot.command(&[]).stderr(writer));
     boot.serves();
     assert!(agent.0.try_wait().unwrap().is_none());
-    // A reader returns and gets the earlier output.
     let begun = Instant::now();
     let mut text = read_some(&mut reader);
     assert!(!text.contains("devlxd"), "it was not full");
@@ -114,7 +113,7 @@ fn the_client_reports_whether_an_agent_runs() {
     assert_eq!(ask(&["config"]), (Some(0), String::new()));
     // A stopped agent, with a full queue at its socket.
     kill(Signal::STOP, agent.0.id());
-    let (sender, queue) = std::sync::mpsc::channel();
+    let (sender, queue) = mpsc::channel();
     let socket = boot.root("dev/lxd/sock");
     thread::spawn(move || {
         while let Ok(stream) = UnixStream::connect(&socket) {
@@ -128,11 +127,10 @@ fn the_client_reports_whether_an_agent_runs() {
     exits(ask(&["get", "user.x"]), Some(3), &["does not answer"]);
 }
 
-/// Returns both ends of a full pipe. Its reader does not block.
 fn full_pipe(path: &Path) -> (File, File) {
     const NONBLOCK: i32 = 0o4000;
     fifo(path);
-    let open = |options: &mut fs::OpenOptions| options.open(path).expect("a pipe");
+    let open = |options: &mut OpenOptions| options.open(path).expect("a pipe");
     let reader = open(File::options().read(true).custom_flags(NONBLOCK));
     let mut fill = open(File::options().write(true).custom_flags(NONBLOCK));
     while fill.write(b"#").is_ok() {}
@@ -180,10 +178,8 @@ fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
     contains(fs::read_to_string(format!("/proc/{child}/stat")).unwrap(), &[") D "]);
 }
 
-// `freeze` and `thaw` end, and hooks run for the thaw, even if something hangs or fails. A file lists the mounts,
-// so nothing of the machine that runs the test is frozen.
+// `freeze` and `thaw` end, and hooks run, even if something hangs. A file lists the mounts.
 
-/// Returns a guest with these mounts, and a hook that records its calls.
 fn guest(mounts: &[(&str, &Path)]) -> Boot {
     let boot = Boot::new("lxd");
     let line = |(at, (kind, point)): (usize, &(&str, &Path))| {
@@ -212,6 +208,8 @@ fn told(boot: &Boot, mut command: Command) -> (Option<i32>, String) {
     (status.code(), fs::read_to_string(said).expect("it works"))
 }
 
+const NOTHING: &str = "mote-agent: nothing here can be frozen\n";
+
 fn can(test: &str, needs: &str) -> bool {
     if !is_root() || !Path::new(needs).exists() {
         skipped(&format!("root and {needs}"));
@@ -223,16 +221,13 @@ fn can(test: &str, needs: &str) -> bool {
 #[test]
 fn runs_hooks_for_the_thaw_if_freezing_fails() {
     let true = can("runs_hooks_for_the_thaw_if_freezing_fails", "/proc") else { return };
-    // This mount cannot be frozen.
     let boot = guest(&[("ext4", Path::new("/proc"))]);
-    let (code, said) = says(&boot, &["freeze"]);
-    assert_eq!((code, said.as_str()), (Some(1), "mote-agent: nothing here can be frozen\n"));
+    assert_eq!(says(&boot, &["freeze"]), (Some(1), NOTHING.to_owned()));
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");
     hook(&boot, "exit 3");
-    let (code, said) = says(&boot, &["freeze"]);
     let hook = boot.root("etc/mote/freeze.d/hook").display().to_string();
     let why = format!("mote-agent: {hook} freeze: exit code 3; {hook} thaw: exit code 3\n");
-    assert_eq!((code, said), (Some(1), why));
+    assert_eq!(says(&boot, &["freeze"]), (Some(1), why));
 }
 
 #[test]
@@ -244,9 +239,8 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     let file = dead.file();
     // The path leads through it.
     let boot = guest(&[("ext4", Path::new("/proc")), ("ext4", &file)]);
-    let (code, said) = says(&boot, &["freeze", "--for", "1s"]);
     let why = format!("mote-agent: {}: timed out, or it hangs\n", file.display());
-    assert_eq!((code, said), (Some(1), why));
+    assert_eq!(says(&boot, &["freeze", "--for", "1s"]), (Some(1), why));
     assert_eq!(boot.text("noted"), "", "a hook was called");
     for (command, answer) in
         [(&["thaw"][..], "mote-agent: not frozen\n"), (&["freeze", "--status"], "not frozen\n")]
@@ -256,8 +250,7 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     // It covers the path, which must not be opened.
     let _asked = dead.read.try_iter().count();
     let boot = guest(&[("ext4", &file), ("fuse", &place.0), ("ext4", Path::new("/proc"))]);
-    let (code, said) = says(&boot, &["freeze"]);
-    assert_eq!((code, said.as_str()), (Some(1), "mote-agent: nothing here can be frozen\n"));
+    assert_eq!(says(&boot, &["freeze"]), (Some(1), NOTHING.to_owned()));
     assert_eq!(dead.read.try_iter().count(), 0, "it was asked");
 }
 
@@ -284,7 +277,6 @@ fn reports_a_hook_that_fails_at_the_thaw() {
     let why = format!("mote-agent: thawed, but a hook failed; {hook_path} thaw: exit code 3\n");
     assert_eq!(says(&boot, &["thaw"]), (Some(5), why));
     fs::write(point.join("file"), "it is thawed").unwrap();
-    // The next freeze is not affected.
     hook(&boot, "exit 0");
     assert_eq!(says(&boot, &["freeze"]), (Some(0), frozen));
     assert_eq!(says(&boot, &["thaw"]), (Some(0), "thawed\n".to_owned()));
@@ -316,7 +308,6 @@ fn thaw_runs_hooks_if_the_guard_was_killed() {
     // Once, and only the hooks that ran for the freeze.
     assert_eq!(says(&boot, &["thaw"]), (Some(1), "mote-agent: not frozen\n".to_owned()));
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");
-    // While the agent calls them.
     hook(&boot, "[ $1 = thaw ] || sleep 9999");
     let mut freeze = boot.command(&["freeze"]).stderr(Stdio::null()).spawn().expect("it works");
     until("its call", LIMIT, || boot.text("noted").ends_with("thaw\nfreeze\n"));

@@ -2,8 +2,6 @@
 
 use mote_tests::prelude::*;
 
-pub(crate) use mote_tests::fifo;
-
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
 pub(crate) struct Boot {
@@ -21,7 +19,6 @@ impl Boot {
         Self { host, flavour, scratch }
     }
 
-    /// Returns one with an agent that is CONNECTED.
     pub(crate) fn running(flavour: &'static str, args: &[&str]) -> (Self, Process) {
         let boot = Self::new(flavour);
         let agent = boot.up(args);
@@ -58,7 +55,6 @@ impl Boot {
         Process::start(&mut self.command(args))
     }
 
-    /// Starts an agent and waits until it is CONNECTED.
     pub(crate) fn up(&self, args: &[&str]) -> Process {
         let before = self.log().matches(": CONNECTED ").count();
         let agent = self.start(args);
@@ -103,7 +99,6 @@ pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
 
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Gives the root everything that an agent needs.
 pub(crate) fn whole(boot: &Boot) {
     for directory in ["proc/self", "run/mote", "etc", "sys/bus/virtio/devices/virtio0/driver"] {
         fs::create_dir_all(boot.root(directory)).expect("a directory");

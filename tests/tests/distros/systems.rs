@@ -1,15 +1,12 @@
-//! Checks that are the same for each init system: the agent starts in time, serves the host, is
-//! restarted after a kill, writes a log and reports STOPPED.
+//! Checks of each init system: a timely start, service, a restart after a kill, a log, STOPPED.
 
 use crate::world::{BOOT, Plan, Times, World};
 use mote_tests::pages::{measured, way};
 use mote_tests::prelude::*;
-use mote_tests::source::printed;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {
     pub(crate) name: &'static str,
-    /// Debian's.
     pub(crate) release: &'static str,
     /// Its row in the table of `docs/results/boots.md`.
     pub(crate) way: &'static str,
@@ -17,11 +14,9 @@ pub(crate) struct System {
     pub(crate) reload: &'static str,
 }
 
-/// The log of the three systems without a journal.
 const FILE: &str = "cat /var/log/mote-agent.log";
 
-/// Boots the system and checks everything except the shutdown. Returns the times, and how long a
-/// killed agent was absent.
+/// Checks the system up to its shutdown. Returns the times, and how long a killed agent was absent.
 pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     let mut world = World::boot(system.name, system.release, &Plan::default());
     let times = world.connected();
@@ -86,8 +81,7 @@ mote_tests::tests! {
     s6: on_debian_12("s6", "deb+s6", "s6-svc -h /etc/s6/mote-agent"),
 }
 
-/// tiny-cloud looks for Incus' socket once, in the runlevel `boot`, and asks once, in the next
-/// runlevel.
+/// tiny-cloud looks for Incus' socket once, in the runlevel `boot`, and asks once, in the next.
 #[test]
 fn starts_before_tiny_cloud_in_openrcs_runlevel_boot() {
     let data = "#!/bin/sh\necho user-data\n";
@@ -111,8 +105,7 @@ fn starts_before_tiny_cloud_in_openrcs_runlevel_boot() {
     world.stopped();
 }
 
-// Features of systemd only: restarts, the watchdog, the score of the hardened unit, the power
-// button.
+// Only systemd has restarts, the watchdog, the score of the hardened unit, and the power button.
 
 const SYSTEMD: System = System {
     name: "systemd",
@@ -216,8 +209,7 @@ fn sysext() {
     whole_life(&System { name: "sysext", release: "trixie", way: "sysext", ..SYSTEMD });
 }
 
-// Debian's Go agent in an image next to mote: with its unit and udev rule, but without its
-// package, as a server's script installs it from the config share.
+// Debian's Go agent next to mote: its unit and udev rule without its package, as from the share.
 
 const AGENT: &str = "/usr/libexec/incus/incus-agent";
 /// Replaces the agent's set-up script, which looks for a different kind of disk.
@@ -227,7 +219,8 @@ const SETUP: &str = "#!/bin/sh\nset -eu\nmkdir -p /run/incus_agent /run/incus_di
 const LOG: &str = "journalctl --no-pager -b -o cat -u mote-agent";
 
 fn left() -> Scratch {
-    let agent = PathBuf::from(printed(Command::new("scripts/go-agent").arg("incus-agent")).trim());
+    let agent =
+        PathBuf::from(source::printed(Command::new("scripts/go-agent").arg("incus-agent")).trim());
     let tree = agent.ancestors().nth(4).expect("the package's tree");
     let scratch = Scratch::new();
     let add = |path: &str| scratch.0.join("add").join(path);
@@ -241,8 +234,8 @@ fn left() -> Scratch {
         put(add(to), fs::read(from.expect("a file of the package")).expect("a file"));
     }
     put(add("usr/libexec/incus/incus-agent-setup"), SETUP);
-    printed(Command::new("chmod").args(["-R", "a+rX"]).arg(add("")));
-    printed(Command::new("chmod").args(["-R", "755"]).arg(add("usr/libexec")));
+    source::printed(Command::new("chmod").args(["-R", "a+rX"]).arg(add("")));
+    source::printed(Command::new("chmod").args(["-R", "755"]).arg(add("usr/libexec")));
     scratch
 }
 
@@ -275,8 +268,7 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     assert!(output.contains("address already in use") && output.ends_with("code 1\n"), "{output}");
     assert_eq!(world.pid(), pid);
 
-    // A Go agent that started first serves the host. It opens the port only briefly, so mote cannot
-    // name its process: it reports that the port is busy, and opens it once it is free.
+    // A Go agent that started first opens the port only briefly, so mote cannot name its process.
     world.last_words(&format!(
         "systemd-run --quiet sh -c 'systemctl stop mote-agent; systemd-run --quiet --unit=go \
          --working-directory=/run/incus_agent {AGENT}; sleep 10; systemctl start mote-agent'"

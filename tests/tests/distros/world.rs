@@ -4,9 +4,7 @@ use std::ops::Deref;
 
 use mote_tests::pages::measured;
 use mote_tests::prelude::*;
-use mote_tests::proc::{PID, started};
-use mote_tests::source::printed;
-use mote_tests::world;
+use mote_tests::proc::PID;
 
 use crate::systems::seconds;
 
@@ -70,7 +68,7 @@ impl World {
         };
         let lasts = lines.iter().find(|line| line.starts_with("for: ")).expect("how long");
         let connected = seconds(lines[1], 0).saturating_sub(seconds(lasts, 1));
-        let agent_start = connected.saturating_sub(started(lines[0]));
+        let agent_start = connected.saturating_sub(proc::started(lines[0]));
         assert!(text.contains("state: CONNECTED\n"), "{text}");
         Times { power_on, agent_start }
     }
@@ -89,7 +87,6 @@ impl World {
         let _code = wait("its end", BOOT, || said.0.try_wait().ok().flatten());
     }
 
-    /// Waits until an agent with a different pid runs commands. Returns the time.
     pub(crate) fn another_than(&self, pid: &str) -> Duration {
         let look =
             || self.host.sh(PID).ok().filter(|now| !now.trim().is_empty() && now.trim() != pid);
@@ -113,7 +110,7 @@ impl World {
 
 pub(crate) fn image(system: &str, release: &str) -> PathBuf {
     assert!(std::env::var_os("MOTE_DEB").is_some(), "MOTE_DEB: what 'scripts/package deb' printed");
-    printed(Command::new("image/debian").args([system, release])).trim().into()
+    source::printed(Command::new("image/debian").args([system, release])).trim().into()
 }
 
 /// Returns a copy of the image whose initramfs copies these files into the root.

@@ -1,13 +1,9 @@
-//! Boot time and memory of one-file images, next to the same images with a Go agent and busybox.
-//! `MOTE_WRITE_DOCS` writes the table of docs/results/boots.md.
+//! Boot time and memory of one-file images and of a Go agent's: the table of docs/results/boots.md.
 
 use mote_tests::prelude::*;
 use std::fmt::Write as _;
-use std::fs::{metadata, read_to_string};
 
 use mote_tests::pages::{between, committed, write};
-use mote_tests::proc::{processes, ticks};
-use mote_tests::vm::mote_host;
 
 use crate::image;
 
@@ -75,16 +71,14 @@ const SUBJECTS: [Subject; 5] = [
 /// The beginning of the first line of process 1.
 const PROCESS_1: &str = "mote: ";
 
-/// Seconds from power-on to the first line of process 1, from there to the output of the host's
-/// first command, and QEMU's CPU time in the latter.
+/// Seconds from power-on to process 1, from there to a command's output, and QEMU's for the latter.
 type Times = [f64; 3];
 
 impl Subject {
-    /// Boots this machine with this memory, MiB; `None` if it is too small.
     fn boot(&self, machine: &str, memory: u32) -> Option<Times> {
         let scratch = Scratch::new();
         let [console, out] = ["console", "out"].map(|name| scratch.0.join(name));
-        let mut run = mote_host();
+        let mut run = vm::mote_host();
         run.args(["run", "--accel", "tcg", "--flavour", self.flavour, "--machine", machine]);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
         let words = self.words.replace("SECONDS", &time.to_string());
@@ -98,16 +92,16 @@ impl Subject {
             let program = line.split('\0').next().unwrap_or_default();
             program.contains("qemu-system-") && line.contains(plain(&console))
         };
-        let ((qemu, _), _) = wait("QEMU", BOOT, || processes().find(is_qemu));
+        let ((qemu, _), _) = wait("QEMU", BOOT, || proc::processes().find(is_qemu));
         let (begun, mut first) = (Instant::now(), None);
         while matches!(run.0.try_wait(), Ok(None)) {
-            let busy = attempt(|| ticks(qemu)).ok()?;
+            let busy = attempt(|| proc::ticks(qemu)).ok()?;
             let now = (begun.elapsed().as_secs_f64(), Duration::from_millis(10 * busy));
-            let said = read_to_string(&console).unwrap_or_default();
+            let said = fs::read_to_string(&console).unwrap_or_default();
             if said.contains(PROCESS_1) {
                 first.get_or_insert(now);
             }
-            if metadata(&out).is_ok_and(|about| about.len() > 0) {
+            if fs::metadata(&out).is_ok_and(|about| about.len() > 0) {
                 let (kernel, before) = first?;
                 return Some([kernel, now.0 - kernel, (now.1 - before).as_secs_f64()]);
             }
@@ -132,7 +126,7 @@ impl Subject {
     }
 
     fn line(&self, times: &[Vec<Times>]) -> String {
-        let bytes = metadata(image(self.image).join("initrd")).expect("its initrd").len();
+        let bytes = fs::metadata(image(self.image).join("initrd")).expect("its initrd").len();
         let median = |machine: usize, which: usize| {
             let all = times.iter().filter_map(|machines| Some(machines.get(machine)?[which]));
             let mut all: Vec<f64> = all.collect();

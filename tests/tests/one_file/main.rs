@@ -3,14 +3,11 @@
 mod figures;
 
 use mote_tests::prelude::*;
-use mote_tests::proc::{kilobytes, started};
-use mote_tests::vm;
 
 /// Limit from the shutdown request to QEMU's end: programs have 5 s, killed ones 2 s.
 pub(crate) const END: Duration = Duration::from_secs(40);
 
-/// Returns the path of an image: `plain`, `busybox`, `without` (an agent without init), or a
-/// Go agent's.
+/// Returns an image: `plain`, `busybox`, `without` (an agent without init), or a Go agent's.
 pub(crate) fn image(name: &str) -> PathBuf {
     tool("MOTE_ONE_FILE", "target/one-file").join(name)
 }
@@ -31,8 +28,7 @@ fn console(world: &World, mark: &str, times: usize) -> String {
     wait(mark, END, look).0
 }
 
-/// Waits until the host has received STOPPED and QEMU has ended without a kernel panic. Returns the
-/// console's text.
+/// Waits for STOPPED at the host and QEMU's end without a kernel panic; returns the console's text.
 pub(crate) fn ends(mut world: World) -> String {
     world.host.stopped(END);
     world.vm.ended(END);
@@ -150,8 +146,7 @@ fn the_hosts_commands_power_off_and_reboot() {
     }
 }
 
-/// LXD's rules for micro VMs: it does not read the status port, polls the agent, and stops the VM by
-/// `poweroff`.
+/// LXD's rules for micro VMs: it polls the agent, not the status port, and stops it by `poweroff`.
 #[test]
 fn works_as_a_micro_vm() {
     let scratch = Scratch::new();
@@ -211,11 +206,11 @@ fn writes_its_row_of_the_table_of_ways() {
     let pid = member("pid");
     until("its status", BOOT, || world.sh("cat /run/mote/status").contains("\"CONNECTED\""));
     let connected = Duration::from_millis(member("since_uptime_ms"));
-    let start = started(&world.sh(&format!("cat /proc/{pid}/stat")));
+    let start = proc::started(&world.sh(&format!("cat /proc/{pid}/stat")));
     let agent_start = connected.saturating_sub(start);
     let memory = |pid: u64| {
         let text = world.sh(&format!("cat /proc/{pid}/smaps_rollup"));
-        kilobytes(&text, "Pss:").expect("its memory")
+        proc::kilobytes(&text, "Pss:").expect("its memory")
     };
     let (pss, first) = (memory(pid), memory(1));
     println!("PSS of the agent {pss} kB, of process 1 {first} kB");

@@ -1,16 +1,12 @@
 //! Contents of the packages.
 
-use std::sync::LazyLock;
-
 use mote_tests::prelude::*;
 
-/// Returns path and mode of each file.
 fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
     include_str!("contents.txt").lines().filter_map(|line| line.split_once(' '))
 }
 
-/// Returns the files of the .rpm: only systemd's, with licences and zsh's completion in the usual
-/// places of an .rpm.
+/// Returns the files of the .rpm: only systemd's, with licences and zsh's completion in its places.
 fn in_rpm() -> Vec<String> {
     let others = "/etc/ /usr/lib/initcpio/ /usr/lib/mote-agent/respawn /usr/share/initramfs-tools/ \
         /usr/share/lintian/ /usr/share/doc/mote-agent/changelog";
@@ -55,8 +51,7 @@ fn the_debian_package_has_exactly_these_files() {
     has_these_files_and_no_others(&deb());
 }
 
-/// Returns the maintainer scripts of a Debian package and its control fields, without architecture
-/// and size.
+/// Returns a Debian package's maintainer scripts and control fields, without architecture and size.
 fn control(deb: &Path) -> String {
     let script =
         "dpkg-deb --ctrl-tarfile \"$0\" | tar -xOf - ./control ./postinst ./postrm ./prerm |
@@ -66,13 +61,12 @@ fn control(deb: &Path) -> String {
 
 #[test]
 fn packages_of_all_architectures_differ_only_in_programs() {
-    for (other, [made, _]) in OTHERS.iter().zip(&PACKAGES.others) {
-        are_those_of_x86_64_with_another_program(other, made);
+    for ((_, name, debian, _, machine), [made, _]) in MACHINES[1..].iter().zip(&PACKAGES.others) {
+        are_those_of_x86_64_with_another_program(name, debian, *machine, made);
     }
 }
 
-fn are_those_of_x86_64_with_another_program(other: &Other, made: &Path) {
-    let Other { name, debian, machine, .. } = *other;
+fn are_those_of_x86_64_with_another_program(name: &str, debian: &str, machine: u8, made: &Path) {
     let its = file(made, "mote-agent_", &format!("_{debian}.deb"));
     has_these_files_and_no_others(&its);
     let said = run(Command::new("dpkg-deb").arg("-f").arg(&its).arg("Architecture"));
@@ -185,22 +179,11 @@ fn program_and_package_have_the_same_version() {
 
 pub(crate) const NEWER: &str = "9.0.0";
 
-pub(crate) struct Other {
-    /// Name in Rust, in the tarball and .rpm, and in Debian.
-    target: &'static str,
-    pub(crate) name: &'static str,
-    pub(crate) debian: &'static str,
-    pub(crate) machine: u8,
-}
-
-pub(crate) const OTHERS: [Other; 2] = [
-    Other { target: "aarch64-unknown-linux-musl", name: "aarch64", debian: "arm64", machine: 183 },
-    Other {
-        target: "riscv64gc-unknown-linux-musl",
-        name: "riscv64",
-        debian: "riscv64",
-        machine: 243,
-    },
+/// Names in Rust, in tarballs and .rpm, in Debian and OCI images, and in systemd; number in ELF.
+pub(crate) const MACHINES: [(&str, &str, &str, &str, u8); 3] = [
+    ("x86_64-unknown-linux-musl", "x86_64", "amd64", "x86-64", 62),
+    ("aarch64-unknown-linux-musl", "aarch64", "arm64", "arm64", 183),
+    ("riscv64gc-unknown-linux-musl", "riscv64", "riscv64", "riscv64", 243),
 ];
 
 /// The packages; fields have the names that `scripts/package` uses.
@@ -209,8 +192,8 @@ pub(crate) struct Packages {
     /// The same, built again in another directory at another time.
     pub(crate) second: PathBuf,
     pub(crate) newer: PathBuf,
-    /// The packages of [`OTHERS`], each built twice.
-    pub(crate) others: [[PathBuf; 2]; OTHERS.len()],
+    /// The packages of the other [`MACHINES`], each built twice.
+    pub(crate) others: Vec<[PathBuf; 2]>,
 }
 
 /// Changes settings that must not affect a reproducible build.
@@ -219,11 +202,12 @@ pub(crate) const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8
 pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
     let newer = format!("scripts/package --version {NEWER} deb");
     // `target/package` contains the last build, which must be the tree's own.
-    let others = OTHERS.map(|Other { target, name, .. }| {
+    let others = MACHINES[1..].iter().map(|(target, name, ..)| {
         let script = format!("scripts/package --target {target}");
         let second = make(&format!("{name}-second"), &format!("{ELSEWHERE}{script}"));
         [make(name, &script), second]
     });
+    let others = others.collect();
     let second = make("second", &format!("{ELSEWHERE}scripts/package"));
     Packages {
         newer: make("newer", &newer),

@@ -1,5 +1,4 @@
-//! The agent's packages in roots where no init system runs, as when an image is built: enabled, not
-//! started, and removed without a trace.
+//! The agent's packages in roots without init, as in builds: enabled, not started, no trace left.
 
 use crate::contents::{NEWER, PACKAGES, deb, file, newer, run, source, tarball};
 use mote_tests::prelude::*;
@@ -69,8 +68,7 @@ fn the_debian_package_on_each_init_system() {
     SYSTEMS.into_iter().for_each(lives_and_dies);
 }
 
-/// Uses a Debian root with systemd's own tools, because Debian mirrors contain no .rpm
-/// distribution.
+/// Uses a Debian root with systemd's own tools: Debian mirrors contain no .rpm distribution.
 #[test]
 fn the_rpm_on_systemd() {
     let root = Root::new("systemd");
@@ -189,8 +187,7 @@ impl Root {
         Self(scratch)
     }
 
-    /// Returns a command in the root. With `alone` it is process 1 of its own process namespace, as
-    /// in a container.
+    /// Returns a command in the root. With `alone` it is process 1, as in a container.
     pub(crate) fn command(&self, alone: bool, words: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private"]);

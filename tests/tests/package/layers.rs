@@ -1,15 +1,8 @@
 //! The OCI image and the system extensions that `scripts/layers` packs.
 
-use crate::contents::{ELSEWHERE, PACKAGES, deb, file, newer, run, source, tarball};
+use crate::contents::{ELSEWHERE, MACHINES, PACKAGES, deb, file, newer, run, source, tarball};
 use crate::install::Root;
 use mote_tests::prelude::*;
-
-/// Names of the architectures in OCI images, tarballs and systemd, and their numbers in ELF.
-const NAMES: [(&str, &str, &str, u8); 3] = [
-    ("amd64", "x86_64", "x86-64", 62),
-    ("arm64", "aarch64", "arm64", 183),
-    ("riscv64", "riscv64", "riscv64", 243),
-];
 
 fn layers(settings: &str) -> Scratch {
     let made = Scratch::new();
@@ -22,7 +15,6 @@ fn layers(settings: &str) -> Scratch {
     made
 }
 
-/// Returns the file that a descriptor names, and checks its size and digest.
 fn blob(oci: &Path, descriptor: &Value) -> PathBuf {
     let sum = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
     let path = oci.join("blobs/sha256").join(sum.expect("a digest"));
@@ -35,8 +27,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
 }
 
-/// Checks the program's machine, the files of systemd, and those whose paths begin with one of
-/// `own`.
+/// Checks the program's machine, systemd's files, and those whose paths begin with one of `own`.
 fn has(root: &Path, program: &str, machine: u8, own: &[&str]) {
     assert_eq!(fs::read(root.join(program)).expect("the agent").get(18), Some(&machine));
     let units = "usr/lib/systemd/system";
@@ -63,8 +54,8 @@ fn the_oci_image_is_for_each_architecture() {
     let index = json(&blob(&oci.0, &json(&oci.0.join("index.json"))["manifests"][0]));
     let mut manifests = index["manifests"].as_array().expect("manifests").clone();
     manifests.sort_by_key(|listed| listed["platform"]["architecture"].to_string());
-    assert_eq!(manifests.len(), NAMES.len());
-    for (listed, (architecture, _, _, machine)) in manifests.iter().zip(NAMES) {
+    assert_eq!(manifests.len(), MACHINES.len());
+    for (listed, (_, _, architecture, _, machine)) in manifests.iter().zip(MACHINES) {
         let manifest = json(&blob(&oci.0, listed));
         let config = json(&blob(&oci.0, &manifest["config"]));
         assert_eq!(config["architecture"], architecture);
@@ -82,7 +73,7 @@ fn the_oci_image_is_for_each_architecture() {
 fn the_extensions_have_only_usr_and_the_same_bytes_each_time() {
     let (made, again) = (layers(""), layers(ELSEWHERE));
     run(Command::new("diff").arg("-r").args([&made.0, &again.0]));
-    for (_, name, systemd, machine) in NAMES {
+    for (_, name, _, systemd, machine) in MACHINES {
         let scratch = Scratch::new();
         let root = scratch.0.join("root");
         let image = file(&made.0, "mote-agent-", &format!("-{name}.raw"));
@@ -94,8 +85,7 @@ fn the_extensions_have_only_usr_and_the_same_bytes_each_time() {
     }
 }
 
-// The package in a Debian root where an agent runs: process 1 is called `init`, sysvinit's scripts
-// start the agent, and a host calls it over unix sockets.
+// The package in a Debian root with process 1 `init` and sysvinit's scripts, called by a host.
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -143,8 +133,7 @@ impl Live {
         fs::read_to_string(self.root.0.0.join(path)).ok()
     }
 
-    /// Waits for the given number of CONNECTED lines in the log, because this host has no status
-    /// port.
+    /// Waits for so many CONNECTED lines in the log, because this host has no status port.
     fn connected(&self, times: usize) {
         let log = || self.text("var/log/mote-agent.log").unwrap_or_default();
         until("CONNECTED", LIMIT, || log().matches(": CONNECTED ").count() >= times);
@@ -208,16 +197,7 @@ fn a_removal_by_the_host_completes() {
     assert!(!live.root.has("/etc/init.d/mote-agent"));
 }
 
-// The recipes of `image/recipes`: the files that they package exist, and their functions run in a
-// shell.
-
-const FILES: [&str; 5] = [
-    "usr/share/bash-completion/completions/mote-agent",
-    "usr/share/fish/vendor_completions.d/mote-agent.fish",
-    "usr/share/man/man5/mote-agent.yml.5.gz",
-    "usr/share/man/man8/mote-agent.8.gz",
-    "usr/share/zsh/site-functions/_mote-agent",
-];
+// The recipes of `image/recipes`: their files exist, and their functions run in a shell.
 
 fn recipes() -> PathBuf {
     source().join("image/recipes")
@@ -249,16 +229,8 @@ fn each_recipe_states_its_tests_and_the_current_version() {
         let is_part = |part: &str| path.components().any(|one| one.as_os_str() == part);
         let alone = (is_part("buildroot") || is_part("conf")) && says == 0;
         assert!(says == 1 || alone, "{}", path.display());
-        let words = [
-            "pkgver=",
-            "VERSION = ",
-            "VERSION:=",
-            "version = \"",
-            "mote-agent-",
-            "mote-agent_",
-            "mote-agent:",
-        ];
-        for word in words {
+        let words = "pkgver=/VERSION = /VERSION:=/version = \"/mote-agent-/mote-agent_/mote-agent:";
+        for word in words.split('/') {
             let numbers = text.split(word).skip(1).map(number).filter(|number| !number.is_empty());
             for number in numbers {
                 versions += 1;
@@ -274,8 +246,7 @@ fn number(text: &str) -> &str {
     text[..end.unwrap_or(text.len())].trim_end_matches('.')
 }
 
-/// Runs the recipe's `package` as its tool does, with the variables of both tools: Alpine's in the
-/// built sources, Arch's next to the unpacked tarball.
+/// Runs the recipe's `package` with Alpine's variables (built sources) and Arch's (the tarball).
 fn packaged(shell: &str, recipe: &str) -> Scratch {
     let (sources, made) = (Scratch::new(), Scratch::new());
     let mut command = Command::new(shell);
@@ -303,44 +274,23 @@ pub(crate) fn files(root: &Path) -> BTreeSet<String> {
     list.lines().map(str::to_owned).collect()
 }
 
-fn holds(root: &Path, programs: &[&str], data: &[&str]) {
-    let mode = |names: &[&str], mode: &str| {
-        names.iter().map(|name| format!("{name} {mode}")).collect::<Vec<_>>()
-    };
-    let all = [mode(programs, "755"), mode(data, "644"), mode(&FILES, "644")].concat();
-    assert_eq!(files(root), all.into_iter().collect());
+fn holds(root: &Path, program: &str, list: &str) {
+    assert_eq!(files(root), list.lines().map(str::to_owned).collect());
     let built = fs::read(agent()).expect("the agent");
-    assert!(fs::read(root.join(programs[0])).expect("the agent") == built);
+    assert!(fs::read(root.join(program)).expect("the agent") == built);
 }
 
 #[test]
 fn alpines_package_is_for_openrc() {
     // `dash` supports no more than busybox' shell.
     let made = packaged("dash", "APKBUILD");
-    let doc = [
-        "usr/share/doc/mote-agent/mote-agent.yml",
-        "usr/share/licenses/mote-agent/LICENSE-APACHE",
-        "usr/share/licenses/mote-agent/LICENSE-MIT",
-    ];
-    holds(
-        &made.0,
-        &["usr/sbin/mote-agent", "usr/lib/mote-agent/when-idle", "etc/init.d/mote-agent"],
-        &doc,
-    );
+    holds(&made.0, "usr/sbin/mote-agent", include_str!("alpine.txt"));
 }
 
 #[test]
 fn archs_package_is_for_systemd() {
     let made = packaged("bash", "PKGBUILD");
-    let data = [
-        "usr/lib/systemd/system/mote-agent.service",
-        "usr/lib/udev/rules.d/99-mote-agent.rules",
-        "usr/share/doc/mote-agent/examples/hardened.conf",
-        "usr/share/doc/mote-agent/examples/mote-agent.yml",
-        "usr/share/licenses/mote-agent/copyright",
-        "usr/share/licenses/mote-agent/third-party.gz",
-    ];
-    holds(&made.0, &["usr/bin/mote-agent", "usr/lib/mote-agent/when-idle"], &data);
+    holds(&made.0, "usr/bin/mote-agent", include_str!("arch.txt"));
 }
 
 #[test]

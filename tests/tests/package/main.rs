@@ -1,6 +1,5 @@
-//! The packages that `scripts/package` builds: contents, reproducibility, and installation in
-//! Debian roots with systemd, sysvinit, OpenRC and runit. Needs root; `scripts/test package`
-//! installs the tools.
+//! The packages of `scripts/package`: contents, reproducibility, and installation in Debian roots
+//! with systemd, sysvinit, OpenRC and runit. Needs root, and tools that `scripts/test` installs.
 
 mod contents;
 mod install;

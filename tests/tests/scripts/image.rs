@@ -68,8 +68,7 @@ fn the_initramfs_agent_has_its_options_and_a_private_log() {
     assert_eq!(fs::metadata(&log).expect("its log").permissions().mode() & 0o777, 0o600);
 }
 
-/// Returns an installer with files, and an image whose links lead into its own `outside`, not to
-/// this system's directory of that name.
+/// Returns an installer with files, and an image whose links lead into its own `outside`.
 fn installer_and_image(scratch: &Scratch, outside: &Path) -> (PathBuf, PathBuf) {
     let (folder, image) = (scratch.0.join("folder"), scratch.0.join("image"));
     for file in ["init.d/x", "usr/lib/x"] {
@@ -109,13 +108,8 @@ fn the_installer_resolves_absolute_links_within_the_root() {
     let (folder, image) = installer_and_image(&scratch, &outside);
     let install = |more: &[&str]| {
         let mut command = Command::new("sh");
-        command
-            .arg(folder.join("install"))
-            .arg("--root")
-            .arg(&image)
-            .args(more)
-            .output()
-            .expect("sh")
+        command.arg(folder.join("install")).arg("--root").arg(&image).args(more);
+        command.output().expect("sh")
     };
     let failed = install(&[]);
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();

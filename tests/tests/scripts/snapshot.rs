@@ -1,5 +1,4 @@
-//! `mote-snapshot` with a script instead of the server's command, which records its calls and fails
-//! on demand.
+//! `mote-snapshot` with a script in the server's role, which records calls and fails on demand.
 
 use mote_tests::prelude::*;
 
@@ -21,15 +20,13 @@ fn asked(machine: &Machine, arguments: &str) -> (Option<i32>, String) {
 #[test]
 fn calls_each_servers_commands_in_order() {
     let machine = Machine::new(&BOTH);
-    let (code, text) = asked(&machine, "vm1");
     let order = "incus exec vm1 -- mote-agent freeze --for 60s\nincus snapshot create vm1\nincus exec vm1 -- mote-agent thaw\n";
-    assert_eq!((code, text.as_str()), (Some(0), order));
+    assert_eq!(asked(&machine, "vm1"), (Some(0), order.to_owned()));
     let all = "--lxc --for=5m --volume default/a --volume=default/b far:vm1 s1 -- --reuse";
-    let (code, text) = asked(&machine, all);
     let order = "lxc exec far:vm1 -- mote-agent freeze --for 5m\nlxc snapshot far:vm1 s1 --reuse\n\
                  lxc storage volume snapshot default a s1\nlxc storage volume snapshot default b s1\n\
                  lxc exec far:vm1 -- mote-agent thaw\n";
-    assert_eq!((code, text.as_str()), (Some(0), order));
+    assert_eq!(asked(&machine, all), (Some(0), order.to_owned()));
     let (_, text) = asked(&machine, "--volume 'image/*' vm1 s1");
     assert!(text.contains("incus storage volume snapshot create image * s1\n"), "{text}");
     assert!(asked(&Machine::new(&BOTH[1..]), "vm1").1.contains("lxc snapshot vm1\n"));
@@ -57,7 +54,6 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
     for wrong in ["", "--for", "--volume a vm1", "--what vm1", "vm1 s1 more"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
     }
-    // A killed script still thaws.
     let slow = CLIENT.replace("\n[ !", "\n[ \"$1\" != snapshot ] || sleep 1\n[ !");
     let machine = Machine::new(&[("incus", slow.as_str())]);
     let (code, _) =
@@ -66,8 +62,7 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
     assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
 }
 
-/// A client that behaves like the servers' commands: it reads stdin unless that is a terminal,
-/// passes on the guest's output, and fails if it cannot write it.
+/// A client like the servers': reads stdin unless a terminal, passes on output or fails.
 const SPEAKS: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\nread -r word && echo \"read $word\" >>\"$HOME/asked\"\n[ \"$1\" != exec ] || echo said || exit 1\n[[ ! -e $HOME/lost || $* != *freeze* ]] || exit 1\n";
 
 #[test]
@@ -88,20 +83,19 @@ fn lost_output_or_connections_leave_no_guest_frozen() {
 #[test]
 fn freezes_in_the_same_project() {
     let machine = Machine::new(&BOTH);
-    let (code, text) = asked(&machine, "--project p --volume default/a vm1 s1 -- --no-expiry");
+    let words = "--project p --volume default/a vm1 s1 -- --no-expiry";
     let order = "incus --project=p exec vm1 -- mote-agent freeze --for 60s\n\
                  incus --project=p snapshot create vm1 s1 --no-expiry\n\
                  incus --project=p storage volume snapshot create default a s1\n\
                  incus --project=p exec vm1 -- mote-agent thaw\n";
-    assert_eq!((code, text.as_str()), (Some(0), order));
+    assert_eq!(asked(&machine, words), (Some(0), order.to_owned()));
     // Otherwise it would freeze the instance with that name in another project.
     for wrong in ["vm1 s1 -- --project p", "vm1 s1 -- --no-expiry --project=p", "--project"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
     }
 }
 
-/// A client of a hostile guest: it prints terminal control sequences and unlimited text to both
-/// outputs.
+/// A client of a hostile guest: terminal control sequences and unlimited text in both outputs.
 const HOSTILE: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[ \"$1\" = exec ] || exit 0\nsaid='a\\033]0;x\\007\\302\\233b\\r'\nprintf \"$said\"\nprintf \"$said\" >&2\n[ -e \"$HOME/floods\" ] || exit 0\nwhile :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy >&2; echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done\n";
 
 #[test]

@@ -1,10 +1,7 @@
 //! The SFTP server, driven by OpenSSH's client and by packets that no client sends.
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
 
-use std::sync::mpsc;
-
 use mote_tests::prelude::*;
-use mote_tests::proc::{children, page_faults};
 use mote_tests::sftp::{Reply, Session};
 
 mod limits;
@@ -35,7 +32,7 @@ fn by_host(pair: &Pair) -> String {
 }
 
 fn servers(pair: &Pair) -> Vec<u32> {
-    children(pair.agent.0.id())
+    proc::children(pair.agent.0.id())
 }
 
 fn by_agent(pair: &Pair) -> Process {
@@ -43,8 +40,7 @@ fn by_agent(pair: &Pair) -> Process {
     Process::bounded(command.stdin(Stdio::piped()).stdout(Stdio::null()))
 }
 
-/// Stops the one server that is not in `others`, like a server on a hanging mount: only SIGKILL
-/// ends it.
+/// Stops the one server that is not in `others`, as if its mount hung: only SIGKILL ends it.
 fn hung(pair: &Pair, others: &[u32]) -> u32 {
     let (server, _) = wait("a server", Duration::from_secs(10), || {
         let server = servers(pair).into_iter().find(|server| !others.contains(server))?;
@@ -70,16 +66,15 @@ fn transfers_a_file_while_the_agent_stays_small() {
     big_file(&here.join("big"), (128 << 20) + 77);
     let there = pair.scratch.0.join("there");
     let before = pair.memory("VmHWM");
-    let faults = page_faults(pair.agent.0.id());
+    let faults = proc::page_faults(pair.agent.0.id());
     batch(&here, &by_host(&pair), &format!("put big {}", there.display()));
-    let faults = page_faults(pair.agent.0.id()) - faults;
+    let faults = proc::page_faults(pair.agent.0.id()) - faults;
     assert_same(&here.join("big"), &there);
     batch(&here, &by_host(&pair), &format!("get {} back", there.display()));
     assert_same(&there, &here.join("back"));
     let after = pair.memory("VmHWM");
     assert!(after < before + 1024, "{before} kB grew to {after} kB");
-    // 128 MiB are 8,192 TLS records. Mapping a buffer again for each of them would cost two system
-    // calls and five pages.
+    // 128 MiB are 8,192 TLS records; a new buffer for each costs two system calls and five pages.
     assert!(faults < FAULTS, "{faults} page faults: buffers are mapped again for each record");
     gone(&pair);
     pair.assert_alive();

@@ -1,8 +1,4 @@
-//! Limited sessions: they create nothing that lets another user become root, and for users other
-//! than root they do only what that user may do.
-
-use std::fs::Permissions;
-use std::os::unix::fs::chown;
+//! Limited sessions create nothing that makes another user root, nor exceed their user's rights.
 
 use mote_tests::prelude::*;
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
@@ -19,11 +15,12 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-fn tree() -> Scratch {
+fn tree() -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     fs::set_permissions(&scratch.0, Permissions::from_mode(0o755)).unwrap();
-    fs::create_dir(scratch.0.join("shown")).unwrap();
-    scratch
+    let shown = scratch.0.join("shown");
+    fs::create_dir(&shown).unwrap();
+    (scratch, shown)
 }
 
 fn set_id(path: &Path) {
@@ -73,8 +70,7 @@ fn an_unlimited_session_keeps_all_mode_bits() {
 #[test]
 fn a_limited_session_sets_only_ordinary_mode_bits() {
     let true = by_root() else { return };
-    let scratch = tree();
-    let shown = scratch.0.join("shown");
+    let (scratch, shown) = tree();
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
     set_modes(&mut session, &shown);
     // A write through any name removes set-user-id from root's file.
@@ -101,8 +97,7 @@ fn a_limited_session_sets_only_ordinary_mode_bits() {
 #[test]
 fn irregular_files_keep_mode_and_owner() {
     let true = by_root() else { return };
-    let scratch = tree();
-    let shown = scratch.0.join("shown");
+    let (scratch, shown) = tree();
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
     let device = rustix::fs::makedev(1, 3);
     let (character, fifo) = (FileType::CharacterDevice, FileType::Fifo);
@@ -131,16 +126,15 @@ fn irregular_files_keep_mode_and_owner() {
 #[test]
 fn does_not_open_a_device_that_replaces_a_file() {
     let true = by_root() else { return };
-    let scratch = tree();
-    let shown = scratch.0.join("shown");
+    let (scratch, shown) = tree();
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
     let (full, plain) = (shown.join("full"), shown.join("plain"));
     mknodat(CWD, &full, FileType::CharacterDevice, Mode::RUSR, rustix::fs::makedev(1, 5)).unwrap();
     fs::write(&plain, "").unwrap();
     let path = shown.join("either");
     symlink("plain", &path).unwrap();
-    let over = std::sync::atomic::AtomicBool::new(false);
-    let load = || over.load(std::sync::atomic::Ordering::Relaxed);
+    let over = AtomicBool::new(false);
+    let load = || over.load(Ordering::Relaxed);
     thread::scope(|scope| {
         scope.spawn(|| {
             let next = shown.join("next");
@@ -161,7 +155,7 @@ fn does_not_open_a_device_that_replaces_a_file() {
             read += usize::from(matches!(reply, Reply::Data(_)));
             session.done(kind::CLOSE, &[Text(&handle)]);
         }
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        over.store(true, Ordering::Relaxed);
         assert_eq!(read, 0, "of a device");
     });
 }
@@ -171,8 +165,7 @@ fn a_session_as_a_user_has_the_rights_of_that_user() {
     let true = by_root() else { return };
     let (user, group) = (NOBODY.to_string(), (NOBODY - 1).to_string());
     for below in [false, true] {
-        let scratch = tree();
-        let shown = scratch.0.join("shown");
+        let (scratch, shown) = tree();
         set_id(&shown.join("program"));
         fs::write(shown.join("secret"), "secret").unwrap();
         fs::set_permissions(shown.join("secret"), Permissions::from_mode(0o600)).unwrap();
@@ -202,8 +195,7 @@ fn a_session_as_a_user_has_the_rights_of_that_user() {
         let status = fs::read_to_string(format!("/proc/{}/status", session.server.0.id())).unwrap();
         assert!(status.contains("Groups:\t\n") || status.contains("Groups:\t \n"), "{status}");
     }
-    // The server exits if it cannot become that user.
-    let scratch = tree();
+    let (scratch, _) = tree();
     fs::set_permissions(&scratch.0, Permissions::from_mode(0o777)).unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65533", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
@@ -213,9 +205,8 @@ fn a_session_as_a_user_has_the_rights_of_that_user() {
     assert_eq!(session.ask(kind::STAT, &[Text(b"/")]), DENIED);
 }
 
-/// Starts a server that shows this directory, in a mount namespace where `script` ran before. As in
-/// a guest, mounts propagate to other namespaces. `later` runs whenever the test creates the file
-/// `go`.
+/// Starts a server that shows this directory, in a mount namespace where `script` ran before;
+/// mounts propagate to others, as in a guest. `later` runs whenever the test creates the file `go`.
 fn shows(scratch: &Scratch, directory: &Path, script: &str, later: &str) -> Session {
     let place = scratch.0.display();
     let root = scratch.0.join("root");
@@ -271,8 +262,7 @@ fn does_not_show_mounts_below_a_directory() {
 #[test]
 fn shows_a_directory_that_is_a_mount_point() {
     let true = by_root() else { return };
-    let scratch = tree();
-    let shown = scratch.0.join("shown");
+    let (scratch, shown) = tree();
     let before = "mount -t tmpfs tmpfs shown; touch shown/x; mount -o remount,bind,ro shown";
     let mut session = shows(&scratch, &shown, before, "true");
     assert_eq!(session.list(shown.as_os_str().as_bytes()).len(), 1);
@@ -284,8 +274,7 @@ fn shows_a_directory_that_is_a_mount_point() {
 #[test]
 fn does_not_show_proc_below_a_directory() {
     let true = by_root() else { return };
-    let scratch = tree();
-    let shown = scratch.0.join("shown");
+    let (scratch, shown) = tree();
     for directory in [shown.clone(), "/proc/self".into(), "/proc/sys/kernel".into()] {
         let mut session = shows(&scratch, &directory, "mount -t proc proc shown", "true");
         assert_eq!(session.ask(kind::STAT, &[Text(b"/")]), DENIED, "{}", directory.display());

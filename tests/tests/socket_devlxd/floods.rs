@@ -1,11 +1,7 @@
 //! Attacks on the socket by clients that reconnect when they are closed. The agent has 8 MiB,
-//! including the kernel's memory for it. It survives, and answers other clients soon, also those of
-//! root.
+//! including the kernel's memory for it. It survives, and answers other clients and root soon.
 //!
 //! `MOTE_SAMPLES=100` prints the figures of docs/explanation/security.md.
-
-use std::fs::{Permissions, set_permissions};
-use std::thread::sleep;
 
 use mote_tests::attack::{Attack, Cgroup, Kind, become_user};
 use mote_tests::prelude::*;
@@ -14,15 +10,13 @@ use rustix::process::getuid;
 /// Connections of an attack that leaves a few free, and of one that fills the kernel's queue.
 const FEW: usize = 500;
 const MANY: usize = 4000;
-/// Limits for a new client next to these attacks, on a busy machine. The goals in
-/// docs/explanation/security.md are a fifth and an eighth of them. A new client may be behind all
-/// others in the kernel's queue.
+/// Limits for a new client next to these attacks on a busy machine, where it may be last in the
+/// queue: 5 and 8 times the goals in docs/explanation/security.md.
 const SOON: [(usize, Duration); 2] =
     [(FEW, Duration::from_millis(500)), (MANY, Duration::from_secs(2))];
 /// Rounds, of which all but one may fail because of the machine's load.
 const ROUNDS: usize = 3;
-/// Limit of the agent's peak RSS, kB, as in docs/explanation/security.md. All attacks at once take
-/// 4.9 MB on idle CPUs and 5.2 at load 30; the cgroup has 8 MiB.
+/// Limit of the peak RSS, kB, as in docs/explanation/security.md. All attacks take 4.9 to 5.2 MB.
 const PEAK: u64 = 6000;
 const OTHER: u32 = 4711;
 /// It needs no host, unlike the other.
@@ -41,10 +35,10 @@ impl Victim {
     fn start() -> Self {
         let (pair, cgroup) = Cgroup::with_agent();
         let socket = pair.socket();
-        set_permissions(&socket, Permissions::from_mode(0o666)).expect("the socket's mode");
+        fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("the socket's mode");
         let above = socket.ancestors().skip(1);
         for folder in above.take_while(|path| path.starts_with(&pair.scratch.0)) {
-            set_permissions(folder, Permissions::from_mode(0o755)).expect("a folder's mode");
+            fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("a folder's mode");
         }
         Self { pair, cgroup }
     }
@@ -67,8 +61,7 @@ fn waited(process: &str) -> Duration {
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// Returns how long a new client takes to get the answer, and the same without CPU waits; `None` if
-/// the agent closed it.
+/// Returns a new client's time to its answer, also without CPU waits; `None` if it was closed.
 fn newcomer(pair: &Pair, target: &str) -> Option<[Duration; 2]> {
     let agent = pair.agent.0.id().to_string();
     let waits = || [waited(&agent), waited("thread-self")];
@@ -90,8 +83,7 @@ fn samples() -> Option<usize> {
     std::env::var("MOTE_SAMPLES").ok()?.parse().ok()
 }
 
-/// Runs new clients of one user. Returns how many were closed without an answer, and the 99th
-/// percentile of the other times, without CPU waits.
+/// Runs new clients of one user. Returns how many were closed, and the others' 99th percentile.
 fn round(pair: &Pair, user: u32, target: &str) -> (usize, Duration) {
     let samples = samples().unwrap_or(10);
     become_user(user);
@@ -112,8 +104,7 @@ fn round(pair: &Pair, user: u32, target: &str) -> (usize, Duration) {
 }
 
 impl Victim {
-    /// Checks that in one of some rounds new clients of `user` next to an attack are all answered
-    /// within the limit for so many connections. Root must be answered in every round.
+    /// Checks that in one of some rounds all new clients of `user` (root: in each) are answered.
     fn answers(&self, soon: (usize, Duration), user: u32, attacker: u32, target: &str) {
         let limit = patient(soon.1);
         let mut rounds = Vec::new();
@@ -131,7 +122,6 @@ impl Victim {
     }
 }
 
-/// Checks an attack by another user, or for figures by root.
 fn withstands(kind: Kind) {
     let users = if getuid().is_root() { vec![OTHER, 0] } else { vec![getuid().as_raw()] };
     let attackers = if samples().is_some() { users.len() } else { 1 };
@@ -173,7 +163,7 @@ fn survives_all(users: u32) {
         kinds.map(move |kind| (*kind, OTHER + user))
     });
     let attacks: Vec<_> = all.map(|(kind, user)| victim.attacked(kind, each, user)).collect();
-    sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
     for user in [0, OTHER + 100] {
         victim.answers((MANY, 2 * SOON[1].1), user, OTHER, INDEX);
     }
@@ -193,7 +183,7 @@ fn answers_root_next_to_waits_of_twelve_users() {
     pair.host.ok(&["fault", NAME, "slow", "60000"]);
     let _attacks: Vec<_> =
         (0..12).map(|user| victim.attacked(Kind::Waits, 92, OTHER + user)).collect();
-    sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_millis(500));
     pair.host.ok(&["fault", NAME, "none"]);
     victim.answers(SOON[0], 0, OTHER, INDEX);
     if getuid().is_root() {

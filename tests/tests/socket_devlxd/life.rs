@@ -1,7 +1,6 @@
 //! Start, kill and end of the agent, and its requirements.
 
 use std::sync::mpsc::channel;
-use std::thread::{JoinHandle, spawn};
 
 use mote_tests::agent::{command, launch};
 use mote_tests::clients::bridge::carry;
@@ -97,7 +96,7 @@ fn rejects_kept_connections_once_devlxd_is_disabled() {
     // An older PUT enables it, and its verification ends after the newer one.
     pair.host.ok(&["fault", NAME, "slow", "1500"]);
     let (older, enabling, before) = (pair.client(), told.to_string(), pair.log().len());
-    let older = spawn(move || older.ask("PUT", "/1.0", &enabling).unwrap().status);
+    let older = thread::spawn(move || older.ask("PUT", "/1.0", &enabling).unwrap().status);
     until("its call", Duration::from_secs(10), || pair.log()[before..].contains("GET /1.0 ("));
     pair.host.ok(&["fault", NAME, "none"]);
     told["devlxd"] = false.into();
@@ -118,15 +117,14 @@ fn status(pair: &Pair) -> String {
     pair.host.state()["status"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Restarts the host, which forgets its guest's state, and has it call the agent. The thread ends
-/// with the agent's answer.
+/// Restarts the host, which forgets its guest's state; the thread ends with the agent's answer.
 fn restart_host(pair: &mut Pair, fault: &[&str]) -> JoinHandle<()> {
     pair.host.restart();
     pair.host.ok(&[&["fault", NAME], fault].concat());
     let client = pair.client();
     let told = client.host_info().expect("what the host tells").to_string();
     // The answer comes after the agent has called back.
-    spawn(move || drop(client.ask("PUT", "/1.0", &told)))
+    thread::spawn(move || drop(client.ask("PUT", "/1.0", &told)))
 }
 
 fn states_logged(pair: &Pair) -> usize {
@@ -134,8 +132,7 @@ fn states_logged(pair: &Pair) -> usize {
     log.rsplit("listening").next().unwrap_or_default().matches("PATCH /1.0 200").count()
 }
 
-/// Asserts how many states the restarted host received: the agent's repetition, if any, and the
-/// application's.
+/// Asserts how many states the restarted host received, from the agent and the application.
 #[track_caller]
 fn assert_states(pair: &Pair, call: JoinHandle<()>, expected: usize) {
     call.join().expect("no panic");
@@ -156,7 +153,6 @@ fn a_repeated_ready_never_overtakes_a_newer_started() {
     say(&pair, "Started");
     until("both at the host", LIMIT, || states_logged(&pair) == 2);
     assert_eq!(status(&pair), "Running", "{}", pair.host.log());
-    // The agent does not repeat it later.
     let call = restart_host(&mut pair, &["none", "0"]);
     assert_states(&pair, call, 1);
 }
@@ -176,10 +172,8 @@ fn repeats_ready_unless_disabled() {
     }
 }
 
-// The newest verification of a host counts, if the host answered with the announced certificate.
-// Lines on the port request each verification, as a host's CONNECT does.
+// The newest verification counts, with the announced certificate. A port's line requests one.
 
-/// Returns a pair whose agent has a port, and the host's address.
 fn with_port() -> (Pair, Terminal, String) {
     let mut pair = lxd();
     pair.agent.kill();
@@ -223,7 +217,7 @@ fn a_call_that_fails_at_an_earlier_address_does_not_count() {
     let (pair, port, host) = with_port();
     let (listener, to) = (UnixListener::bind(socket(&pair, "2:9")).unwrap(), socket(&pair, &host));
     let (hold, held) = channel();
-    spawn(move || {
+    thread::spawn(move || {
         let agent = listener.accept().expect("the verification").0;
         carry(agent, UnixStream::connect(&to).expect("the host"));
         // The call, which stays without an answer.
@@ -254,7 +248,6 @@ fn is_not_connected_to_a_host_with_another_certificate() {
     let before = pair.log().len();
     port.say(&format!("CONNECT {host} {}\n", "0".repeat(64)));
     until("a refusal", LIMIT, || pair.log()[before..].contains("TLS with the host"));
-    // Then it returns to the known host.
     let log = pair.log();
     let refused = log[before..].split("TLS with the host").next().unwrap_or_default();
     assert!(!refused.contains(" CONNECTED"), "{log}");

@@ -1,9 +1,6 @@
 //! Sockets that connect late or twice.
 
-use std::thread::sleep;
-
 use mote_tests::conform::prelude::*;
-use mote_tests::proc::children;
 
 use super::start;
 
@@ -15,13 +12,12 @@ fn refusal(agent: &Client, target: &str) -> String {
     Ws::try_open(agent, target).unwrap().expect_err("a refusal").short()
 }
 
-/// Connects the sockets one after the other. Returns the longest time between two of them and the
-/// exit code.
+/// Connects the sockets one by one. Returns the longest time between two, and the exit code.
 fn one_by_one(agent: &Client, pause: Duration) -> (Duration, Result<i64, String>) {
     let exec = Exec::ask(agent, &plain(&["true"])).unwrap();
     let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
     let sockets = ["control", "0", "1", "2"].map(|name| {
-        sleep(pause);
+        thread::sleep(pause);
         let socket = exec.socket(agent, name);
         longest = longest.max(last.elapsed());
         last = Instant::now();
@@ -36,8 +32,7 @@ fn one_by_one(agent: &Client, pause: Duration) -> (Duration, Result<i64, String>
 fn waits_for_a_host_that_connects_sockets_slowly() {
     let pair = start();
     let agent = pair.client();
-    // 6 s for all sockets, while each has 5 s. On a busy machine one may exceed 5 s; then the test
-    // repeats the command.
+    // 6 s for all sockets, 5 s for each: if one exceeds that on a busy machine, it repeats.
     let mut all = std::iter::repeat_with(|| one_by_one(&agent, Duration::from_millis(1500)));
     let in_time = all.by_ref().take(10).find(|(longest, _)| *longest < EACH);
     assert_eq!(in_time.expect("one of ten in time").1, Ok(0));
@@ -53,7 +48,7 @@ fn a_pause_of_the_guest_does_not_count_against_the_host() {
         let begun = Instant::now();
         kill(Signal::STOP, pair.agent.0.id());
         let stopped = begun.elapsed();
-        sleep(EACH + Duration::from_secs(2));
+        thread::sleep(EACH + Duration::from_secs(2));
         let begun = Instant::now();
         kill(Signal::CONT, pair.agent.0.id());
         // This request gives the agent time to act.
@@ -82,7 +77,7 @@ fn accepts_no_sockets_after_a_commands_end() {
             assert_eq!(refusal(&agent, target), NO_LONGER);
         }
         // A forgotten operation is reported like any unknown one.
-        sleep(Duration::from_secs(6));
+        thread::sleep(Duration::from_secs(6));
         let unknown = agent.ask("GET", &operation, "").unwrap().short();
         assert!(unknown.starts_with("500 Operation "), "{unknown}");
         assert_eq!(refusal(&agent, &targets[0]), unknown);
@@ -99,18 +94,15 @@ fn a_lost_control_socket_ends_the_command() {
     assert_eq!(running.exec.code(&agent, LIMIT), Ok(137));
 }
 
-// Commands that run when the agent is stopped. The servers' Go client expects an event for the end
-// of an operation, and treats an earlier end of the event stream as a failure (P§4.1).
+// Commands that run when the agent is stopped: the Go client expects an operation's end (P§4.1).
 
 const END: Duration = Duration::from_secs(10);
 
-/// Stops the agent. Returns its exit code and the time.
 fn ends(pair: &mut Pair) -> (Option<i32>, Duration) {
     let begun = Instant::now();
     (pair.agent.ends(END), begun.elapsed())
 }
 
-/// Reads events until the operation ends, as the Go client does.
 fn over(events: &mut Ws, running: &Running) -> Value {
     loop {
         let event = events.json().unwrap();
@@ -155,7 +147,7 @@ fn a_restart_in_place_waits_for_the_command_of_a_host_that_listens() {
     let mut events = Ws::open(&agent, "/1.0/events").unwrap();
     kill(Signal::HUP, pair.agent.0.id());
     // An idle host delays the restart by 100 ms.
-    sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(1));
     let running = Running::start(&agent, &plain(&["true"])).unwrap();
     assert_eq!(over(&mut events, &running)["metadata"]["return"], 0, "{}", pair.log());
     assert!(!restarts(), "{}", pair.log());
@@ -171,8 +163,8 @@ fn a_stalled_host_delays_the_end_by_seconds_only() {
         let _events = Ws::open(&agent, "/1.0/events").unwrap();
         let request = script(if flood { "exec yes" } else { "exec sleep 300" });
         let _running = Running::start(&agent, &request).unwrap();
-        until("the command", END, || !children(pair.agent.0.id()).is_empty());
-        sleep(Duration::from_secs(1));
+        until("the command", END, || !proc::children(pair.agent.0.id()).is_empty());
+        thread::sleep(Duration::from_secs(1));
         kill(Signal::TERM, pair.agent.0.id());
         let (code, took) = ends(&mut pair);
         assert_eq!(code, Some(0));
@@ -180,8 +172,7 @@ fn a_stalled_host_delays_the_end_by_seconds_only() {
     }
 }
 
-/// An agent with a command waits 3 s for this host. The fastest of several exits proves that this
-/// agent does not wait.
+/// With a command an agent waits 3 s for this host. The fastest of several exits did not.
 #[test]
 fn an_agent_without_commands_ends_immediately() {
     let took = std::iter::repeat_with(|| {

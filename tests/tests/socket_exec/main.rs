@@ -1,8 +1,5 @@
-//! Many and large commands, with the real agent and the real host command over sockets. The
-//! conformance suite covers single commands.
+//! Many and large commands, with the real agent and the real host command over sockets.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
-use std::net::{TcpListener, TcpStream};
 
 use mote_tests::prelude::*;
 
@@ -32,7 +29,7 @@ fn pipes_a_gibibyte_to_a_port_and_back() {
     let mut join = bounded(join.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
     let mut input = join.stdin.take().unwrap();
     let mut echo = listener.accept().unwrap().0;
-    let echo = thread::spawn(move || std::io::copy(&mut echo.try_clone()?, &mut echo));
+    let echo = thread::spawn(move || io::copy(&mut echo.try_clone()?, &mut echo));
     let [child] = proc::children(pair.agent.0.id())[..] else { panic!() };
     let writer = thread::spawn(move || {
         let (mut noise, mut piece) = (Noise::default(), vec![0; PIECE]);
@@ -111,7 +108,6 @@ fn logs_two_lines_per_command_without_secrets() {
     let op = who.split_once(" cwd=").unwrap().0.strip_prefix("exec uid=0 gid=0 op=").unwrap();
     assert_eq!((op.len(), op.matches('-').count()), (36, 4), "{op}");
     find(&pair, &[&format!("exec op={op} exit=3")]);
-    // A missing command, and a long one.
     let missing =
         pair.host.exec_with(&["-T"], &["nonesuch"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));

@@ -4,8 +4,7 @@ use mote_tests::prelude::*;
 
 use super::logged_at;
 
-/// Limit from plugging a device to its effect: mostly the guest's PCI hot-plug, with software
-/// emulation on a busy machine.
+/// Limit from plugging a device to its effect: mostly PCI hot-plug in an emulated guest.
 const PLUGGED: Duration = Duration::from_secs(40);
 
 /// Limit from a disk's appearance until its files are read, of the guest's time. It takes 1.2 to
@@ -35,14 +34,13 @@ fn an_agent_started_before_run_survives_a_second_one() {
     let check = guest.sh("mote-agent --check").1;
     assert!(check.contains(&hidden) && !check.contains("end process"), "{check}");
     exits(guest.sh("mote-agent 2>&1"), 1, &[&format!("is running: {hidden}")]);
-    // An agent that cannot see the first one gets its lock. It must report the busy vsock port, not
-    // a missing vsock.
+    // An agent that cannot see the first one gets its lock. It must report the busy vsock port.
     guest.ok("mkdir -p /srv/other /srv/files && ln -s /dev /proc /srv/other && \
          mount -t iso9660 -o ro /dev/vda /srv/files");
     let other = "mote-agent --root /srv/other --config-dir /srv/files --flavour incus --no-wait";
-    let (code, text) = guest.sh(&format!("{other} --port {vport} 2>&1"));
     let taken = "error: another agent listens on vsock port 8443 already: end process";
-    assert!(code == 1 && text.contains(&format!("{taken} {pid} (mote-agent)\n")), "{code} {text}");
+    let taken = format!("{taken} {pid} (mote-agent)\n");
+    exits(guest.sh(&format!("{other} --port {vport} 2>&1")), 1, &[&taken]);
     guest.ok(&format!("kill -CONT {pid}"));
     // It reacts at its next line to the host.
     until("its status", MOTE_BOOT, || {
@@ -65,9 +63,8 @@ fn connects_once_late_devices_appear() {
         logged(&mut guest, "waiting for the config share: this VM has no disk");
         let status = guest.ok("mote-agent status");
         assert!(status.contains("state: waiting for the config share\n"), "{status}");
-        let check = guest.sh("mote-agent --check");
-        assert_eq!(check.0, 1, "{}", check.1);
-        assert!(check.1.contains("agent: running, waiting for the config share"), "{}", check.1);
+        let waits = "agent: running, waiting for the config share";
+        exits(guest.sh("mote-agent --check"), 1, &[waits]);
         thread::sleep(Duration::from_secs(3));
         for device in order {
             world.vm.plug_late(device);
@@ -98,7 +95,6 @@ fn uses_late_drivers_immediately() {
     let mut guest = world.vm.guest();
     guest.ok("mv /lib/modules /lib/away; start-stop-daemon -S -b -x /run/agent.start");
     logged(&mut guest, "waiting for the config share: ");
-    let check = guest.sh("mote-agent --check");
     // The first missing driver: the kernel may contain the port's. vsock's is always a module.
     let line = if guest.sh(&format!("test -e {DRIVER}")).0 == 0 {
         "module vmw_vsock_virtio_transport is missing: put it into the image (/lib/modules/"
@@ -106,7 +102,7 @@ fn uses_late_drivers_immediately() {
         "missing  port: a virtio-serial device has no driver (virtio_console): module \
          virtio_pci is missing: put it into the image (/lib/modules/"
     };
-    assert!(check.0 == 1 && check.1.contains(line), "{}", check.1);
+    exits(guest.sh("mote-agent --check"), 1, &[line]);
     thread::sleep(Duration::from_secs(2));
     guest.ok("mv /lib/away /lib/modules");
     logged(&mut guest, "port /dev");
@@ -122,10 +118,9 @@ fn reports_who_has_the_port_open_and_takes_it_when_free() {
     until("the holder", BACK, || {
         guest.sh("ls -l /proc/$(cat /run/holder)/fd | grep -q vport").0 == 0
     });
-    let check = guest.sh("mote-agent --check");
     let holder = guest.ok("cat /run/holder");
     let end = format!("end process {} (sleep)", holder.trim());
-    assert!(check.0 == 1 && check.1.contains("is busy") && check.1.contains(&end), "{}", check.1);
+    exits(guest.sh("mote-agent --check"), 1, &["is busy", &end]);
     guest.ok("start-stop-daemon -S -b -x /run/agent.start");
     let end = end.replace(['(', ')'], ".");
     logged(&mut guest, &format!("is busy: another process has it open.*{end}"));
@@ -135,8 +130,7 @@ fn reports_who_has_the_port_open_and_takes_it_when_free() {
     world.power_off(&mut guest);
 }
 
-// Images with something missing or broken: each reports it on its console and provides what still
-// works. `early` covers late drivers and a second mote agent, `distros` a Go agent.
+// Images with something missing or broken: each reports it and provides what still works.
 
 const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
 
@@ -151,7 +145,6 @@ fn said(world: &World, line: &str) {
     until(&format!("{line:?} on the console"), MOTE_BOOT, || world.vm.console().contains(line));
 }
 
-/// Checks that the host reports why the config share was not read.
 fn unread(world: &World, told: &str) {
     let is_told = || {
         let why = &world.host.state()["why"];
@@ -184,11 +177,8 @@ fn serves_devlxd_without_the_ports_driver() {
     // The host has not called; its address was in the config share.
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     assert_eq!(world.host.state()["started"], false);
-    let (code, text) = guest.sh("mote-agent --check");
-    assert!(
-        code == 1 && text.contains("missing  port: a virtio-serial device has no driver"),
-        "{text}"
-    );
+    let line = "missing  port: a virtio-serial device has no driver";
+    exits(guest.sh("mote-agent --check"), 1, &[line]);
     world.power_off_unseen(&mut guest);
 }
 
@@ -204,11 +194,8 @@ fn the_host_sees_an_agent_without_vsocks_driver() {
         let why = "the host cannot call this agent";
         exits(guest.sh("mote-agent status"), 4, &[why]);
         let (code, text) = guest.sh("mote-agent --check");
-        assert!(
-            code == 1 && text.starts_with("missing  agent: a vsock device has no driver"),
-            "{text}"
-        );
-        assert!(text.contains(why), "{text}");
+        let first = "missing  agent: a vsock device has no driver";
+        assert!(code == 1 && text.starts_with(first) && text.contains(why), "{text}");
     }
     world.power_off_unseen(&mut guest);
 }

@@ -1,5 +1,4 @@
-//! File systems frozen for a snapshot: they are thawed in time, whatever is killed, and a copy made
-//! meanwhile is consistent.
+//! Frozen file systems: they are thawed in time, whatever is killed, and a copy is consistent.
 
 use mote_tests::prelude::*;
 
@@ -74,18 +73,16 @@ fn thaws_in_time_whatever_is_killed() {
     vm.write_later();
     let status = vm.guest.ok("mote-agent freeze --status");
     assert!(status.starts_with("frozen for another ") && status.ends_with(" s\n"), "{status}");
-    let (code, again) = vm.guest.sh("mote-agent freeze 2>&1");
-    assert!(code == 1 && again == "mote-agent: already frozen\n", "{code} {again}");
+    let frozen = "mote-agent: already frozen\n".to_owned();
+    assert_eq!(vm.guest.sh("mote-agent freeze 2>&1"), (1, frozen));
     vm.guest.ok("kill -9 $(cat /run/agent.pid)");
     assert_eq!(vm.guest.sh("cat /run/written").0, 1, "it is not frozen");
     let took = vm.written(Duration::from_secs(20)) - begun;
     assert!(took >= 9, "{took}");
-    let (code, late) = vm.guest.sh("mote-agent thaw 2>&1");
-    let words = "mote-agent: no longer frozen: the time limit expired\n";
-    assert!(code == 1 && late == words, "{code} {late}");
+    let late = "mote-agent: no longer frozen: the time limit expired\n".to_owned();
+    assert_eq!(vm.guest.sh("mote-agent thaw 2>&1"), (1, late));
     vm.guest.ok("dmesg | grep -q 'mote-agent: file systems thawed: the time limit expired'");
 
-    // The host's daemon is killed.
     vm.guest.ok("start-stop-daemon -S -b -x /run/agent.start");
     wait("another agent", MOTE_BOOT, || vm.by_host("/bin/busybox true").ok());
     assert_eq!(vm.by_host("mote-agent freeze --for 10s").as_deref(), Ok(FROZEN));
@@ -108,8 +105,8 @@ fn thaws_in_time_whatever_is_killed() {
     vm.write_later();
     vm.written(Duration::from_secs(5));
     // A caller that does not learn that everything is frozen takes no snapshot.
-    let (code, said) = vm.guest.sh("rm /etc/mote/freeze.d/slow; mote-agent freeze 2>&1 >/dev/full");
-    assert!(code == 1 && said.contains("No space left"), "{code} {said}");
+    let unread = "rm /etc/mote/freeze.d/slow; mote-agent freeze 2>&1 >/dev/full";
+    exits(vm.guest.sh(unread), 1, &["No space left"]);
     assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");
     vm.world.power_off(&mut vm.guest);
 }
@@ -156,8 +153,7 @@ fn commands_and_status_work_while_the_log_is_frozen() {
     vm.world.power_off(&mut vm.guest);
 }
 
-/// Copies a volume. Returns its file's inode number after the journal's replay, as after a power
-/// cut.
+/// Copies a volume; returns its file's inode number after the journal's replay.
 fn copied(disks: &Path, name: &str) -> u64 {
     let copy: PathBuf = disks.join(format!("{name}.copy"));
     // Nobody writes to it, so the check must find no errors.

@@ -1,10 +1,6 @@
-//! `mote-host run` with a VM: the command's output and exit code, its end with the VM, and its
-//! cleanup.
-
-use std::fs::Permissions;
+//! `mote-host run` with a VM: output and exit code, its end with the VM, and its cleanup.
 
 use mote_tests::prelude::*;
-use mote_tests::proc::processes;
 use mote_tests::vm::{architecture, is_pc, kept, machine, output, run};
 
 fn left(scratch: &Scratch) -> Vec<String> {
@@ -35,26 +31,15 @@ fn passes_on_only_the_commands_bytes_and_exit_code() {
     let link = scratch.0.join("latest");
     symlink("dir", &link).expect("a link");
     let pulled = scratch.0.join("pulled");
-    let mut second = run(
-        &scratch.0,
-        &[
-            "--push",
-            &format!("{}:/tmp/pushed", link.display()),
-            "--share",
-            &format!("{dir}:/mnt/share:ro"),
-            "--pull",
-            &format!("/tmp/in:{}", pulled.display()),
-            "--env",
-            "GREETING=hello",
-            "--cwd",
-            "/tmp",
-            "--user",
-            "1000",
-            "--result",
-            &file.display().to_string(),
-        ],
-        &["sh", "-c", script],
+    let options = format!(
+        "--push {}:/tmp/pushed --share {dir}:/mnt/share:ro --pull /tmp/in:{} --result {} \
+         --env GREETING=hello --cwd /tmp --user 1000",
+        link.display(),
+        pulled.display(),
+        file.display()
     );
+    let options: Vec<_> = options.split(' ').collect();
+    let mut second = run(&scratch.0, &options, &["sh", "-c", script]);
     second.stdin(File::open(&input).expect("a file"));
     let (out, err, code) = output(second);
     assert_eq!(out, "same\nhello\n/tmp\n1000\n4000000\n", "{err}");
@@ -175,7 +160,7 @@ fn stops_starts_and_deletes_a_kept_vm() {
     assert_eq!(host(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "180"]).2, Some(0));
     assert_eq!(host(&exec).0, "here\n");
     let mark = directory.display().to_string();
-    let ours = || processes().filter(|(_, line)| line.contains(&mark)).count();
+    let ours = || proc::processes().filter(|(_, line)| line.contains(&mark)).count();
     assert_eq!(ours(), 3, "QEMU, vsock and the daemon");
     assert_eq!(host(&["delete", "--force", "vm1"]).2, Some(0));
     until("the end of all of them", Duration::from_secs(10), || ours() == 0);
@@ -199,8 +184,7 @@ fn the_linked_ring_gives_known_answers() {
     }
 }
 
-// Files between `mote-host run` and an untrusted guest: what it may write on the host, and what is
-// copied.
+// Files between `mote-host run` and an untrusted guest: what it may write, and what is copied.
 
 /// Creates a program with mode 4755 in a directory with mode 1777, and files that cannot be copied.
 fn tree(path: &Path) {

@@ -1,7 +1,6 @@
 //! Directories of the host in the guest, at start and hot-plugged.
 
 use mote_tests::prelude::*;
-use mote_tests::world;
 
 fn directory(parent: &Path, name: &str) -> PathBuf {
     let path = parent.join(name);
@@ -54,7 +53,6 @@ fn applies_the_hosts_files_before_any_announcement() {
         "{log}"
     );
     a_share_is_plugged_in(&mut world, &mut guest);
-    // A foreign mount, and a path that leads out.
     for path in ["path=/tmp", "path=/mnt/../tmp"] {
         let added = ["device-add", NAME, "bad", "type=disk", path, "source=/srv"];
         let answer = world.host.try_run(&added);
@@ -129,8 +127,7 @@ fn a_user_cannot_redirect_a_share() {
     world.power_off(&mut guest);
 }
 
-/// Runs in an initramfs, where `pivot_root` cannot replace the root directory. Each session has its
-/// own mount namespace, which ends with it.
+/// Runs in an initramfs, where `pivot_root` cannot work: each session has a mount namespace.
 #[test]
 fn shows_the_host_only_files_below_a_directory() {
     let spec = Spec { words: "mote.agent=no".into(), ..Spec::default() };
@@ -157,8 +154,7 @@ fn shows_the_host_only_files_below_a_directory() {
     world.power_off(&mut guest);
 }
 
-// Files that a host provides at start: templates, cloud-init's seed, and systemd's credentials in
-// a guest without systemd.
+// A host's files at start: templates, cloud-init's seed, credentials in guests without systemd.
 
 /// Returns modes, owners, texts and hostname, as the guest's own tools report them.
 fn templates(flavour: &str, spec: &Spec, connected: fn(&mut World) -> Guest) -> String {
@@ -201,8 +197,7 @@ fn templates_give_the_same_files_as_the_go_agents() {
     }
 }
 
-/// A seed on a disk (here a share), in a system whose reboot command is missing, so the kernel
-/// itself reboots. QEMU then ends, and the next boot finds the same seed.
+/// A seed on a share, in a system without a reboot command: the kernel reboots, and QEMU ends.
 #[test]
 fn a_new_seed_reboots_once_before_any_announcement() {
     let disk = Scratch::new();
@@ -234,7 +229,7 @@ fn a_new_seed_reboots_once_before_any_announcement() {
 
 #[test]
 fn a_guest_without_systemd_has_keys_and_name_from_its_host() {
-    let true = mote_tests::vm::machine().smbios else { return skipped("SMBIOS") };
+    let true = vm::machine().smbios else { return skipped("SMBIOS") };
     let values = [
         "io.systemd.credential:system.hostname=web1",
         // ssh-ed25519 AAAA a@b

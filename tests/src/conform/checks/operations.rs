@@ -1,5 +1,7 @@
 //! Operations, which `POST /1.0/exec` creates, and requests about them (P§4.2).
 
+use chrono::DateTime;
+
 use crate::conform::prelude::*;
 
 const GROUP: Group = Group::new("Operations", "P§4.2");
@@ -11,17 +13,13 @@ pub(super) const ALL: &[Check] = &[
         let json = answer.json();
         let target =
             format!("/1.0/operations/{}", json["metadata"]["id"].as_str().unwrap_or_default());
-        same("type", &json["type"], &json!("async"))?;
-        same("status", &json["status"], &json!("Operation created"))?;
-        same("status_code", &json["status_code"], &json!(100))?;
+        has(&json, json!({"type": "async", "status": "Operation created", "status_code": 100}))?;
         hold("`operation` is not the target", json["operation"] == json!(target))?;
         hold("`Location` is not the target", answer.field("location") == target)
     }),
     GROUP.is("an operation has class, description, status and an id", |agent| {
         let made = Exec::ask(agent, &plain(&["true"]))?.made;
-        same("class", &made["class"], &json!("websocket"))?;
-        same("description", &made["description"], &json!("Executing command"))?;
-        same("err", &made["err"], &json!(""))?;
+        has(&made, json!({"class": "websocket", "description": "Executing command", "err": ""}))?;
         let id = made["id"].as_str().unwrap_or_default();
         let uuid = |(at, byte): (usize, u8)| match at {
             8 | 13 | 18 | 23 => byte == b'-',
@@ -89,9 +87,8 @@ pub(super) const ALL: &[Check] = &[
         let answer = wait(agent, &sleep.exec.operation, -1)?;
         answer.is(200)?;
         let operation = answer.metadata();
-        same("status", &operation["status"], &json!("Success"))?;
-        same("status_code", &operation["status_code"], &json!(200))?;
-        same("metadata", &operation["metadata"], &json!({"return": 4}))?;
+        let wanted = json!({"status": "Success", "status_code": 200, "metadata": {"return": 4}});
+        has(&operation, wanted)?;
         sleep.output().map(drop).map_err(Into::into)
     }),
     GROUP.is(
@@ -104,8 +101,7 @@ pub(super) const ALL: &[Check] = &[
             if !agent.column.is_incus() {
                 same("the answer", answer.short(), "200")?;
                 let (waited, err) = (answer.metadata(), &operation["err"]);
-                same("status_code", &waited["status_code"], &json!(400))?;
-                same("err_code", &waited["err_code"], &json!(500))?;
+                has(&waited, json!({"status_code": 400, "err_code": 500}))?;
                 return same("err", &waited["err"], err);
             }
             hold(format!("it is {}", answer.status), answer.status >= 400)?;
@@ -168,7 +164,6 @@ pub(super) const ALL: &[Check] = &[
                 !matches!(end, Err(text) if text.contains("in time")),
             )?;
         }
-        // Other commands still work.
         let done = run(agent, &plain(&["true"]), b"")?;
         same("exit code", done.code, 0)
     }),
@@ -178,7 +173,7 @@ pub(super) const ALL: &[Check] = &[
     }),
 ];
 
-fn cat(agent: &Agent) -> Result<Running, String> {
+fn cat(agent: &Agent) -> Try<Running> {
     Running::start(agent, &plain(&["cat"]))
 }
 
@@ -187,28 +182,13 @@ fn over(agent: &Agent, cat: Running, claim: Claim) -> Claim {
     claim
 }
 
-/// True for `2026-01-02T03:04:05[.6]Z`, or with an offset.
 pub(super) fn is_rfc3339(text: &str) -> bool {
-    let shape = "0000-00-00T00:00:00";
-    let Some((head, tail)) = text.split_at_checked(shape.len()) else { return false };
-    let fits = |(seen, wanted): (u8, u8)| {
-        if wanted == b'0' { seen.is_ascii_digit() } else { seen == wanted }
-    };
-    let zone = tail.trim_start_matches(|letter: char| letter == '.' || letter.is_ascii_digit());
-    let fraction = &tail[..tail.len() - zone.len()];
-    let offset = |zone: &str| {
-        zone.len() == 6
-            && zone.starts_with(['+', '-'])
-            && zone.bytes().skip(1).zip(*b"00:00").all(fits)
-    };
-    head.bytes().zip(shape.bytes()).all(fits)
-        && (fraction.is_empty() || fraction.len() > 1 && fraction.rfind('.') == Some(0))
-        && (zone == "Z" || offset(zone))
+    DateTime::parse_from_rfc3339(text).is_ok()
 }
 
 const NOBODY: &str = "/1.0/operations/12345678-1234-4234-8234-123456789abc";
 
-fn wait(agent: &Agent, operation: &str, timeout: i32) -> Result<Answer, String> {
+fn wait(agent: &Agent, operation: &str, timeout: i32) -> Try<Answer> {
     agent.ask("GET", &format!("{operation}/wait?timeout={timeout}"), "")
 }
 

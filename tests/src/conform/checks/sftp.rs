@@ -59,7 +59,7 @@ pub(super) const ALL: &[Check] = &[
         same("OPEN", sftp.status(kind::OPEN, &body)?, NO_FILE)
     }),
     GROUP.is("READ gives bytes from any place, then the end", |agent| {
-        let (mut sftp, _, path) = after(agent, "read", "printf 0123456789 >file")?;
+        let (mut sftp, _, path) = after(agent, "read", DIGITS)?;
         let handle = sftp.file(&path, flag::READ)?;
         same("the middle", data(sftp.read(&handle, 3, 4)?)?, "3456")?;
         same("the start", data(sftp.read(&handle, 0, 100)?)?, "0123456789")?;
@@ -94,8 +94,7 @@ pub(super) const ALL: &[Check] = &[
         hold("other bytes come back", back.concat() == bytes)
     }),
     GROUP.is("WRITE in the middle keeps the rest", |agent| {
-        let (mut sftp, _, path) = session(agent, "middle")?;
-        sftp.put(&path, b"0123456789")?;
+        let (mut sftp, _, path) = after(agent, "middle", DIGITS)?;
         let handle = sftp.file(&path, flag::WRITE)?;
         sftp.write(&handle, 4, b"xy")?;
         sftp.close(&handle)?;
@@ -106,25 +105,23 @@ pub(super) const ALL: &[Check] = &[
         let handle = sftp.file(&path, flag::WRITE | flag::CREATE | flag::TRUNCATE)?;
         sftp.write(&handle, 100 << 20, b"end")?;
         sftp.close(&handle)?;
-        let text = agent.guest(&format!("stat -c '%s %b' {path}"))?;
+        let text = stat(agent, "%s %b", &path)?;
         let numbers: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
         same("the size", numbers[0], (100 << 20) + 3)?;
         hold("it takes up space", numbers[1] < 100)
     }),
     GROUP.is("TRUNCATE empties, EXCLUSIVE refuses what is there", |agent| {
-        let (mut sftp, dir, path) = session(agent, "flags")?;
-        sftp.put(&path, b"something")?;
+        let (mut sftp, dir, path) = after(agent, "flags", DIGITS)?;
         let handle = sftp.file(&path, flag::WRITE | flag::CREATE | flag::TRUNCATE)?;
         sftp.close(&handle)?;
-        same("the size", agent.guest(&format!("stat -c %s {path}"))?, "0")?;
+        same("the size", stat(agent, "%s", &path)?, "0")?;
         let exclusive = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
         same("EXCLUSIVE", sftp.status(kind::OPEN, &of(&path).u32(exclusive).u32(0))?, FAILURE)?;
         let handle = sftp.file(format!("{dir}/new"), exclusive)?;
         sftp.close(&handle).map_err(Into::into)
     }),
     GROUP.is("the place counts even if APPEND is given", |agent| {
-        let (mut sftp, _, path) = session(agent, "append")?;
-        sftp.put(&path, b"0123")?;
+        let (mut sftp, _, path) = after(agent, "append", "printf 0123 >file")?;
         let handle = sftp.file(&path, flag::WRITE | flag::APPEND)?;
         sftp.write(&handle, 4, b"45")?;
         sftp.write(&handle, 0, b"x")?;
@@ -132,14 +129,14 @@ pub(super) const ALL: &[Check] = &[
         same("it", content(agent, &path)?, "x12345")
     }),
     GROUP.is("OPEN makes a file with the mode that is given", |agent| {
-        let (mut sftp, dir, path) = session(agent, "mode")?;
+        let (mut sftp, _, path) = session(agent, "mode")?;
         let attrs = Attrs { mode: Some(0o640), ..Attrs::default() };
         let body = of(&path).u32(flag::WRITE | flag::CREATE).attrs(&attrs);
         let Reply::Handle(handle) = sftp.call(kind::OPEN, &body)? else {
             return Err("OPEN failed".into());
         };
         sftp.close(&handle)?;
-        same("the mode", agent.guest(&format!("stat -c %a {dir}/file"))?, "640")
+        same("the mode", stat(agent, "%a", &path)?, "640")
     }),
     GROUP.is("another user's file in a sticky directory is refused with the reason", |agent| {
         let (mut sftp, dir, file) = session(agent, "sticky")?;
@@ -152,22 +149,19 @@ pub(super) const ALL: &[Check] = &[
         hold(format!("OPEN gives {}", reply.short()), has_reason)
     }),
     GROUP.is("SETSTAT changes mode, owner, times or size", |agent| {
-        let (mut sftp, _, path) = session(agent, "setstat")?;
-        sftp.put(&path, b"0123456789")?;
+        let (mut sftp, _, path) = after(agent, "setstat", DIGITS)?;
         for one in one_by_one() {
             sftp.ok("setstat", kind::SETSTAT, &of(&path).attrs(&one))?;
         }
-        same("it", agent.guest(&format!("stat -c '%s %u %g %a %X %Y' {path}"))?, CHANGED)
+        same("it", stat(agent, "%s %u %g %a %X %Y", &path)?, CHANGED)
     }),
     GROUP.is("SETSTAT changes all of these at once", |agent| {
-        let (mut sftp, _, path) = session(agent, "setstat-all")?;
-        sftp.put(&path, b"0123456789")?;
+        let (mut sftp, _, path) = after(agent, "setstat-all", DIGITS)?;
         sftp.ok("setstat", kind::SETSTAT, &of(&path).attrs(&changes()))?;
-        same("it", agent.guest(&format!("stat -c '%s %u %g %a %X %Y' {path}"))?, CHANGED)
+        same("it", stat(agent, "%s %u %g %a %X %Y", &path)?, CHANGED)
     }),
     GROUP.is("FSETSTAT does, on an open file", |agent| {
-        let (mut sftp, _, path) = session(agent, "fsetstat")?;
-        sftp.put(&path, b"0123456789")?;
+        let (mut sftp, _, path) = after(agent, "fsetstat", DIGITS)?;
         let handle = sftp.file(&path, flag::READ | flag::WRITE)?;
         for one in one_by_one() {
             sftp.ok("fsetstat", kind::FSETSTAT, &of(&handle).attrs(&one))?;
@@ -175,7 +169,7 @@ pub(super) const ALL: &[Check] = &[
         let attrs = sftp.attrs(kind::FSTAT, &handle)?;
         same("FSTAT's size", attrs.size.unwrap_or(0), 3)?;
         sftp.close(&handle)?;
-        same("it", agent.guest(&format!("stat -c '%s %u %g %a %X %Y' {path}"))?, CHANGED)
+        same("it", stat(agent, "%s %u %g %a %X %Y", &path)?, CHANGED)
     }),
     GROUP.is("MKDIR, RMDIR and REMOVE do what they say", |agent| {
         let (mut sftp, dir, _) = session(agent, "directories")?;
@@ -190,8 +184,7 @@ pub(super) const ALL: &[Check] = &[
         same("RMDIR of what is not there", again, NO_FILE)
     }),
     GROUP.is("RMDIR leaves a directory that is not empty", |agent| {
-        let (mut sftp, dir, path) = session(agent, "full")?;
-        sftp.put(&path, b"x")?;
+        let (mut sftp, dir, _) = after(agent, "full", DIGITS)?;
         same("it", sftp.status(kind::RMDIR, &of(&dir))?, FAILURE)?;
         let _is = agent.guest(&format!("test -e {dir}/file"))?;
         Ok(())
@@ -226,24 +219,18 @@ pub(super) const ALL: &[Check] = &[
         same("READLINK", sftp.name(kind::READLINK, format!("{dir}/link"))?, "the/target")
     }),
     GROUP.is("RENAME moves a file", |agent| {
-        let (mut sftp, dir, _) = session(agent, "rename")?;
-        sftp.put(format!("{dir}/a"), b"a")?;
+        let (mut sftp, dir, _) = after(agent, "rename", "printf a >a")?;
         sftp.ok("rename", kind::RENAME, &of(format!("{dir}/a")).bytes(format!("{dir}/b")))?;
         same("what is there", agent.guest(&format!("cd {dir}; ls; cat b"))?, "b\na")
     }),
     GROUP.is("`posix-rename@openssh.com` replaces a file", |agent| {
-        let (mut sftp, dir, _) = session(agent, "posix")?;
-        sftp.put(format!("{dir}/a"), b"a")?;
-        sftp.put(format!("{dir}/b"), b"b")?;
-        let body = of("posix-rename@openssh.com").bytes(format!("{dir}/a")).bytes(format!("{dir}/b"));
-        sftp.ok("posix-rename", kind::EXTENDED, &body)?;
+        let (mut sftp, dir, _) = after(agent, "posix", "printf a >a; printf b >b")?;
+        extended(&mut sftp, "posix-rename@openssh.com", &dir)?;
         same("what is there", agent.guest(&format!("cd {dir}; ls; cat b"))?, "b\na")
     }),
     GROUP.is("`hardlink@openssh.com` makes a second name", |agent| {
-        let (mut sftp, dir, _) = session(agent, "hardlink")?;
-        sftp.put(format!("{dir}/a"), b"a")?;
-        let body = of("hardlink@openssh.com").bytes(format!("{dir}/a")).bytes(format!("{dir}/b"));
-        sftp.ok("hardlink", kind::EXTENDED, &body)?;
+        let (mut sftp, dir, _) = after(agent, "hardlink", "printf a >a")?;
+        extended(&mut sftp, "hardlink@openssh.com", &dir)?;
         same("links", agent.guest(&format!("stat -c %h {dir}/b"))?, "2")
     }),
     GROUP.is("`statvfs@openssh.com` tells the file system's sizes", |agent| {
@@ -288,9 +275,9 @@ pub(super) const ALL: &[Check] = &[
         )
     }),
     GROUP.is("files belong to root, whoever asked last", |agent| {
-        let (mut sftp, dir, path) = session(agent, "root")?;
+        let (mut sftp, _, path) = session(agent, "root")?;
         sftp.put(&path, b"x")?;
-        same("owner and mode", agent.guest(&format!("stat -c '%u %g %a' {dir}/file"))?, "0 0 644")
+        same("owner and mode", stat(agent, "%u %g %a", &path)?, "0 0 644")
     }),
 ];
 
@@ -301,19 +288,21 @@ fn upgrade(agent: &Agent) -> Claim {
     same("Connection", answer.field("connection"), "Upgrade")
 }
 
-/// Opens a session. Returns an empty directory for it, and the path of a file there.
-fn session(agent: &Agent, name: &str) -> Result<(Sftp, String, String), String> {
+fn session(agent: &Agent, name: &str) -> Try<(Sftp, String, String)> {
+    after(agent, name, "true")
+}
+
+/// Opens a session. Returns a directory where the script ran, and the path of a file there.
+fn after(agent: &Agent, name: &str, script: &str) -> Try<(Sftp, String, String)> {
     let directory = format!("/tmp/sftp-{name}");
-    let _made = agent.guest(&format!("mkdir -p {directory}"))?;
+    let _made = agent.guest(&format!("mkdir -p {directory}; cd {directory}; {script}"))?;
     let file = format!("{directory}/file");
     Ok((Sftp::open(agent)?, directory, file))
 }
 
-/// The same after a script in the directory.
-fn after(agent: &Agent, name: &str, script: &str) -> Result<(Sftp, String, String), String> {
-    let (sftp, directory, file) = session(agent, name)?;
-    let _made = agent.guest(&format!("cd {directory}; {script}"))?;
-    Ok((sftp, directory, file))
+fn extended(sftp: &mut Sftp, name: &str, dir: &str) -> Try {
+    let body = of(name).bytes(format!("{dir}/a")).bytes(format!("{dir}/b"));
+    sftp.ok(name, kind::EXTENDED, &body)
 }
 
 fn changes() -> Attrs {
@@ -332,6 +321,7 @@ fn one_by_one() -> [Attrs; 4] {
     ]
 }
 
+const DIGITS: &str = "printf 0123456789 >file";
 const CHANGED: &str = "3 1000 1001 604 1000000001 1000000002";
 
 fn data(reply: Reply) -> Result<String, Miss> {
@@ -341,6 +331,10 @@ fn data(reply: Reply) -> Result<String, Miss> {
     }
 }
 
-fn content(agent: &Agent, path: &str) -> Result<String, String> {
+fn stat(agent: &Agent, format: &str, path: &str) -> Try<String> {
+    agent.guest(&format!("stat -c '{format}' {path}"))
+}
+
+fn content(agent: &Agent, path: &str) -> Try<String> {
     agent.guest(&format!("od -An -c {path} | tr -d ' \\n'"))
 }

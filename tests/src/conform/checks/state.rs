@@ -36,10 +36,7 @@ pub(super) const ALL: &[Check] = &[
     STATE.is("`network.lo` has state, type, mtu and both addresses", |agent| {
         let lo = state(agent)?["network"]["lo"].clone();
         members("lo", &lo, "addresses counters hwaddr host_name mtu state type")?;
-        same("state", &lo["state"], &json!("up"))?;
-        same("type", &lo["type"], &json!("loopback"))?;
-        same("mtu", &lo["mtu"], &json!(65536))?;
-        same("host_name", &lo["host_name"], &json!(""))?;
+        has(&lo, json!({"state": "up", "type": "loopback", "mtu": 65536, "host_name": ""}))?;
         let addresses = lo["addresses"].as_array().cloned().unwrap_or_default();
         for wanted in [
             json!({"family": "inet", "address": "127.0.0.1", "netmask": "8", "scope": "local"}),
@@ -73,8 +70,7 @@ pub(super) const ALL: &[Check] = &[
     }),
     STATE.is("`status`, `status_code`, `disk` are left to the host", |agent| {
         let state = state(agent)?;
-        same("status", &state["status"], &json!(""))?;
-        same("status_code", &state["status_code"], &json!(0))?;
+        has(&state, json!({"status": "", "status_code": 0}))?;
         hold("disk is something", state["disk"].is_null() || state["disk"] == json!({}))
     }),
     STATE.incus().is("`os_info` and `started_at` are there", |agent| {
@@ -186,16 +182,15 @@ pub(super) const ALL: &[Check] = &[
     }),
 ];
 
-fn state(agent: &Agent) -> Result<Value, String> {
+fn state(agent: &Agent) -> Try<Value> {
     agent.get("/1.0/state")
 }
 
-fn number(agent: &Agent, command: &str) -> Result<f64, String> {
+fn number(agent: &Agent, command: &str) -> Try<f64> {
     let text = agent.guest(command)?;
     text.trim().parse().map_err(|_| format!("{command}: {text}"))
 }
 
-/// Checks that a changing number is within `slack` of the wanted one.
 fn near(what: &str, seen: &Value, wanted: f64, slack: f64) -> Claim {
     let seen = seen.as_f64().ok_or_else(|| Miss::No(format!("{what} is not a number")))?;
     hold(format!("{what} is far from what it should be"), (seen - wanted).abs() <= slack)
@@ -209,11 +204,10 @@ fn members(what: &str, value: &Value, wanted: &str) -> Claim {
 
 const MIB: f64 = 1_048_576.0;
 
-fn metrics(agent: &Agent) -> Result<Value, String> {
+fn metrics(agent: &Agent) -> Try<Value> {
     agent.get("/1.0/metrics")
 }
 
-/// A section's entries by name, from a map or a list.
 fn entries(agent: &Agent, section: &str, key: &str) -> Result<Vec<(String, Value)>, Miss> {
     let value = metrics(agent)?[section].clone();
     let all: Vec<_> = match &value {

@@ -33,8 +33,7 @@ fn check(command: Command, args: &[&str]) -> (Option<i32>, String) {
     end(begin(command, args))
 }
 
-/// Returns the lines of the document that `--check --json` printed, which must agree with its exit
-/// code.
+/// Returns the lines of `--check --json`'s document, which must agree with its exit code.
 fn lines_of((code, text): &(Option<i32>, String)) -> String {
     let document: Value = serde_json::from_str(text).unwrap_or_else(|why| panic!("{why}: {text}"));
     assert_eq!(document["ok"], *code == Some(0), "{text}");
@@ -103,7 +102,7 @@ fn check_reports_missing_privileges() {
     let boot = Boot::new("lxd");
     whole(&boot);
     let secret = |path: &str, mode| {
-        fs::set_permissions(boot.root(path), fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(boot.root(path), Permissions::from_mode(mode)).unwrap();
     };
     secret("run/mote", 0o000);
     secret("dev/vport0p1", 0o000);
@@ -138,8 +137,7 @@ fn check_reports_missing_privileges() {
     secret("run/mote", 0o700);
 }
 
-// `--check` and `status` next to a running agent: both report what its log says, and whether the
-// host can use it.
+// `--check` and `status` next to a running agent: they agree with its log and the host's view.
 
 fn intrude(boot: &Boot) {
     let called = boot.client().connect_as(Caller::Untrusted);
@@ -195,7 +193,6 @@ fn check_uses_the_running_agents_view() {
     check(&format!("ok       files: read by the running agent: {share}"), 0);
     check("note     agent: the host has not called yet", 0);
     running.kill();
-    // An agent that waits for its files.
     let nowhere = boot.root("nowhere").display().to_string();
     let mut command = Command::new(agent());
     command.args(["--config-dir", &nowhere, "--root"]).arg(boot.root("")).stderr(Stdio::null());
@@ -243,8 +240,7 @@ fn check_reports_a_refused_host() {
     exits(check(boot.command(&[]), &[]), Some(0), &["ok       agent: running, CONNECTED\n"]);
 }
 
-/// As with another server's port, or a chardev of another name: the host's address was in the
-/// share.
+/// As with another server's port or another chardev name: the host's address was in the share.
 #[test]
 fn check_reports_a_host_that_never_calls() {
     let boot = Boot::new("lxd");
@@ -262,7 +258,6 @@ fn check_reports_a_host_that_never_calls() {
         assert!(before.0 == Some(0) && before.1.contains(&line), "{line} in {}", before.1);
     }
     assert_eq!(lines_of(&check(boot.command(&[]), &["--json"])), before.1);
-    // A second one, whose port has no reader.
     let unread = Boot::new("lxd");
     let full = Terminal::open(80, 24);
     let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();

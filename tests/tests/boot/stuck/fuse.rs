@@ -1,12 +1,9 @@
 //! A FUSE file system with one file, whose server can stop answering.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use mote_tests::prelude::*;
 
-/// Opcodes (`linux/fuse.h`).
 const LOOKUP: u32 = 1;
 const OPEN: u32 = 14;
 const FLUSH: u32 = 25;

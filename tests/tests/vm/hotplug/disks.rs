@@ -1,7 +1,4 @@
-//! Disks that the host enlarges while the VM runs: partition and file system follow. The core's tests
-//! cut the power at each write of the table.
-
-use std::fs::OpenOptions;
+//! Disks that the host enlarges while the VM runs: partition and file system follow.
 
 use mote_tests::prelude::*;
 
@@ -17,11 +14,8 @@ const NEW: u64 = 200;
 enum Table {
     Gpt,
     Dos,
-    /// A file system without a partition table.
     None,
-    /// The last partition is of another type.
     Foreign,
-    /// A file system that is smaller than its partition.
     Small,
 }
 
@@ -67,7 +61,6 @@ fn boot(disks: &[PathBuf]) -> World {
     World::of("lxd", &Spec { words, extra, ..Spec::default() }, &[])
 }
 
-/// Starts the agent with this `resources` policy.
 fn start(world: &World, guest: &mut Guest, resources: &str) {
     let policy = format!("features: {{resources: {resources}, exec: true}}");
     guest.ok(&format!(
@@ -111,7 +104,6 @@ fn check(path: &Path, table: Table) {
     exits(fed("e2fsck", &["-fn", filesystem], ""), Some(0), &[]);
 }
 
-/// Writes files endlessly.
 const WRITER: &str = "printf '#!/bin/sh\\nwhile :; do dd if=/dev/zero of=/$1/f bs=64k count=40 \
                       conv=fsync; done\\n' >/run/writer; chmod 755 /run/writer; \
                       start-stop-daemon -S -b -x /run/writer --";
@@ -139,7 +131,6 @@ fn grows_partition_and_file_system_in_use_within_a_second() {
         assert!(before < OLD, "{before}");
         world.vm.resize(&format!("disk{index}"), NEW * MIB);
         until("a larger file system", patient(SOON), || size(&mut guest, device) > NEW * 8 / 10);
-        // Grow once more, from the new size.
         world.vm.resize(&format!("disk{index}"), 2 * NEW * MIB);
         until("a file system larger still", patient(SOON), || {
             size(&mut guest, device) > 2 * NEW * 8 / 10

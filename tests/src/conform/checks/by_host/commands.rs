@@ -1,7 +1,5 @@
 //! Commands in pipes and terminals, and the end of the VM (P§4.1).
 
-use std::cell::Cell;
-
 use rustix::termios::{LocalModes, tcgetattr};
 
 use super::{COMMANDS, SOON, ended, exec, host, killed, much, sh, signal, started};
@@ -23,8 +21,7 @@ pub(in super::super) const ALL: &[Check] = &[
         equal("no directory", exec(agent, &["--cwd", "/nonesuch", NAME, "--", "pwd"], "")?.0, 127)?;
         // The host closes the websocket when there is no more output; the command continues.
         equal("all closed", sh(agent, "exec >&- 2>&- <&-; sleep 1; exit 3")?.0, 3)?;
-        // The host closes one stream early: the command gets SIGPIPE, and its other stream still
-        // arrives.
+        // The host closes one stream early: the command gets SIGPIPE, the other stream still comes.
         let script = "while echo line; do :; done; echo over >&2; exit 9";
         let (mut child, output) = started(agent, &[NAME, "--", "sh", "-c", script], "line\n")?;
         drop(output);
@@ -39,7 +36,6 @@ pub(in super::super) const ALL: &[Check] = &[
         let (code, output, _) = exec(agent, &asked, "")?;
         let expected = (0, "1000\n1000\n1000\n/tmp\nb c\nyes\nnone\n");
         equal("as asked for", (code, output.as_str()), expected)?;
-        // Defaults that the agent sets.
         let show = "echo $HOME $USER $LANG; pwd; echo $PATH";
         let (_, output, _) = exec(agent, &["--bare", NAME, "--", "sh", "-c", show], "")?;
         let expected = "/root root C.UTF-8\n/root\n\
@@ -123,8 +119,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let mut terminal = Terminal::open(80, 25);
         let vi = ["--env", "TERM=linux", NAME, "--", "vi", "/tmp/lines"];
         let mut child = inside(agent, &terminal, &vi)?;
-        // The last of 25 lines is vi's status, which it draws last. Then it waits for keys or a
-        // signal.
+        // The last of 25 lines is vi's status, drawn last. Then it waits for keys or a signal.
         terminal.until(" 1/60 ");
         terminal.resize(80, 40);
         signal(&child, Signal::WINCH)?;
@@ -152,13 +147,13 @@ pub(in super::super) const POWER: &[Check] = &[
     }),
 ];
 
-fn inside(agent: &Agent, terminal: &Terminal, args: &[&str]) -> Result<Child, String> {
+fn inside(agent: &Agent, terminal: &Terminal, args: &[&str]) -> Try<Child> {
     let mut command = agent.command(&[&["exec"], args].concat());
     command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
     bounded(&mut command).map_err(|error| format!("mote-host: {error}"))
 }
 
-fn modes(terminal: &Terminal) -> Result<LocalModes, String> {
+fn modes(terminal: &Terminal) -> Try<LocalModes> {
     let all = tcgetattr(&terminal.theirs).map_err(|error| error.to_string())?;
     Ok(all.local_modes)
 }

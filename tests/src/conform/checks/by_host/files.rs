@@ -1,7 +1,5 @@
 //! Files (P§4.4).
 
-use std::net::TcpStream;
-
 use super::{FILES, REPORTS, SOON, ended, exec, fails, host, much, sh, started, text};
 use crate::conform::prelude::*;
 use crate::plain;
@@ -39,7 +37,7 @@ pub(in super::super) const ALL: &[Check] = &[
         Ok(())
     }),
     FILES.is("links, modes and directories", |agent| {
-        let stat = |path: &str| -> Result<Value, String> {
+        let stat = |path: &str| -> Try<Value> {
             let shown = agent.host(&["file", "stat", NAME, path])?;
             serde_json::from_str(&shown).map_err(|error| format!("{shown}: {error}"))
         };
@@ -123,7 +121,7 @@ pub(in super::super) const ALL: &[Check] = &[
     }),
     // Checks that state and metrics start no process: in this VM no mount can hang.
     REPORTS.of("P§4.6").is("metrics start no process", |agent| {
-        let forks = || -> Result<u64, String> {
+        let forks = || -> Try<u64> {
             let text = agent.guest("sed -n 's/^processes //p' /proc/stat")?;
             text.trim().parse().map_err(|_| text)
         };
@@ -141,8 +139,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let script = "echo on; until rm /tmp/go; do sleep 0.1; done 2>/dev/null";
         let (mut child, _output) = started(agent, &[NAME, "--", "sh", "-c", script], "on\n")?;
         let list = agent.host(&["operations", NAME])?;
-        // Operations of earlier checks may still be listed: a Go agent waits for a command's background
-        // processes.
+        // Earlier operations may be listed: a Go agent waits for a command's background processes.
         let mut running =
             list.lines().filter_map(|line| line.strip_suffix(" Running Executing command"));
         let show = |id: &str| agent.host(&["operations", NAME, "show", id]);
@@ -167,7 +164,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let listen =
             "mkdir -p /run/heard; timeout 60 mote-agent events >/run/heard/out 2>/run/heard/err &";
         sh(agent, listen)?;
-        let turn = std::cell::Cell::new(0);
+        let turn = Cell::new(0);
         // The Go agents lose events that precede the listener.
         agent.wait("the event in the guest", SOON, |agent| {
             turn.set(turn.get() + 1);
@@ -186,7 +183,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let mut forward = Process::bounded(command.stdout(Stdio::piped()));
         let mut address = String::new();
         let output = forward.0.stdout.take().ok_or("no pipe")?;
-        let talk = || -> std::io::Result<String> {
+        let talk = || -> io::Result<String> {
             BufReader::new(output).read_line(&mut address)?;
             let mut stream = TcpStream::connect(address.trim())?;
             stream.set_read_timeout(Some(SOON))?;
@@ -199,6 +196,6 @@ pub(in super::super) const ALL: &[Check] = &[
     }),
 ];
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+fn read(path: &Path) -> Try<Vec<u8>> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }

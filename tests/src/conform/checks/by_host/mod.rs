@@ -1,7 +1,6 @@
-//! `mote-host` as a user of the server runs it. The Go agents prove that the host is correct, and
-//! mote must give the same results.
+//! `mote-host` as a user of the server runs it. The Go agents prove that the host is correct.
 
-use std::process::{ChildStdout, Output};
+use std::process::ChildStdout;
 
 use rustix::process::{Pid, kill_process};
 
@@ -27,7 +26,7 @@ fn much(agent: &Agent) -> usize {
     agent.column.pick(64 << 20, 8 << 20)
 }
 
-fn host(agent: &Agent, args: &[&str], input: &[u8]) -> Result<Output, String> {
+fn host(agent: &Agent, args: &[&str], input: &[u8]) -> Try<Output> {
     let mut command = agent.command(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;
@@ -43,16 +42,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn exec(agent: &Agent, args: &[&str], input: &str) -> Result<(i32, String, String), String> {
+fn exec(agent: &Agent, args: &[&str], input: &str) -> Try<(i32, String, String)> {
     let output = host(agent, &[&["exec", "-T"], args].concat(), input.as_bytes())?;
     Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
 }
 
-fn sh(agent: &Agent, script: &str) -> Result<(i32, String, String), String> {
+fn sh(agent: &Agent, script: &str) -> Try<(i32, String, String)> {
     exec(agent, &[NAME, "--", "sh", "-c", script], "")
 }
 
-fn fails(agent: &Agent, args: &[&str]) -> Result<String, String> {
+fn fails(agent: &Agent, args: &[&str]) -> Try<String> {
     let output = host(agent, args, b"")?;
     if output.status.success() {
         Err(format!("{args:?} succeeds"))
@@ -61,8 +60,7 @@ fn fails(agent: &Agent, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Starts a command in the guest with pipes and without input, and waits for this output.
-fn started(agent: &Agent, args: &[&str], word: &str) -> Result<(Child, ChildStdout), String> {
+fn started(agent: &Agent, args: &[&str], word: &str) -> Try<(Child, ChildStdout)> {
     let mut command = agent.command(&[&["exec", "-T", "-n"], args].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;
@@ -76,7 +74,7 @@ fn started(agent: &Agent, args: &[&str], word: &str) -> Result<(Child, ChildStdo
     }
 }
 
-fn ended(child: &mut Child, what: &str) -> Result<Option<i32>, String> {
+fn ended(child: &mut Child, what: &str) -> Try<Option<i32>> {
     match found(SOON, || child.try_wait().transpose()) {
         Some(status) => Ok(status.map_err(|error| error.to_string())?.code()),
         None => {
@@ -86,6 +84,6 @@ fn ended(child: &mut Child, what: &str) -> Result<Option<i32>, String> {
     }
 }
 
-fn signal(child: &Child, signal: Signal) -> Result<(), String> {
+fn signal(child: &Child, signal: Signal) -> Try {
     kill_process(Pid::from_child(child), signal).map_err(|error| format!("{signal:?}: {error}"))
 }
