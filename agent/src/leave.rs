@@ -22,6 +22,7 @@ const HANG_UP: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitReason {
+    /// SIGTERM or SIGINT.
     Stopped,
     Replaced,
 }

@@ -22,6 +22,7 @@ pub(crate) const INITRAMFS: &str = "--initramfs";
 /// Option that an agent from an initramfs passes to itself in the real root.
 pub(crate) const LEFT: &str = "--left-initramfs";
 
+/// The long name of `-s`.
 const SECRETS: &str = "--secrets-location";
 
 #[derive(Debug, Default)]
@@ -47,8 +48,11 @@ pub(crate) struct Options {
     /// Periods in the states CONNECT, STARTED and CONNECTED.
     pub(crate) intervals: [Option<Duration>; 3],
     pub(crate) length: Option<Duration>,
+    /// Time limit of `connect`.
     pub(crate) timeout: Option<Duration>,
+    /// Whether `freeze` only prints what is frozen.
     pub(crate) status_only: bool,
+    /// Whether `grow` only prints what it would do.
     pub(crate) dry_run: bool,
     pub(crate) json: bool,
     pub(crate) debug: bool,

@@ -25,10 +25,12 @@ pub(crate) fn passed_on(bytes: &[u8]) -> io::Result<()> {
     exact(bytes)
 }
 
+/// Errors: any error of write(2).
 pub(crate) fn exact(bytes: &[u8]) -> io::Result<()> {
     Ok(write_all(stdout(), bytes)?)
 }
 
+/// Errors: any error of write(2).
 pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         let count = retry_on_intr(|| rustix::io::write(to, bytes))?;

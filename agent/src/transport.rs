@@ -45,7 +45,8 @@ pub(crate) enum Transport {
     Tcp(u16),
 }
 
-/// A socket that the host calls. The reactor registers it at the first wait, in the sandbox.
+/// A socket that the host calls. mote's reactor registers it at the first wait, because the sandbox
+/// comes first.
 pub(crate) struct Listener {
     transport: Transport,
     socket: Socket,
@@ -253,7 +254,7 @@ pub(crate) fn probe_vsock(root: &Path) -> Result<u32, String> {
     }
 }
 
-/// Returns whether an error of accept(2) is temporary: no descriptors or memory, or the caller left.
+/// Returns whether an error of accept(2) is temporary: a local shortage, or a caller that left.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     is_shortage(error) || is_one_of(error, &[Errno::CONNABORTED, Errno::CONNRESET, Errno::INTR])
 }

@@ -20,6 +20,7 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     pub method: &'a str,
+    /// Path and query.
     pub target: &'a str,
     pub body: Option<&'a [u8]>,
     /// Further headers, passed on from the guest.

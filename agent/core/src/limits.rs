@@ -11,7 +11,8 @@ use core::time::Duration;
 /// Longest request or response head, bytes. Go's default is 1 MiB; no known client sends
 /// 2 KiB. Over it: 431 to a client; a call to the host fails.
 pub const HEAD: usize = 8 * 1024;
-/// Most header fields, because they are on the stack. Over it: 431; a call to the host fails.
+/// Maximum number of header fields: they are kept on the stack. Over it: 431; a call to the host
+/// fails.
 pub const HEADERS: usize = 48;
 /// Longest request body of a client in the guest, bytes; a storage volume's config is the largest
 /// real one. Longer ones of the host need admission. Over it: 413 and the connection is closed.
@@ -39,7 +40,8 @@ pub const HOST_REPLY: usize = 2 * 1024 * 1024;
 /// Longest answer of the host that can be held next to others, bytes: nearly all are shorter. Over
 /// it: while another one is held, a guest's `GET` waits and is then repeated; other requests fail.
 pub const SHORT_REPLY: usize = 16 * 1024;
-/// Deepest JSON nesting, levels: bits of one number. Over it: 400; a call to the host fails.
+/// Deepest JSON nesting, levels: the open brackets are kept as bits of one number. Over it: 400; a
+/// call to the host fails.
 pub const JSON_DEPTH: usize = 32;
 /// Longest line accepted from the serial port, bytes: `CONNECT 4294967295:65535 <64 hex>` is 89.
 /// A longer one is dropped as a whole.

@@ -10,14 +10,17 @@ macro_rules! named {
         }
 
         impl $type {
+            /// All values, in the order of the definition.
             pub const ALL: [Self; [$($text),*].len()] = [$(Self::$one),*];
 
+            /// Returns the value's name or message.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$one => $text,)*
                 }
             }
 
+            /// Returns the value of that name.
             pub fn parse(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.name() == name)
             }

@@ -9,8 +9,11 @@ use heapless::{String, Vec};
 pub const DATAGRAM: usize = 32 * 1024;
 /// `IFF_UP` of a link's flags (netdevice(7)).
 pub const UP: u32 = 1;
+/// `IFF_BROADCAST`.
 pub const BROADCAST: u32 = 2;
+/// `IFF_LOOPBACK`.
 pub const LOOPBACK: u32 = 8;
+/// `IFF_POINTOPOINT`.
 pub const POINT_TO_POINT: u32 = 16;
 
 /// Length of a message's header, bytes.
@@ -44,6 +47,7 @@ pub enum Change {
     Down,
     Up,
     Name(Name),
+    /// Set its MTU, bytes.
     Mtu(u32),
 }
 
@@ -107,6 +111,7 @@ pub enum Reply<'m> {
     /// Result of a request: 0, or an errno.
     Verdict(i32),
     Done,
+    /// Any other message, or a malformed one.
     Other,
 }
 

@@ -3,7 +3,8 @@
 use crate::time::Uptime;
 use core::time::Duration;
 
-/// A bucket of tokens, initially full. A caller may take one in advance, so that order is kept.
+/// A bucket of tokens, initially full. A caller may take a token in advance and wait for it, so all
+/// are served in order.
 #[derive(Debug)]
 pub struct TokenBucket {
     refill: Duration,
@@ -15,6 +16,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
+    /// Creates a full bucket of `burst` tokens that gains one each `refill`.
     pub const fn new(burst: u32, refill: Duration) -> Self {
         let capacity = refill.saturating_mul(burst);
         Self { refill, capacity, missing: Duration::ZERO, at: Uptime(Duration::ZERO) }
@@ -38,11 +40,12 @@ pub struct LogLimit {
 }
 
 impl LogLimit {
+    /// Creates a limit of one message per `pause`.
     pub const fn new(pause: Duration) -> Self {
         Self { pause, next: None, suppressed: 0 }
     }
 
-    /// Reports an occurrence. Returns how many were suppressed if this one must be logged.
+    /// Reports an occurrence. If it must be logged, returns how many were suppressed before it.
     pub fn report(&mut self, now: Uptime) -> Option<u32> {
         if self.next.is_some_and(|next| now < next) {
             self.suppressed = self.suppressed.saturating_add(1);

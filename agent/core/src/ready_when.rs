@@ -50,7 +50,8 @@ pub fn listens(line: &[u8], port: u16) -> bool {
     state == Some(LISTENS) && at.and_then(|at| u16::from_str_radix(at, 16).ok()) == Some(port)
 }
 
-/// Decides whether an init system without a state is done: no script runs in consecutive checks.
+/// Decides whether an init system that does not report its state is done: no script of it runs in
+/// consecutive checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calm(u8);
 
@@ -62,7 +63,8 @@ impl Calm {
     }
 }
 
-/// Returns whether a process of this name starts services: scripts of sysvinit, busybox, startpar.
+/// Returns whether a process of this name starts services at boot: scripts of sysvinit and busybox,
+/// and startpar.
 pub fn starts_services(name: &str) -> bool {
     matches!(name, "rc" | "rcS" | "startpar")
 }

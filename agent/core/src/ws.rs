@@ -62,6 +62,7 @@ pub enum Incoming<'i> {
     /// Part of a message; an empty message has one empty part.
     Data {
         text: bool,
+        /// Unmasked bytes of the part.
         bytes: &'i [u8],
         last: bool,
     },
@@ -270,6 +271,7 @@ fn is_control(opcode: Opcode) -> bool {
 struct Header {
     opcode: Opcode,
     last: bool,
+    /// Payload bytes still to be read.
     length: u64,
     mask: [u8; 4],
 }

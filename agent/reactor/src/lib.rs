@@ -303,7 +303,7 @@ impl<T: AsFd> Async<T> {
         self.ready(Interest::Write).await
     }
 
-    /// Waits until the peer has closed both directions or died, even behind unread input.
+    /// Waits until the peer has closed both directions or died, even while there is unread input.
     pub async fn hung_up(&self) -> io::Result<()> {
         let source = self.register(Interest::Read)?;
         source.read.until(&source.hung_up).await;

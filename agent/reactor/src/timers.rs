@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// All timers, the earliest first. With a few usual durations, a new one belongs near the end.
+/// All timers, the earliest first. Most are created with one of a few durations, so a new one
+/// belongs near the end.
 struct Timers {
     all: Vec<Due>,
     /// Number of timers ever added.

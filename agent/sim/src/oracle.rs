@@ -242,7 +242,7 @@ impl Before {
         self.is_excused() || self.guests_excuses != self.oracle.guests_excuses.get()
     }
 
-    /// Returns whether an agent may end or hand over: it still accepts calls but starts nothing.
+    /// Returns whether an agent may have been told to end: it accepts calls but starts nothing.
     pub(crate) fn has_ended(&self) -> bool {
         self.was_ending || self.ends != self.oracle.ends.get()
     }

@@ -14,7 +14,8 @@ use crate::scenario::{Outcome, Scenario};
 pub(crate) const AGREE: Micros = (5 + 30 + 2 + 10 + 3) * SECOND;
 /// Duration of a lack of descriptors.
 const STARVED: Micros = 15 * SECOND;
-/// Time until a restarted host knows the agent: a read after 10 s and a PUT of 3 s (P§2.3).
+/// Time until a restarted host knows the agent: 10 s to its read, 3 s for a PUT (decisions §1,
+/// P§2.3).
 const BACK: Micros = 13 * SECOND;
 
 /// Longest delay of a re-exec by the host's commands, which come every 20 s: their results count
@@ -22,7 +23,8 @@ const BACK: Micros = 13 * SECOND;
 const REEXEC: Micros = 60 * SECOND;
 /// Time for an agent to hand over or to end: up to 5 s.
 const REPLACED: Micros = 8 * SECOND;
-/// Time until the next agent knows what the first one knew: a verification of up to 3 s.
+/// Time until the next agent knows what the first one knew: one verification of up to 3 s
+/// (decisions §1).
 const KNOWS: Micros = 3 * SECOND + 500 * MILLI;
 
 pub fn run_seed(seed: u64, is_loud: bool) -> Outcome {
@@ -142,7 +144,8 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
     true
 }
 
-/// Runs a day with a host that dies every minute. Returns the longest time without its agent.
+/// Runs a day with a host that dies every minute. Returns the longest time until it knew the agent
+/// again.
 pub fn day(seed: u64, minutes: u64, is_loud: bool) -> (Outcome, Micros) {
     let scenario = Scenario::new(Dice::new(seed), is_loud);
     let (sim, dice) = (&scenario.sim, &scenario.sim.dice);

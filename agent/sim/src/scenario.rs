@@ -39,9 +39,11 @@ pub(crate) struct Scenario {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub hash: u64,
+    /// The violated rule, and when.
     pub failure: Option<String>,
     pub answers: u64,
     pub connects: u64,
+    /// Virtual time.
     pub length: Micros,
 }
 

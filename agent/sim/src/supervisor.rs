@@ -182,6 +182,7 @@ impl Scenario {
         self.agents.stopping.set(None);
     }
 
+    /// Handles the end of its program.
     fn over(self: &Rc<Self>, agent: &Rc<AgentProcess>, result: Result<(), String>) {
         let (sim, kernel) = (&self.sim, &here().kernel);
         let is_last = self.agents.last.borrow().as_ref().is_some_and(|it| Rc::ptr_eq(it, agent));

@@ -3,7 +3,8 @@
 /// Error text for the host's 401.
 pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
 
-/// Subject of an error, by which it is cleared. First come those that keep the host away.
+/// Subject of an error, by which it is cleared. Subjects that prevent the host from using this
+/// agent come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The status port; cleared when it is open.

@@ -30,6 +30,7 @@ pub(crate) struct Events {
 /// An event in its wire format, shared by all its listeners.
 pub(crate) struct Event {
     number: u64,
+    /// Its JSON with a newline.
     pub(crate) line: String,
     #[expect(dead_code, reason = "released when the last listener has sent it")]
     share: Option<Permit>,
@@ -107,7 +108,7 @@ impl Events {
         }
     }
 
-    /// Drops the listeners that still have the oldest event; returns false if all are taken.
+    /// Drops listeners that have not taken the oldest event; returns false if all events are taken.
     fn drop_slowest(&self) -> bool {
         let listeners = self.listeners.borrow();
         let Some(oldest) = listeners.iter().filter_map(|listener| listener.oldest()).min() else {

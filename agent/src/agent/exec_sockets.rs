@@ -11,6 +11,7 @@ use crate::runtime::{Signal, hex, random::fill_random, within};
 
 /// Number of periods in which the host must connect the next socket (P§4.1).
 const PARTS: u32 = 5;
+/// One of these periods.
 const PART: Duration = Duration::from_secs(1);
 
 /// Index of the control socket; the index of a data socket is its descriptor's number.
@@ -113,7 +114,8 @@ impl Sockets {
         self.all().for_each(Expected::finish);
     }
 
-    /// Claims the socket with that secret, compared in constant time; returns its index.
+    /// Claims the socket with that secret; returns its index. Compares all secrets, in constant
+    /// time.
     pub(crate) fn claim(&self, secret: &str) -> Result<usize, &'static str> {
         let mut found = None;
         for (index, socket) in

@@ -148,7 +148,7 @@ impl Agent {
         Ok(link)
     }
 
-    /// Tells the status machine a call's result: the HTTP status, or why there was none.
+    /// Reports a call's result to the status machine: the HTTP status, or why there was none.
     pub(crate) fn judge(&self, host: Host, result: Result<u16, &CallError>) {
         let news = match result {
             Ok(status) => self.status.borrow_mut().call_answered(now(), status),
@@ -230,7 +230,8 @@ pub(crate) fn read_host_info(host_info: &[u8]) -> Result<(Host, bool), String> {
     Ok((Host { address: info.address, fingerprint }, info.guest_api))
 }
 
-/// Returns an error's first line, at most [`SAID`] bytes: of an envelope's `error`, or the body.
+/// Returns the first line of an error's body, at most [`SAID`] bytes: of an envelope's `error`, or
+/// of the body itself.
 fn error_text(body: &[u8]) -> String {
     let said = Value::parse(body).ok().and_then(|body| body.member("error"));
     let enveloped = said.and_then(|text| text.string().ok());

@@ -52,7 +52,8 @@ pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
 pub(crate) const SESSIONS: usize = 64;
 /// Shortest interval between log lines about denied requests, which the host can repeat endlessly.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
-/// Time limit for the first call: the host reads the port every 10 s (P§2.3), calls take 3 s.
+/// Time limit for the host's first call: it reads the port every 10 s (P§2.3), and calls for 3 s
+/// (P§3.2).
 const UNHEARD: Duration = Duration::from_secs(20);
 /// Error text after that time.
 const NO_CALL: &str = "the host has not called: does it read this port (name, chardev)?";
@@ -88,6 +89,7 @@ pub(crate) struct Agent {
     /// One permit, because device events are handled one after another.
     pub(crate) device_event_lock: Rc<Semaphore>,
     pub(crate) events: Rc<Events>,
+    /// The last state that an application set, and the Ready lock.
     pub(crate) ready: Ready,
     pub(crate) ready_released: Signal,
     pub(crate) errors: RefCell<Errors>,
@@ -261,7 +263,8 @@ impl Agent {
         }
     }
 
-    /// Records a caller without `server.crt`. If the host has called before, it is another program.
+    /// Records a caller whose certificate differs from `server.crt`. If the host has called before,
+    /// it is another program.
     pub(crate) fn unknown_caller(&self) {
         let Some(often) = again(&self.unknown_callers) else { return };
         let why = format!("{OTHER_CALLER}{often}: is this another host's share?");
@@ -299,7 +302,7 @@ impl Agent {
     }
 }
 
-/// Limits a log line: returns how often it was suppressed, or `None` to suppress it now.
+/// Rate-limits a log line: returns how often it was suppressed, or `None` to suppress it now.
 fn again(limit: &RefCell<LogLimit>) -> Option<String> {
     let held = limit.borrow_mut().report(now())?;
     Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })

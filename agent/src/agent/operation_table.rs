@@ -52,7 +52,8 @@ impl Operations {
         Self { flavour, events, all: RefCell::default(), memory, end: Signal::default() }
     }
 
-    /// Ends all operations with the agent. For the host, their terminals have closed (P§4.1).
+    /// Ends all operations, because the agent ends. For the host, commands end as if their terminal
+    /// had closed (P§4.1).
     pub(crate) fn hang_up(&self) {
         self.end.raise();
     }
@@ -108,6 +109,7 @@ impl Operations {
         self.events.publish(OPERATION, &|| operation.document(self.flavour));
     }
 
+    /// Changes the operation's state and publishes it.
     pub(crate) fn change(&self, operation: &Operation, state: State) {
         operation.state.set(state);
         operation.updated.set(clock::wall());
@@ -198,6 +200,7 @@ impl Operation {
         Answer::Reply(reply)
     }
 
+    /// True if it has not ended and is not being cancelled.
     pub(crate) fn is_running(&self) -> bool {
         self.state.get() == State::Running
     }

@@ -37,7 +37,8 @@ impl RunFiles {
         self.lock.borrow_mut().release();
     }
 
-    /// Checks the lock. Returns true if the directory was replaced, so that all files are missing.
+    /// Checks the lock. Returns true if the directory was replaced and all files must be written
+    /// again.
     pub(crate) fn moved(&self, root: &Path) -> bool {
         // One call from the host wakes the agent several times.
         if now() < self.next_look.get() {

@@ -65,6 +65,7 @@ fn get(options: &Options, target: &str) -> Result<Vec<u8>, Failure> {
     ask(options, "GET", target, None)
 }
 
+/// Percent-encodes a key as one path segment.
 fn encoded(key: &str) -> String {
     let mut out = String::with_capacity(key.len());
     for byte in key.bytes() {
@@ -270,6 +271,7 @@ impl Answer {
     }
 }
 
+/// Why a command failed; each kind has its exit code.
 enum Failure {
     /// The host refuses the request, or its result is unusable.
     Refused(String),

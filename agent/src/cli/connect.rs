@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options, text: &str) -> u8 {
     code
 }
 
-/// Returns whether the policy denies the target, as for `POST /1.0/port-forward`; prints that.
+/// Returns whether the policy denies the target, as for `POST /1.0/port-forward`; if so, prints it.
 fn is_denied(options: &Options, target: &Target) -> bool {
     let judged = policy::read(options);
     // The agent's own options may deny more than the files.
@@ -117,7 +117,8 @@ struct Way<'f> {
     is_open: bool,
 }
 
-/// Copies until both ways have ended, the target hangs up, or its way has ended and input pauses.
+/// Copies both ways until both have ended, the target hangs up, or it has ended its side and input
+/// pauses.
 fn relay(socket: &OwnedFd, is_tcp: bool) -> Result<()> {
     let (input, output) = (stdin(), stdout());
     let mut ways = [Way::new(input, socket.as_fd()), Way::new(socket.as_fd(), output)];

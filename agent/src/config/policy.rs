@@ -57,12 +57,14 @@ pub(crate) fn read(options: &Options) -> Judged {
 pub(crate) struct InForce {
     policy: RefCell<Policy>,
     pub(crate) text: RefCell<String>,
+    /// Whether a file is invalid.
     pub(crate) is_broken: Cell<bool>,
     /// Raised at each change. A long-lived connection stores the count and ends when it changes.
     pub(crate) changed: Signal,
 }
 
 impl InForce {
+    /// Returns a policy that allows nothing.
     pub(crate) fn new() -> Self {
         let policy = RefCell::new(Features::NONE.into());
         let (text, is_broken) = (RefCell::default(), Cell::new(false));

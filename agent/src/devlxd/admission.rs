@@ -63,11 +63,13 @@ impl Guests {
         }
     }
 
+    /// Closes the eviction candidate; returns false if there is none.
     pub(crate) fn close_one(&self) -> bool {
         self.evict(None, Duration::ZERO).is_ok()
     }
 
-    /// Adds a client. Serves it at once as far as possible, because later ones may close it.
+    /// Adds a client of this user. Serves it immediately as far as possible, because later clients
+    /// may close it, then in a task.
     pub(crate) async fn admit(
         self: &Rc<Self>,
         user: u32,
@@ -216,7 +218,7 @@ impl Entry {
         self.give_back(&[Quota::Call, Quota::LongPoll]);
     }
 
-    /// Removes the client: a listener keeps its quotas and cannot be evicted.
+    /// Removes the client: as an event listener, it keeps its quotas and cannot be evicted.
     pub(crate) fn leave(&self) {
         let mut clients = self.guests.clients.borrow_mut();
         clients.retain(|other| !Rc::ptr_eq(other, &self.client));

@@ -287,6 +287,7 @@ async fn left(stream: &Stream, matters: bool) {
 enum Exported {
     /// The image was written. Contains whether another request may follow.
     Written(bool),
+    /// The host's answer is not an image.
     Refused(dial::Reply),
 }
 

@@ -49,7 +49,7 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
         sys::exit(0);
     }
     drop(tell);
-    // A file system that hangs now blocks nothing else: the guard has neither lock nor run hooks.
+    // A file system that hangs now blocks nothing else: the guard has no lock and has run no hook.
     let until = sys::since_boot() + length;
     for point in &points.all {
         if !sys::readable(answer.as_fd(), until) {

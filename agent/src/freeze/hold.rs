@@ -10,6 +10,7 @@ pub(super) const THAW: Duration = Duration::from_secs(10);
 /// The file systems, numbered in the order of freezing, and the caller.
 pub(super) trait Disks {
     fn now(&self) -> Duration;
+    /// Records the deadline.
     fn note(&mut self, until: Duration);
     /// Freezes one file system; returns 0 or the errno, `ETIMEDOUT` after the deadline.
     fn freeze(&mut self, disk: usize, until: Duration) -> i32;

@@ -16,7 +16,8 @@ use crate::workers::command::{self, hooks, is_roots};
 
 use super::about;
 
-/// Directories of hooks (mote's, qemu-ga's, Red Hat's), each with the program that qemu-ga runs.
+/// Directories of hooks: mote's, qemu-ga's by its documentation, and Red Hat's; each with the
+/// program that qemu-ga runs.
 const PLACES: [(&str, &str); 3] = [
     ("etc/mote/freeze.d", ""),
     ("etc/qemu/fsfreeze-hook.d", "etc/qemu/fsfreeze-hook"),
@@ -72,7 +73,7 @@ pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Resu
     Ok(())
 }
 
-/// Runs all hooks with `thaw` in reverse order, even after failures; then returns false.
+/// Runs all hooks with `thaw` in reverse order, even after failures. Returns false if one failed.
 pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
     let mut is_well = true;
     for hook in hooks.iter().rev() {

@@ -1,4 +1,4 @@
-//! Hands over from one agent to the next: lock, running agent, other units, re-exec, new root.
+//! Hands over from one agent to the next: lock, running agent, others' units, re-exec, new root.
 
 pub(crate) mod incumbent;
 pub(crate) mod lock;

@@ -79,7 +79,8 @@ impl Proc {
     }
 }
 
-/// A process's directory in `/proc`: never of another process, and empty after the end.
+/// A process's directory in `/proc`. It never refers to another process, and is empty after the
+/// end.
 pub(crate) struct Process(OwnedFd);
 
 impl Process {

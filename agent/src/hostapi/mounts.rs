@@ -131,6 +131,7 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     outcome.replace(Ok(()))
 }
 
+/// Runs a worker; without a document, for all shares.
 async fn send(agent: &Rc<Agent>, document: &[u8], (timeout, limit): Timeouts) -> io::Result<()> {
     let (millis, id) = (timeout.as_millis().to_string(), process_id().to_string());
     let directory = agent.options.config_dir.as_deref().and_then(Path::to_str);

@@ -75,7 +75,8 @@ pub(crate) fn show(agent: &Agent, id: &str) -> Answer {
     }
 }
 
-/// `GET /1.0/operations/{id}/wait[?timeout=SECONDS]`. For current LXD, a failed one is a success.
+/// `GET /1.0/operations/{id}/wait[?timeout=SECONDS]`. Current LXD reports a failed operation as a
+/// successful wait.
 pub(crate) async fn wait(agent: &Agent, id: &str, request: &Request<'_>) -> Answer {
     let Some(operation) = agent.operations.find(id) else { return unknown(agent, 404, id) };
     let timeout = match query(request.query, "timeout").map(str::parse::<i64>) {

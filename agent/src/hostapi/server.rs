@@ -80,6 +80,7 @@ async fn callers(
     }
 }
 
+/// Accepts one connection; retries after a temporary error.
 async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
     loop {
         match listener.accept().await {
@@ -319,7 +320,8 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     }
 }
 
-/// `POST /1.0/events` (P§4.3): publishes the event; for a device, mounts, unmounts or renames.
+/// `POST /1.0/events` (P§4.3): publishes the event. A device event also mounts or unmounts a share,
+/// or renames NICs.
 async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let event = match Posted::parse(body) {
         Ok(event) => event,

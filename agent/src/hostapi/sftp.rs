@@ -1,4 +1,5 @@
-//! `GET /1.0/sftp` (P§4.4): a session in a worker process, so that it may hang with a file system.
+//! `GET /1.0/sftp` (P§4.4): runs an SFTP session in a worker process, so that a hanging file system
+//! blocks only that session.
 
 use std::rc::Rc;
 use std::time::Duration;

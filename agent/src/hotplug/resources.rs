@@ -47,7 +47,8 @@ pub(super) struct Online {
     cpus: u32,
     blocks: u32,
     newest: u64,
-    /// Whether the kernel dropped events, as it does until the pending ones are read.
+    /// Whether the kernel dropped events. It drops more until the pending ones are read
+    /// (`af_netlink.c`).
     pub(super) is_lost: bool,
 }
 

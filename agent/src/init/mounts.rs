@@ -56,7 +56,8 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
     troubles
 }
 
-/// Unmounts all file systems in reverse order; remounts busy ones read-only; false if one failed.
+/// Unmounts all file systems in reverse order; remounts busy ones read-only. Returns false if one
+/// failed.
 pub(crate) fn unmount(root: &Path) -> bool {
     let Ok(list) = read_bounded(&root.join("proc/mounts"), u64::MAX) else { return false };
     let mounts = list.split(|byte| *byte == b'\n').rev().filter_map(Mount::parse);

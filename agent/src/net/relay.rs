@@ -13,7 +13,8 @@ use crate::transport::Socket;
 /// Read size towards the guest, bytes: the most that TLS receives at a time, because each write
 /// wakes the process behind the socket.
 const INWARD: usize = 36 * 1024;
-/// Read size towards the host, bytes: two TLS records with 22 bytes of overhead each fill a packet.
+/// Read size towards the host, bytes: two TLS records, each with 22 bytes of overhead, fill a
+/// packet of 32 KiB.
 const OUTWARD: usize = 32 * 1024 - 2 * 22;
 /// Idle time of the guest's side after which its buffer is freed.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -58,6 +58,7 @@ impl Reply {
 }
 
 pub(crate) enum Answer {
+    /// The caller writes it.
     Reply(Reply),
     /// The handler has written a complete answer.
     Written {
@@ -75,6 +76,7 @@ pub(crate) struct Admission {
     pub(crate) share: Option<Permit>,
 }
 
+/// A refusal: HTTP status and text.
 pub(crate) type Refused = (u16, &'static str);
 
 pub(crate) const TOO_LONG: Refused = (413, "Request body too long");
@@ -185,6 +187,7 @@ enum Step {
     Refuse(Refused),
 }
 
+/// Returns the next step; `None` if the connection has ended.
 fn next(
     connection: &mut Connection,
     time: Uptime,
@@ -339,7 +342,8 @@ async fn write(
 ) -> std::io::Result<()> {
     let mut extra = heapless::Vec::<(&str, &str), 3>::new();
     if reply.status >= 400 {
-        // As Go's error writer does, and clients expect (P§5.2). `extra` has room for three.
+        // As Go's error writer does; both flavours' clients expect it (P§5.2). `extra` has room for
+        // three.
         let _fits = extra.push(("X-Content-Type-Options", "nosniff"));
     }
     if let Some(etag) = &reply.etag {

@@ -47,7 +47,9 @@ pub(super) struct Session {
 #[derive(Clone, Copy, PartialEq)]
 enum Peer {
     Sends,
+    /// It has closed its side.
     Ended,
+    /// It has violated TLS.
     Failed,
 }
 
@@ -201,6 +203,7 @@ impl Session {
         Ok(count)
     }
 
+    /// Frees the send buffer if it is empty.
     pub(super) fn release(&mut self) {
         if self.is_sent() {
             self.outgoing = Outgoing::default();

@@ -35,7 +35,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// connection.
 const BODY: Duration = Duration::from_millis(50);
 
-/// First and longest interval of checks whether a peer has read all, which causes no event.
+/// First and longest interval of checks whether a peer has read all: the kernel reports no event.
 const UNREAD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Waits until the slot is needed; forever if there is none.
@@ -65,6 +65,7 @@ impl From<UnbufferedClientConnection> for Begun {
 pub(crate) struct Stream {
     socket: Socket,
     tls: Option<Tls>,
+    /// Bytes that are read first.
     unread: RefCell<Vec<u8>>,
     /// The peer has closed its side, and all its data was read.
     ended: Cell<bool>,

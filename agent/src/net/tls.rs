@@ -108,11 +108,13 @@ impl Identity {
             .map_err(invalid)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(self.certified.clone())));
-        // LXD and Incus keep no sessions, and a resumed session would not pass the verifier.
+        // LXD and Incus keep no sessions, so a ticket would be useless; and a resumed session would
+        // bypass the verifier.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
-        // The agent's cipher order applies: only the caller may have AES in hardware.
+        // The agent's cipher order applies: the caller may have AES in hardware when the guest does
+        // not.
         config.ignore_client_order = true;
         Ok(Arc::new(config))
     }
@@ -161,6 +163,7 @@ pub(crate) fn pem_fingerprint(pem: &[u8]) -> Result<[u8; 32], String> {
     certificate(pem).map(|der| sha256(&der)).map_err(|why| format!("certificate: {why}"))
 }
 
+/// Returns whether both PEM texts contain the same certificate.
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     certificate(one).is_ok_and(|one| certificate(other).is_ok_and(|other| one == other))
 }
@@ -345,7 +348,8 @@ macro_rules! signatures {
     };
 }
 
-/// SHA-256 of the certificate (DER) that the host must present: the serial line has no more room.
+/// SHA-256 of the one certificate (DER) that the host must present: the serial line has no room for
+/// more.
 #[derive(Debug)]
 struct Pin([u8; 32]);
 

@@ -32,6 +32,7 @@ pub(crate) enum Command {
     Freeze(Freeze),
     ReadyWhen(Vec<String>),
     Init,
+    /// Ask process 1 to shut down or reboot.
     Leave(&'static Power),
     Version,
     Help,

@@ -24,6 +24,7 @@ use crate::workers::report::lines;
 const LOOK: Duration = Duration::from_secs(1);
 /// Time limit of a command. It is then killed and retried.
 const COMMAND: Duration = Duration::from_secs(10);
+/// Exit code for a missing program.
 const MISSING: i32 = 127;
 
 /// Returns success once each condition has held, failure if the agent has closed the socket.
@@ -48,6 +49,7 @@ pub(crate) fn run(root: &Path, list: &[String]) -> u8 {
 #[derive(Default)]
 struct Looks {
     calm: Calm,
+    /// Whether a missing program was logged.
     is_missed: bool,
 }
 

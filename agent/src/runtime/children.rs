@@ -80,7 +80,8 @@ impl Child {
         self.reaped.raise();
     }
 
-    /// Signals the process, not its group; nothing once it is reaped, since its id may be reused.
+    /// Signals the process, not its group. Does nothing once it is reaped, since its id may be
+    /// reused.
     pub(crate) fn signal(&self, signal: i32) {
         if self.ended.get().is_none() {
             sys::kill(self.pid, signal);

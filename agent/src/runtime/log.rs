@@ -75,6 +75,7 @@ fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
     waiting.write();
 }
 
+/// Writes as much pending output as possible without blocking.
 pub(crate) fn catch_up() {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner).write();
 }

@@ -51,7 +51,9 @@ pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Outp
 /// When to release the blocks that the allocator keeps for reuse.
 #[derive(Default)]
 struct Spares {
+    /// When to release them.
     release: Uptime,
+    /// When the last wait began.
     waited: Uptime,
 }
 

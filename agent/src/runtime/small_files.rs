@@ -14,7 +14,8 @@ use crate::sys::file;
 /// Bytes allocated to every file that has data, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
 
-/// Longest text, bytes: `modules.dep` has about 1 MiB. A sandboxed agent could write more.
+/// Longest text, bytes: `modules.dep` has about 1 MiB. A sandboxed agent could write more to
+/// `/run/mote/ready`.
 const TEXT: u64 = 4 * 1024 * 1024;
 
 /// Longest document on a worker's standard input, bytes: a pipe's capacity.
@@ -112,7 +113,8 @@ pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, false)
 }
 
-/// Writes a small file through a new one, synced and renamed: whole after a power cut.
+/// Writes a small file through a new one, synced and renamed: after a power cut, the file has the
+/// old or the new content.
 pub(crate) fn write_lasting(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, true)
 }

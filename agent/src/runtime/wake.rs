@@ -31,6 +31,7 @@ impl Waiting {
 }
 
 impl Signal {
+    /// Wakes all tasks that wait now.
     pub(crate) fn raise(&self) {
         self.raised.set(self.raised.get().wrapping_add(1));
         self.waiting.take().wake();
@@ -47,7 +48,8 @@ impl Signal {
         Raise(self)
     }
 
-    /// Returns the count for [`Signal::after`]. Read it before the condition: no change is missed.
+    /// Returns the count to pass to [`Signal::after`]. Read it before you check the condition, so
+    /// that no change is missed.
     pub(crate) fn seen(&self) -> u64 {
         self.raised.get()
     }

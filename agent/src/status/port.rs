@@ -45,7 +45,8 @@ pub(crate) struct Found {
 /// Finds the port by its three names; if two servers have one, that of the wanted flavour.
 pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let found = look(root, wanted)?;
-    // The ports get their names one after another: a second search finds one before the dummy.
+    // The ports get their names one after another. A second search finds the current name of a port
+    // that precedes the dummy.
     if found.flavour == Flavour::LxdOld { look(root, wanted) } else { Some(found) }
 }
 

@@ -27,7 +27,8 @@ pub(crate) enum Outcome {
     Listening,
 }
 
-/// Announces agent and state until STOPPED is written, or `listens`: the host can call.
+/// Announces the agent with its state until STOPPED is written, or until `listens` returns that the
+/// host can call.
 pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> Outcome {
     let mut reported = String::new();
     loop {

@@ -19,6 +19,7 @@ pub(crate) fn append(from: impl AsFd, to: &mut Vec<u8>) -> Result<usize> {
     rustix::io::read(from, spare_capacity(to))
 }
 
+/// Errors: any error of pipe(2).
 pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC)
 }
@@ -34,6 +35,7 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
+/// Errors: any error of ioctl(2).
 pub(crate) fn unblock(fd: impl AsFd) -> Result<()> {
     rustix::io::ioctl_fionbio(fd, true)
 }

@@ -1,4 +1,5 @@
-//! Files by name. std and rustix link their own code for each type of path and result.
+//! Files by name. For each type of path and result, std and rustix link code of their own that
+//! copies the name.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;

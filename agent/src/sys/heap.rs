@@ -89,7 +89,8 @@ fn places(asked: Layout) -> Range<usize> {
     class.map_or(0..0, |class| class..class + 1)
 }
 
-/// Returns the size to request for a reallocation from `old` to `size`; `usable`: musl's block.
+/// Returns the size to request from musl for a reallocation from `old` to `size` bytes; `usable` is
+/// the size of musl's block.
 fn resized(size: usize, old: usize, usable: usize) -> usize {
     // A vector that grows by push doubles; a buffer is resized to a given length.
     let is_table = old < GROWN && size == 2 * old;

@@ -54,7 +54,8 @@ fn mark(number: RawFd, flags: FdFlags) {
     let _open = fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, flags);
 }
 
-/// Finds the listener of this name. One poll(2) finds the open descriptors, instead of 61 calls.
+/// Finds the listener of this name. One poll(2) finds the open descriptors; getsockname(2) for each
+/// took 61 calls.
 fn find(name: &[u8]) -> Option<RawFd> {
     let look = |fd| libc::pollfd { fd, events: 0, revents: 0 };
     let mut looks: Vec<_> = NUMBERS.map(look).collect();

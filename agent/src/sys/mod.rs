@@ -159,7 +159,8 @@ pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
     Ok(cid)
 }
 
-/// Returns how much a unix socket's peer has not read, as the kernel counts; 0 if unknown.
+/// Returns the bytes that a unix socket's peer has not read yet, as the kernel counts them; 0 if it
+/// does not.
 pub(crate) fn unread(socket: &impl AsFd) -> libc::c_int {
     let mut bytes = 0;
     let fd = socket.as_fd().as_raw_fd();
@@ -188,7 +189,8 @@ pub(crate) fn signals() -> io::Result<SignalSource> {
     signals_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD])
 }
 
-/// Blocks these signals and returns a descriptor for them. Threads inherit the mask: call it first.
+/// Blocks these signals and returns a descriptor for them. Call it before any thread starts, since
+/// threads inherit the mask.
 pub(crate) fn signals_of(wanted: &[i32]) -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set before it is read; signalfd returns a new descriptor,
@@ -239,7 +241,8 @@ pub(crate) fn kill_all(signal: i32) {
     let _alone = unsafe { libc::kill(-1, signal) };
 }
 
-/// Replaces musl's function, which links 10 KB of printf to name other threads than the caller.
+/// Replaces musl's function, which links 10 KB of printf to name threads other than the caller. std
+/// only names the caller.
 #[cfg(target_env = "musl")]
 #[unsafe(no_mangle)]
 extern "C" fn pthread_setname_np(_: libc::pthread_t, name: *const libc::c_char) -> libc::c_int {

@@ -39,6 +39,7 @@ pub(crate) enum Signalled {
     Reexec,
     /// SIGUSR1: another agent takes over from this one of an initramfs.
     Replaced,
+    /// SIGTERM or SIGINT.
     End,
 }
 

@@ -111,7 +111,8 @@ const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const LOAD_BEHIND_X: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_IND;
 const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-/// `SKF_AD_OFF + SKF_AD_NLATTR`: offset of attribute X after A, or 0; or within the one at A.
+/// `SKF_AD_OFF + SKF_AD_NLATTR`: offset of attribute X after offset A, or 0; the other searches
+/// within the attribute at A.
 const FIND: u32 = (-0x1000_i32 + 12).cast_unsigned();
 const FIND_WITHIN: u32 = (-0x1000_i32 + 16).cast_unsigned();
 /// Offset of the attributes, after `nlmsghdr` and `ifinfomsg`.

@@ -73,7 +73,8 @@ macro_rules! calls {
     ($($libc:ident)*; $($own:ident)*) => { &[$(libc::$libc as u16,)* $($own as u16,)*] };
 }
 
-/// Calls of the agent and its reports after the start, and alternatives of the C library.
+/// System calls of the agent and its reports after the start: those of the tests, and alternatives
+/// that the C library may use.
 const CALLS: &[u16] = calls! {
     SYS_accept4 SYS_brk SYS_chdir SYS_clock_gettime SYS_close SYS_close_range SYS_connect SYS_dup
     SYS_dup3 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_eventfd2 SYS_execve SYS_exit

@@ -266,7 +266,8 @@ unsafe fn become_program(
         let mut buffer = [0; MAX_PATH];
         for directory in plan.program.directories() {
             let Some(place) = plan.program.place(directory, &mut buffer) else { continue };
-            // execve(2) would first copy all arguments.
+            // execve(2) copies all arguments before it finds the file missing; access(2) is
+            // cheaper.
             if libc::access(place.as_ptr(), libc::F_OK) == 0 {
                 libc::execve(place.as_ptr(), arguments.as_ptr(), environment.as_ptr());
             }
@@ -282,7 +283,8 @@ unsafe fn become_program(
     }
 }
 
-/// Becomes this user and group only; returns false with `errno` on failure. System calls only.
+/// Becomes this user and group, without other groups; returns false with `errno` on failure. System
+/// calls only.
 pub(crate) fn become_user(user: u32, group: u32) -> bool {
     // The C library's functions link 1.5 kB to change all threads of a process.
     // SAFETY: no groups are read; the others take no pointers.

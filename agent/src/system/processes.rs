@@ -17,7 +17,8 @@ pub(crate) fn is_of(process: &Path, most: u32) -> bool {
     user.is_some_and(|user: u32| user <= most)
 }
 
-/// Returns the user ids in a process's `status`: real, effective, saved, file system, with tabs.
+/// Returns the user ids in a process's `status`: real, effective, saved and file system, separated
+/// by tabs.
 pub(crate) fn users(status: &[u8]) -> &[u8] {
     after(status, "\nUid:\t").unwrap_or_default()
 }

@@ -28,6 +28,7 @@ pub(crate) enum Woken {
     Signal,
     /// A device was added, removed or changed.
     Event,
+    /// The time limit passed.
     Late,
 }
 

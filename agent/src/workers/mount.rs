@@ -36,7 +36,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
-    // A killed agent's hanging worker would mount later, over the next agent's share.
+    // A hanging worker of a killed agent would mount later, on the share of the next agent.
+    // It accepts any signal.
     let _done = set_parent_process_death_signal(Some(Signal::KILL));
     let end = since_boot() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {

@@ -64,7 +64,8 @@ pub(crate) async fn run(
         child.0.started().await?;
         let printed = read_all(output, most).await?;
         let Some(ended) = within(LINGER, child.0.ended()).await else {
-            // The output is complete, but a thread that hangs in the kernel remains.
+            // The output is complete, but a thread that hangs in the kernel keeps the process
+            // alive.
             return if printed.ends_with(b"\n") {
                 Ok(printed)
             } else {

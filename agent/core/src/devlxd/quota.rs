@@ -33,6 +33,7 @@ impl Class {
 /// always gets some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
+    /// Requests for the host, waiting or in progress.
     Queued,
     /// Requests that need more memory than each connection has.
     LargeBody,
@@ -45,6 +46,7 @@ pub enum Quota {
 }
 
 impl Quota {
+    /// All quotas, in the order of [`Bounds::quotas`].
     #[rustfmt::skip] // several in a line
     pub const ALL: [Self; QUOTAS] = [
         Self::Queued, Self::LargeBody, Self::Call, Self::LongPoll, Self::Listener, Self::LongReply,

@@ -22,6 +22,7 @@ pub fn host_state(answer: &[u8]) -> Option<String> {
 }
 
 named! {
+    /// A state that an application can report, by its name in the API.
     pub enum ReadyState {
         Ready "Ready",
         Started "Started",
@@ -48,6 +49,7 @@ pub struct Ready {
     held: Cell<usize>,
 }
 
+/// Shares of the Ready lock, released when dropped.
 #[derive(Debug)]
 pub struct Hold<'r> {
     ready: &'r Ready,
@@ -55,7 +57,7 @@ pub struct Hold<'r> {
 }
 
 impl Ready {
-    /// Reads the file, which survives the agent but not a reboot. Ignores unknown content.
+    /// Reads the file, which outlives the agent but not a reboot. Ignores unknown content.
     pub fn restore(file: &[u8]) -> Self {
         let text = core::str::from_utf8(file).unwrap_or_default();
         Self { last: Cell::new(ReadyState::parse(text.trim_ascii())), held: Cell::default() }
@@ -69,7 +71,7 @@ impl Ready {
         self.last.get()
     }
 
-    /// Returns the state to repeat to a host that has `host_state`: a Ready that it has lost.
+    /// Returns the state to repeat to a host that recorded `host_state`: a Ready that it has lost.
     pub fn on_connected(&self, host_state: &str) -> Option<ReadyState> {
         self.get().filter(|state| *state == ReadyState::Ready && host_state == "Started")
     }

@@ -93,9 +93,11 @@ pub struct Nic {
     pub index: u32,
     pub up: bool,
     pub name: Name,
+    /// Wanted name, if different.
     pub new_name: Option<Name>,
     /// Current MTU, bytes.
     pub mtu: u32,
+    /// Wanted MTU, if different.
     pub new_mtu: Option<u32>,
 }
 
@@ -137,6 +139,7 @@ impl<'w> Search<'w> {
         }
     }
 
+    /// Returns the wanted NICs without a matching link.
     pub fn missing(&self) -> impl Iterator<Item = &Wanted> {
         self.wanted.iter().zip(&self.found).filter(|(_, found)| found.is_none()).map(|pair| pair.0)
     }

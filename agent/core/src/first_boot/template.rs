@@ -7,7 +7,7 @@ use alloc::string::String;
 use crate::guest_path::Target;
 use crate::yaml::{Event, Parser, Scalar, YamlError};
 
-/// Upper bound of templates; images have about ten. The rest of the document is rejected.
+/// Upper bound of templates (images have about ten); the rest of a longer document is rejected.
 pub const MAX_TEMPLATES: usize = 256;
 /// Default mode of a new file.
 const MODE: u32 = 0o644;
@@ -15,12 +15,14 @@ const MODE: u32 = 0o644;
 /// One entry of `templates`. Only Incus has the last three fields; defaults: 0, 0 and 0644.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
+    /// Absolute path of the file to write.
     pub target: String,
     /// Name of the template: its content is in `files/NAME.out`.
     pub name: String,
     pub create_only: bool,
     pub uid: u32,
     pub gid: u32,
+    /// Permission bits of a new file.
     pub mode: u32,
 }
 

@@ -37,7 +37,8 @@ pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
     all.into_iter().flatten().collect()
 }
 
-/// A hash table of paths and devices, the latter with their position; an empty key is a free slot.
+/// A hash table of paths and devices. A device has the position of its file system; an empty key
+/// marks a free slot.
 struct Known<'l>(Vec<(&'l [u8], usize)>);
 
 /// Initial value of the hash (FNV-1a, 32 bits).

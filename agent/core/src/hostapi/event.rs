@@ -71,6 +71,7 @@ pub struct Posted<'j> {
     pub whole: Value<'j>,
     /// Its type. Without one, only listeners for every type receive it, as with the Go agents.
     pub kind: String,
+    /// Its data; `null` if there is none.
     pub metadata: Value<'j>,
 }
 

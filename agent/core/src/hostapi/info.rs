@@ -15,8 +15,11 @@ const AGENT: &str = "mote-agent";
 /// Facts about the machine and the process, from the shell.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
+    /// `uname -m`.
     pub architecture: &'a str,
+    /// `uname -n`.
     pub hostname: &'a str,
+    /// `uname -r`.
     pub release: &'a str,
     pub pid: u32,
 }

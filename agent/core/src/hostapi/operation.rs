@@ -17,6 +17,7 @@ pub enum State {
 }
 
 impl State {
+    /// Returns the name and status code in the API.
     pub fn name(self) -> (&'static str, u16) {
         match self {
             Self::Running => ("Running", 103),
@@ -41,6 +42,7 @@ pub struct Operation<'a> {
     pub state: State,
     /// The command and the secrets of its sockets, or the exit status.
     pub metadata: Value<'a>,
+    /// Reason for a failure; empty if none.
     pub error: &'a str,
 }
 

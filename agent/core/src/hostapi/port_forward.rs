@@ -1,4 +1,4 @@
-//! Reads the body of Incus' `POST /1.0/port-forward` (P§4.7): a connection to a TCP port.
+//! Reads the body of Incus' `POST /1.0/port-forward` (P§4.7): the TCP port to connect to.
 
 use alloc::string::String;
 use core::fmt;

@@ -11,7 +11,7 @@ const SETTLES: Duration = Duration::from_secs(5);
 /// Longest delay of the host's own event: Incus sends it once its database has the NIC.
 const HOST_EVENT_WINDOW: Duration = Duration::from_secs(30);
 
-/// The kernel's event for a virtio NIC, which may have no driver yet (virtio 1.2, 5: type 1).
+/// The kernel's event for a virtio NIC, maybe without a driver yet (virtio 1.2, 5: device type 1).
 const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
 
 #[derive(Debug, Default)]

@@ -18,7 +18,8 @@ pub const BUFFER: usize = 2 * limits::HEAD;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Read into [`Connection::space`], enlarged if empty, until [`Connection::deadline`].
+    /// Read into [`Connection::space`] until [`Connection::deadline`]. If the space is empty,
+    /// enlarge the buffer first.
     NeedData,
     /// A head is complete; [`Connection::request`] has it.
     Request,
@@ -37,7 +38,8 @@ pub enum Event<'a> {
     Closed,
 }
 
-/// One connection. Its owner can keep the buffer small: most requests are short, connections many.
+/// One connection. Its owner provides the buffer and can keep it small: most requests are short,
+/// and connections many.
 pub struct Connection<B = [u8; BUFFER]> {
     buf: B,
     /// End of the current request's head.
@@ -93,7 +95,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         &mut self.buf
     }
 
-    /// Returns free space to read into; with [`BUFFER`] bytes not empty after [`Event::NeedData`].
+    /// Returns free space to read into. With [`BUFFER`] bytes it is never empty after
+    /// [`Event::NeedData`].
     pub fn space(&mut self) -> &mut [u8] {
         self.buf.as_mut().get_mut(self.end..).unwrap_or_default()
     }

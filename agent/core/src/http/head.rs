@@ -131,7 +131,7 @@ impl<'b> Headers<'b> {
     }
 }
 
-/// Returns whether host and port may contain this byte (RFC 3986 §3.2.2), also percent-encoded.
+/// Returns whether host and port may contain this byte (RFC 3986 §3.2.2), escapes (`%`) included.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
@@ -166,7 +166,9 @@ pub struct Response<'b> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
     Malformed,
+    /// Longer than [`limits::HEAD`].
     TooLong,
+    /// More than [`limits::HEADERS`] fields.
     TooManyHeaders,
     /// The body's framing is ambiguous or unknown.
     BadFraming,
@@ -176,6 +178,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
+    /// Returns status and text of the answer.
     pub fn reply(self) -> (u16, &'static str) {
         match self {
             Self::Malformed => (400, "Malformed HTTP head"),

@@ -40,8 +40,10 @@ impl Persistence {
 pub struct Head<'a> {
     pub status: u16,
     pub content_type: Option<&'a str>,
+    /// How the body's end is marked.
     pub length: Length,
     pub persistence: Persistence,
+    /// Further fields: name, value.
     pub extra: &'a [(&'a str, &'a str)],
 }
 
@@ -74,11 +76,13 @@ pub fn write_chunk_head(out: &mut impl Write, length: usize) -> Result {
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLine<'a> {
     pub method: &'a str,
+    /// Path and query.
     pub target: &'a str,
     pub host: &'a str,
     /// The body's length in bytes, if there is a body.
     pub body: Option<u64>,
     pub close: bool,
+    /// Further fields: name, value.
     pub extra: &'a [(&'a str, &'a str)],
 }
 

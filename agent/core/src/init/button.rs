@@ -2,7 +2,9 @@
 
 /// Length of an event on a 64-bit system, bytes: two numbers of time, then type, code and value.
 pub const EVENT: usize = 24;
+/// `EV_KEY`.
 const KEY: u16 = 1;
+/// `KEY_POWER`.
 const POWER: u16 = 116;
 
 /// Returns whether a device has the key, from its `capabilities/key` in sysfs: words of 64 bits,

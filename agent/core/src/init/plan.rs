@@ -22,6 +22,7 @@ pub struct Plan {
     pub agent: Vec<CString>,
     pub hostname: Option<String>,
     pub modules: Vec<String>,
+    /// Programs in start order.
     pub programs: Vec<Program>,
     /// Errors, one per ignored word.
     pub troubles: Vec<String>,

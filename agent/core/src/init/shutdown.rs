@@ -20,9 +20,12 @@ pub enum Goal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
+    /// Send SIGTERM to all processes.
     Ask,
+    /// Send SIGKILL to all processes.
     Kill,
     Unmount,
+    /// Power off or reboot.
     Leave(Goal),
     /// Wait until then, or until a process ends.
     Wait(Uptime),
@@ -76,7 +79,7 @@ const MAX_RESTART_PAUSE: Duration = Duration::from_secs(30);
 /// A program that ran this long is stable: its next pause is the first again.
 const STAYED: Duration = Duration::from_secs(60);
 
-/// The pauses before restarts of a program: doubled, so that one that cannot run costs nothing.
+/// The pauses before restarts of a program, doubled each time: one that cannot run costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restarts {
     last: Duration,

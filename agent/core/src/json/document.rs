@@ -10,7 +10,8 @@ use super::{JsonError, Value, Writer};
 pub struct Document(String);
 
 impl Document {
-    /// Creates the document that `write` writes: one value. Initially allocates `capacity` bytes.
+    /// Creates the document that `write` writes, which must be one value. Initially allocates
+    /// `capacity` bytes.
     pub fn new(capacity: usize, write: impl FnOnce(&mut Writer<'_>)) -> Self {
         let mut out = String::with_capacity(capacity);
         write(&mut Writer::new(&mut out));
@@ -32,6 +33,7 @@ impl Document {
         Value::written(self.0.trim_ascii())
     }
 
+    /// Returns the length of its text, bytes.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }

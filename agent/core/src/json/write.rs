@@ -145,6 +145,7 @@ impl<'o> Writer<'o> {
         self.put(|out| write!(out, "{quote}{time}\""));
     }
 
+    /// Writes formatted text as a string.
     pub fn shown(&mut self, text: fmt::Arguments<'_>) {
         let quote = self.quote();
         self.put(|out| {
@@ -158,6 +159,7 @@ impl<'o> Writer<'o> {
         self.word(value.raw());
     }
 
+    /// Writes a member whose value is a string.
     pub fn pair(&mut self, name: &'static str, text: &str) {
         self.key(name);
         self.string(text);
@@ -172,6 +174,7 @@ impl<'o> Writer<'o> {
         }
     }
 
+    /// Writes a member whose value is a number.
     pub fn count(&mut self, name: &'static str, number: u64) {
         self.key(name);
         self.number(number);

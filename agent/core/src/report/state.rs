@@ -33,9 +33,13 @@ pub struct State<'s> {
 
 #[derive(Clone, Copy, Debug)]
 pub struct System<'s> {
+    /// `NAME` of os-release.
     pub name: &'s [u8],
+    /// `VERSION_ID` of os-release.
     pub version: &'s [u8],
+    /// `uname -r`.
     pub kernel: &'s [u8],
+    /// `uname -n`.
     pub host: &'s [u8],
     /// Full host name, from `/etc/hosts`.
     pub full_host: &'s [u8],

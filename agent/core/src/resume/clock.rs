@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+/// One second, ns.
 const SECOND: i64 = 1_000_000_000;
 /// Smaller differences come from drift, or from the RTC's whole seconds.
 const PAUSED: i64 = SECOND / 2;
@@ -40,7 +41,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Creates an unknown difference of a clock that has drifted since the start, `start` ago.
+    /// Creates an unknown difference of a clock that drifts since the machine started, `start` ago.
     pub fn since(start: Duration) -> Self {
         let drifted = (start.as_secs() << DRIFT).cast_signed();
         Self { drifted, ..Self::default() }
@@ -97,6 +98,7 @@ pub enum Cause {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Not at all: the clock is correct.
     Right,
     /// Step the clock by this much, ns.
     By(i64),
@@ -104,7 +106,8 @@ pub enum Step {
     LocalTime,
 }
 
-/// Returns how to correct this difference. Unasked, never back, or by what may be a time zone.
+/// Returns how to correct this difference. Unless requested, never steps back, or by what may be a
+/// time zone.
 pub fn step(by: i64, cause: Cause) -> Step {
     let size = by.saturating_abs();
     if size < STEP || (by < 0 && cause != Cause::Asked) {

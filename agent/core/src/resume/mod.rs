@@ -50,7 +50,9 @@ pub fn is_fork(record: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent signs")]
 pub struct Signs {
+    /// The kernel's log reports a new generation.
     pub is_fork: bool,
+    /// A NIC announced itself.
     pub is_announced: bool,
     /// The clock is behind, and no program has set it.
     pub is_behind: bool,
@@ -59,7 +61,9 @@ pub struct Signs {
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one does not follow from the other")]
 pub struct Announcements {
+    /// A new generation in the kernel's log.
     pub generation: bool,
+    /// A NIC's announcement after restore or migration.
     pub announced: bool,
 }
 

@@ -9,6 +9,7 @@ const EXTENDED: u32 = 0x8000_0000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
+    /// Size, bytes.
     pub size: Option<u64>,
     /// User and group id.
     pub owner: Option<(u32, u32)>,
@@ -55,7 +56,7 @@ impl Attrs {
     }
 }
 
-/// Takes big-endian integers, and strings after their length; `None` if bytes are missing.
+/// Takes big-endian integers, and strings after their length, off the front; `None` if too short.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 

@@ -29,7 +29,8 @@ impl<T> Handles<T> {
         self.most
     }
 
-    /// Returns whether one more handle fits. Check before you open, and so may create, a file.
+    /// Returns whether one more handle fits. Check this before you open, and so perhaps create, a
+    /// file.
     pub fn has_room(&self) -> bool {
         self.slots.len() - self.free.len() < self.most
     }
@@ -66,6 +67,7 @@ impl<T> Handles<T> {
     }
 }
 
+/// Returns generation and index.
 fn parts(handle: Handle) -> Option<(u32, usize)> {
     let generation = u32::try_from(handle.0 >> u32::BITS).ok()?;
     let index = usize::try_from(handle.0 & u64::from(u32::MAX)).ok()?;

@@ -15,7 +15,8 @@ pub mod request;
 /// Longest packet accepted, bytes, without its length field. OpenSSH accepts 256 KiB; some clients
 /// send 256 KiB of data and their fields on top. Beyond it the session ends.
 pub const PACKET: usize = 260 * 1024;
-/// Longest data of a reply to READ, bytes, as in OpenSSH. Clients must expect a shorter read.
+/// Longest data of one reply to READ, bytes, as in OpenSSH. A longer request gets a short read,
+/// which clients must expect.
 pub const DATA: usize = 255 * 1024;
 /// Buffer that any reply fits in, bytes.
 pub const REPLY: usize = 256 * 1024;

@@ -54,7 +54,7 @@ impl OpenFlags {
     }
 }
 
-/// A requested operation; `Unknown` has an unsupported type or extension. Paths may be no UTF-8.
+/// A requested operation; `Unknown` has an unsupported type or extension. Paths need not be UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     Open { path: &'a [u8], flags: OpenFlags, attrs: Attrs },

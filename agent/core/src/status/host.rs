@@ -84,7 +84,8 @@ impl Status {
             (How::Own, false) => match &mut self.phase {
                 Phase::Started { pause } => {
                     self.timers.set(Timer::Retry, now + *pause);
-                    // A restarting host has returned by then; the guest's calls go there.
+                    // A host that only restarts has returned by then. Calls of the guest go there,
+                    // too.
                     if self.heard == Heard::Nothing && *pause == VERIFY_BACKOFF_MAX {
                         self.link.try_other();
                     }

@@ -65,7 +65,7 @@ impl Link {
         (self.announced, self.other) = (Some(host), None);
     }
 
-    /// Exchanges a file's address, which may be outdated, for a micro VM's host, and back.
+    /// Swaps a file's address, which may be outdated, with that of a micro VM's host, and back.
     pub(super) fn try_other(&mut self) {
         if let Some(host) = &mut self.announced {
             let other = self.other.unwrap_or(MICRO_VM);

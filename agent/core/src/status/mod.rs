@@ -68,10 +68,13 @@ enum Heard {
 struct NotBefore {
     /// Write to the port, after a failed one.
     write: Uptime,
+    /// Follow a CONNECT line.
     connect: Uptime,
+    /// Verify the known address.
     own: Uptime,
     /// Write STOPPED and STARTED for a host that does not call.
     turn: Uptime,
+    /// Log a refused line.
     refused: Uptime,
 }
 
@@ -190,7 +193,8 @@ impl Status {
         }
     }
 
-    /// Returns until when the shell must not read the port (too many bytes); `None` if it may.
+    /// Returns the time until which the shell must not read the port, after too many bytes; `None`
+    /// if it may read now.
     pub fn read_paused_until(&self, now: Uptime) -> Option<Uptime> {
         self.flood.pause(now)
     }
@@ -220,7 +224,8 @@ impl Status {
         self.timers.stop(Timer::Follow);
     }
 
-    /// Returns the interval of announcements in CONNECTED, of which `eager` have the short one.
+    /// Returns the interval between announcements in CONNECTED, of which `eager` are left at the
+    /// short one.
     fn announce_pace(&self, eager: u8) -> Duration {
         if eager > 0 { self.intervals.started } else { self.intervals.connected }
     }

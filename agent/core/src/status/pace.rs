@@ -38,7 +38,8 @@ pub const VERIFY_BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// From STARTED without an answer to STOPPED and STARTED. A host that missed the loss of the agent,
 /// or was killed and restarted, sends PUT only after these two (P§2.3).
 pub const NO_CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// Between these two, so that the host reads both: QEMU may delay an event for a second (P§2.2).
+/// Between that STOPPED and STARTED, so that the host reads both: QEMU may delay an event for a
+/// second (P§2.2).
 pub const STOPPED_TO_STARTED: Duration = Duration::from_millis(1500);
 /// Between two such repetitions: Incus shows them to its users.
 pub const RESTART_INTERVAL: Duration = Duration::from_secs(30);

@@ -14,10 +14,10 @@ pub enum Action {
         line: &'static [u8],
         /// Close the port after the write, so that QEMU raises an event; else keep it open.
         visible: bool,
-        /// Open and close the dummy port then, so that QEMU raises its event immediately.
+        /// Then open and close the dummy port, so that QEMU raises its event immediately.
         kick: bool,
     },
-    /// Call the host, then report the result to [`Status::verified`].
+    /// Call the host, then report the result to [`Status::verified`] with the number `attempt`.
     Verify { host: Host, attempt: u32 },
     /// For the log: a CONNECT line was refused.
     Refused(RefusedLine),
@@ -29,7 +29,7 @@ pub enum Action {
 }
 
 pub const STARTED_LINE: &[u8] = b"STARTED\n";
-/// The agent's end, in two lines, since newer Incus reads the line before the last (P§2.3).
+/// Reports the agent's end: twice, since newer Incus reads the line before the last (P§2.3).
 pub const STOPPED_LINES: &[u8] = b"STOPPED\nSTOPPED\n";
 
 impl StatusLine {

@@ -26,6 +26,7 @@ pub(super) enum Timer {
 const LINES: usize = Timer::Call as usize;
 const COUNT: usize = Timer::Follow as usize + 1;
 
+/// Due time of each timer; `None` if it does not run.
 #[derive(Debug, Default)]
 pub(super) struct Timers([Option<Uptime>; COUNT]);
 

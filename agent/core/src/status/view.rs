@@ -29,12 +29,14 @@ pub struct View<'a> {
     pub state: Option<Text<'a>>,
     /// When that state began: milliseconds since the machine's start.
     pub since_uptime_ms: Option<u64>,
+    /// The host's address, `cid:port`.
     pub host: Option<Text<'a>>,
     pub devlxd: Option<Text<'a>>,
     pub ready: Option<Text<'a>>,
     pub policy: Option<Text<'a>>,
     /// The error that matters most.
     pub last_error: Option<Text<'a>>,
+    /// A remark about the program's file.
     pub program: Option<Text<'a>>,
     pub called: bool,
     /// Whether the error prevents the host from using the agent.

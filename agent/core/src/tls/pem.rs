@@ -10,7 +10,7 @@ named! {
         Missing "no PEM block of that kind",
         /// No matching END line.
         Unended "the PEM block has no end",
-        /// Or it is empty.
+        /// The block's content is not base64, or is empty.
         BadBase64 "the PEM block is not base64",
         /// The text is longer than [`MAX_PEM`], or the DER than the buffer.
         TooLong "too long",

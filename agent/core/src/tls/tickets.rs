@@ -30,9 +30,11 @@ pub struct Earner {
 
 #[derive(Debug)]
 pub struct Tickets<T> {
+    /// Oldest first.
     kept: Deque<T, MAX_TICKETS>,
     /// Number of received tickets; wraps around.
     came: u32,
+    /// Number of full handshakes in progress.
     earners: u8,
     /// A full handshake was answered without a ticket, and none has arrived since.
     gives_none: bool,

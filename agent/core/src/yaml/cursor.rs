@@ -89,7 +89,8 @@ impl<'y> Cursor<'y> {
         self.line_start = self.at;
     }
 
-    /// Moves over spaces, and over the carriage return of a line's end.
+    /// Moves over spaces, and over the carriage return of a line's end, which counts as a space
+    /// there.
     pub(super) fn spaces(&mut self) {
         while matches!(self.byte(), Some(b' ' | b'\r')) {
             self.at += 1;

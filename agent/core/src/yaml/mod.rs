@@ -278,17 +278,20 @@ pub(super) const KEY: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct YamlError {
+    /// The line, counted from 1.
     pub line: u32,
     pub why: Why,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
+    /// The document is not UTF-8.
     Encoding,
     /// A control character, or a character that ends lines in some parsers only.
     Control,
     /// A YAML feature that is not supported; carries its name.
     Unsupported(&'static str),
+    /// Too little or too much indentation.
     Indent,
     /// Text that is not valid in its position.
     Unexpected,
@@ -297,6 +300,7 @@ pub enum Why {
     Escape,
     /// Nested deeper than [`DEPTH`].
     TooDeep,
+    /// A key longer than YAML allows.
     LongKey,
     /// Valid YAML, but not what the caller expects; carries the expectation.
     Shape(&'static str),

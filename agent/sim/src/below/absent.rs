@@ -26,6 +26,7 @@ pub(crate) fn is_roots_alone(_: &Path) -> bool {
 /// Nothing to watch: no hot-plugged devices, no `ready-when` conditions.
 pub(crate) async fn run(_agent: Rc<Agent>) {}
 
+/// A terminal, which is a pair of sockets here.
 pub(crate) fn open(_: Size, _: u32, _: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pair()?)
 }

@@ -1,5 +1,5 @@
-//! The scenario of this thread, with its small files. It is global, because the agent's modules have
-//! no handle for the system.
+//! The scenario of this thread, with its small files. It is global, because the agent's modules
+//! have no handle for the system.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,6 +29,7 @@ pub(crate) struct Here {
     pub(crate) conf: RefCell<Option<Vec<u8>>>,
     /// Whether no descriptor is left to dial with.
     pub(crate) lacking: Cell<bool>,
+    /// Limit of a process's descriptors.
     pub(crate) descriptors: usize,
     /// Open connections of guests, and their upper bound.
     pub(crate) guests: Cell<usize>,
@@ -61,6 +62,7 @@ impl Here {
     }
 }
 
+/// Converts an uptime to the guest's clock.
 pub(crate) fn micros(time: Uptime) -> Micros {
     let since = time.0.saturating_sub(BEGIN).as_nanos().div_ceil(1000);
     Micros::try_from(since).unwrap_or(Micros::MAX)

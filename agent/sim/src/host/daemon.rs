@@ -1,5 +1,5 @@
-//! The daemon: its state that outlives a process, and its main loop, which reads the port and reports
-//! its address to the agent (P§2.3, P§3.2, P§6).
+//! The daemon: its state that outlives a process, and its main loop, which reads the port and
+//! reports its address to the agent (P§2.3, P§3.2, P§6).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,6 +36,7 @@ pub(crate) struct Host {
     pub(crate) started: Cell<bool>,
     /// The instance's state as it remembers it.
     pub(crate) keeps: Cell<Word>,
+    /// Whether it answers 401 to everything.
     pub(crate) refuses: Cell<bool>,
     pub(crate) hangs: Cell<bool>,
     pub(crate) woken: Signal,

@@ -27,6 +27,7 @@ struct Command {
     host: Rc<Host>,
     name: &'static str,
     is_terminal: bool,
+    /// Bytes of its input and output.
     input: usize,
     output: usize,
     millis: u64,

@@ -122,6 +122,7 @@ pub(crate) async fn open_websocket(stream: Stream, path: &str) -> Option<(WebSoc
 }
 
 impl WebSocket {
+    /// Sends a frame; returns whether that worked.
     pub(crate) async fn send(&self, opcode: u8, payload: &[u8]) -> bool {
         let mut frame = vec![0x80 | opcode];
         match u8::try_from(payload.len()) {

@@ -16,6 +16,7 @@ use crate::programs::pattern;
 /// A port with an echo server, and one without a listener.
 pub(crate) const ECHO: u16 = 7;
 const NOBODY: u16 = 8;
+/// Bytes per write.
 const PIECE: usize = 5_000;
 
 /// Opens a connection, sends data, and checks the echo.

@@ -50,6 +50,7 @@ pub(crate) struct Qemu {
     pub(crate) away: Cell<Micros>,
     vanished: Cell<Micros>,
     pub(crate) event: Signal,
+    /// Whether a daemon is connected.
     pub(crate) is_read: Cell<bool>,
     read_since: Cell<Micros>,
 }

@@ -29,6 +29,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&self, end: u64) -> u64 {
         let mut decided = self.decided.borrow_mut();
         if decided.is_empty() {
@@ -53,6 +54,7 @@ impl Dice {
         those[usize::try_from(index).expect("an index")]
     }
 
+    /// Returns a number up to `length`, inclusive.
     pub(crate) fn up_to(&self, length: usize) -> usize {
         let length = u64::try_from(length).expect("a length");
         usize::try_from(self.between(0, length)).expect("a length")

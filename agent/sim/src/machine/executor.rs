@@ -46,6 +46,7 @@ pub(crate) struct Sim {
     /// The guest's clock minus the host's.
     offset: Cell<i64>,
     frozen: Cell<Option<Suspend>>,
+    /// Total length of suspends.
     slept: Cell<Micros>,
     tasks: RefCell<BTreeMap<TaskId, Slot>>,
     processes: Cell<u32>,
@@ -227,6 +228,7 @@ impl Sim {
         self.current.get()
     }
 
+    /// Returns the true time of the next event.
     fn next(&self) -> Option<Micros> {
         let first = |zone| self.clock(zone).timers.borrow().keys().next().map(|(when, _)| *when);
         let guest = match self.frozen.get() {
@@ -354,12 +356,14 @@ pub(crate) enum Zone {
     Guest,
 }
 
+/// Tasks that are killed together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) zone: Zone,
     pub(crate) number: u32,
 }
 
+/// A task's identity, to cancel it.
 pub(crate) type TaskId = u64;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -372,6 +376,7 @@ struct Slot {
     task: Option<Task>,
 }
 
+/// Queues its task when woken.
 struct Knock {
     id: TaskId,
     is_queued: AtomicBool,

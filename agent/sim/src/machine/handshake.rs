@@ -3,6 +3,7 @@
 
 use super::net::{Broken, Stream};
 
+/// Length of a message, bytes.
 const LENGTH: usize = 16;
 
 pub(crate) type Certificate = u64;

@@ -49,12 +49,15 @@ type Reexec = Rc<dyn Fn(&Rc<AgentProcess>, Stage)>;
 #[derive(Default)]
 pub(crate) struct Kernel {
     alive: RefCell<BTreeMap<u32, Rc<AgentProcess>>>,
+    /// Children, with the agents that started them.
     pub(crate) children: RefCell<BTreeMap<u32, Rc<AgentProcess>>>,
     /// Number of SFTP sessions and of mount workers among them.
     pub(crate) sessions: Cell<usize>,
     pub(crate) mounts: Cell<usize>,
     pub(crate) lock: Cell<Option<u32>>,
+    /// Number of device changes, and their wake-up.
     pub(crate) plugged: Signal,
+    /// Raised when the VM resumes.
     pub(crate) returned: Signal,
     /// Whether vsock, or the share with the host's files, is missing.
     pub(crate) lacks_vsock: Cell<bool>,
@@ -85,6 +88,7 @@ impl Kernel {
         self.alive.borrow().get(&number).cloned()
     }
 
+    /// Returns the agents that have not completed their start.
     pub(crate) fn beginning(&self) -> Vec<Rc<AgentProcess>> {
         let alive = self.alive.borrow();
         alive.values().filter(|agent| !agent.has_begun.get()).cloned().collect()

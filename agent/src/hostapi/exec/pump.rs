@@ -20,7 +20,8 @@ use crate::sys::fd::{BorrowedFd, OwnedFd};
 const OUTPUT_PIECE: usize = 16 * 1024;
 /// Longest message on the control socket, bytes; a longer one is ignored.
 const MESSAGE: usize = 1024;
-/// Silence after which a terminal's output is complete, if others hold it after the command's end.
+/// If other processes hold a terminal after its command has ended, its output counts as complete
+/// after this silence.
 const SILENCE: Duration = Duration::from_millis(100);
 /// Limit of the total wait for the output of such a terminal.
 const GRACE: Duration = Duration::from_secs(1);

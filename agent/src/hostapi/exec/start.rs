@@ -98,7 +98,8 @@ fn log_command(request: &Request, id: &str) {
     audit::note(format_args!("exec uid={user} gid={group} op={id} cwd={cwd} argv={words}"));
 }
 
-/// Runs the program. If missing, with `power` asks process 1 once the host has the result.
+/// Runs the program. If it is missing and `power` is given, asks process 1 instead, after the host
+/// has fetched the result.
 async fn run(
     agent: &Rc<Agent>,
     operation: Rc<Operation>,

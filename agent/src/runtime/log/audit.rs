@@ -1,4 +1,5 @@
-//! The audit log: a line (info) for each action of the host, without secrets or written data.
+//! The audit log: a line at level info for each action of the host. It never contains secrets,
+//! environments or written data.
 
 use std::fmt::{self, Arguments, Write};
 use std::sync::{Mutex, PoisonError};

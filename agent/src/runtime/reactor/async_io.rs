@@ -1,4 +1,5 @@
-//! The crate async-io with mote-reactor's interface. Its timers ignore suspend, so fire late.
+//! The crate async-io with mote-reactor's interface. Its timers ignore suspend and fire late after
+//! one.
 
 #![expect(
     clippy::disallowed_types,
@@ -17,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::sys::since_boot;
 
-/// Interval of polls for a hang-up, which async-io does not report behind unread input.
+/// Interval of polls for a hang-up, which async-io does not report while there is unread input.
 const HANG_UP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

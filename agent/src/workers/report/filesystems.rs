@@ -25,7 +25,8 @@ use crate::workers::report::lines::{self, Lines};
 
 /// Time after which the next mount is queried in parallel.
 const HANGS: Duration = Duration::from_millis(60);
-/// Upper bound of mounts that are queried at once. If all hang, the report omits others.
+/// Upper bound of mounts that are queried at once. If they all hang, the report omits others that
+/// may hang.
 const MAX_WAITING: usize = 16;
 /// Time limit for all mounts; the agent waits 2.5 s for the whole report.
 const ALL_MOUNTS_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -86,7 +87,8 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
             let Space { block, blocks, free, available, magic } = ask(root, &point)?;
             Some([block, blocks, free, available, magic.into()])
         };
-        // Also replaces standard output, which a hanging process would keep open for the reader.
+        // Replaces standard output too: a process that hangs would keep the report open. Without a
+        // process the entry is omitted.
         let Ok(fork) = Fork::start(&[stdin(); 3], &asks) else { continue };
         let asked = Asked { fork, device, point, escaped: mount.point.to_vec() };
         if asked.fork.has_ended(since_boot() + HANGS) {
@@ -140,6 +142,7 @@ impl Local {
 struct Entries<'a> {
     out: &'a mut dyn fmt::Write,
     flavour: Flavour,
+    /// Whether an entry has been written.
     some: bool,
 }
 

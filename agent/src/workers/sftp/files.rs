@@ -59,7 +59,8 @@ fn is_protected(path: &CStr) -> bool {
         && !owners.contains(&file.st_uid)
 }
 
-/// Opens a regular file or directory (the kernel: only to read), or creates a file.
+/// Opens a regular file or directory, or creates a file. The kernel refuses to open a directory for
+/// writing.
 pub(super) fn open_regular(path: &CStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> {
     match rustix::fs::stat(path) {
         Ok(stat) => check_kind(&stat)?,

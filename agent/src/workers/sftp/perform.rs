@@ -149,7 +149,8 @@ fn real_path(path: &[u8]) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Returns the path without its last name; `ENOENT` for `.` or `..` below a missing directory.
+/// Returns the path without its last name; `ENOENT` if that is `.` or `..`, which have no meaning
+/// below a missing directory.
 fn without_last(path: &[u8]) -> Result<&[u8], Errno> {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let path = path.get(..end).unwrap_or_default();

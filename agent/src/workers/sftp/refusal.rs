@@ -8,6 +8,7 @@ use rustix::io::Errno;
 pub(super) enum Refusal {
     /// End of the file or of the listing.
     Eof,
+    /// An unknown handle, or one of another kind.
     BadHandle,
     /// OPEN of neither a regular file nor a directory.
     NotRegular,

@@ -166,6 +166,7 @@ impl Request {
         Program { name, path: self.variable("PATH").unwrap_or(PATH) }
     }
 
+    /// Returns its size in memory, bytes.
     pub fn held(&self) -> usize {
         self.command.bytes() + self.environment.bytes() + self.directory.len()
     }

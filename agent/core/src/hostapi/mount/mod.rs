@@ -47,16 +47,18 @@ pub struct Way {
 named! {
     pub enum Kind {
         Virtiofs "virtiofs",
+        /// 9p over virtio.
         Plan9 "9p",
     }
 }
 
 named! {
     pub enum BadMount {
+        /// Not JSON, or a member of the wrong type.
         Shape "unexpected JSON structure",
         /// The mount tag is missing, empty, or contains a NUL.
         Source "no mount tag",
-        /// Empty or the root.
+        /// The mount point is empty or the root.
         Target "not a valid mount point",
         Climbs "Path must not contain '..'",
         Kind "neither virtiofs nor 9p",

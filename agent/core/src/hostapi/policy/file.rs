@@ -278,7 +278,9 @@ fn key<'y>(parser: &mut Parser<'y>) -> Result<Option<(u32, Scalar<'y>)>, YamlErr
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault<'y> {
+    /// Not YAML, or an unexpected structure.
     Yaml(YamlError),
+    /// An invalid key or value, `word`; lines are counted from 1.
     Word { line: u32, word: Scalar<'y>, why: BadWord },
 }
 

@@ -24,8 +24,8 @@ pub use whole::{Denied, Policy};
 use crate::named::named;
 
 named! {
-    /// A capability of the host in the guest, by its name in files and options, which is that of Incus'
-    /// feature. In the order of messages.
+    /// A capability of the host in the guest, in the order of messages. Files and options name it
+    /// like the features of Incus.
     pub enum Capability {
         /// The devlxd socket in the guest.
         GuestApi "guestapi",
@@ -82,6 +82,7 @@ impl fmt::Display for NoCapability<'_> {
 }
 
 impl Features {
+    /// All capabilities: the default.
     pub const ALL: Self = Self(0x1fff);
     pub const NONE: Self = Self(0);
 

@@ -12,8 +12,11 @@ use crate::hostapi::port_forward::Target;
 /// [`Policy`]: one text needs less code than a list for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
+    /// User IDs of exec.
     Users = b'u' as isize,
+    /// Group IDs of exec.
     Groups = b'g' as isize,
+    /// Paths of programs of exec.
     Commands = b'c' as isize,
     ReadOnly = b'r' as isize,
     /// The directories to which files are limited.
@@ -21,7 +24,9 @@ pub(super) enum Limit {
     Ports = b'p' as isize,
     /// Not a limit, but a list in the same file: the conditions of reporting Ready.
     ReadyWhen = b'w' as isize,
+    /// Ignore added CPUs.
     Cpus = b'o' as isize,
+    /// Ignore added memory.
     Memory = b'm' as isize,
     /// Grow enlarged disks. Not a limit: the default is to ignore them.
     Disks = b'd' as isize,

@@ -4,7 +4,8 @@
 pub(super) const SECTOR: usize = 4096;
 /// Longest list of entries, bytes: 128 entries of 128, which all tools create.
 pub(super) const ENTRIES: usize = 16 * 1024;
-/// A partition that ends this close to the disk's end counts as ending there, because of alignment.
+/// A partition that ends within this many bytes of the disk's end counts as ending there, because
+/// many are aligned to it.
 const NEAR: u64 = 1 << 20;
 
 /// Upper bound of sectors of a table at the disk's end, with its header.
@@ -15,6 +16,7 @@ pub(super) const MOST: u64 = 33;
 pub enum Step<'s> {
     Read(u64, &'s mut [u8]),
     Write(u64, &'s [u8]),
+    /// Wait until all written data is durable.
     Flush,
 }
 
@@ -54,7 +56,8 @@ pub struct Last {
     pub most: u64,
     /// Whether it ended where the disk ended before the disk grew.
     pub was_at_end: bool,
-    /// Whether the space before the copy of the table is reserved, so that nothing may be written.
+    /// Whether the space between the last usable block and the copy of the table is reserved, so
+    /// that nothing may be written.
     pub is_reserved: bool,
     /// Whether an earlier growth of table or file system was interrupted and must be repeated.
     pub is_torn: bool,

@@ -94,7 +94,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     if !fits || is_stuck {
         return None;
     }
-    // A copy elsewhere was left when the disk grew, unless the host has moved it.
+    // A copy that is not at the end is left from before the growth, unless the host has moved it.
     let is_moved = !has_grown && last.has_room(geometry);
     let left = if is_moved { copy_behind(table, geometry, last.end, disk) } else { None };
     last.is_torn = is_away || mbr::is_short(table, last.end);

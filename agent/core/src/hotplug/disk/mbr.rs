@@ -1,4 +1,4 @@
-//! The MBR partition table in the first sector: four primary partitions, without logical ones.
+//! The MBR partition table in the first sector: four primary partitions; ignores logical ones.
 
 use super::geometry::{Disk, DiskGeometry, Last, Step, Table, chunk, put, u32_at};
 
@@ -42,6 +42,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     (last.first > 0 && last.end < geometry.sectors).then_some(last)
 }
 
+/// Sets the length of the entry at this offset.
 pub(super) fn stretch(table: &mut Table, place: usize, count: u64) {
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     put(&mut table.mbr, place + 5, &FAR);
@@ -71,7 +72,7 @@ pub(super) fn cover(table: &mut Table, geometry: &DiskGeometry, end: u64, disk: 
     write(table, geometry, disk)
 }
 
-/// Extends the protective entry to the disk's end. Reads the sector again: it has the boot loader.
+/// Extends the protective entry to the disk's end. Rereads the sector, which has the boot loader.
 pub(super) fn finish(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> bool {
     let end = geometry.sectors - 1;
     let bytes = table.mbr.get_mut(..geometry.sector);

@@ -185,7 +185,8 @@ fn gpt(sector: usize, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     sim
 }
 
-/// Copies the copy to the new end, as LXD and Incus do (`sgdisk --move-second-header`).
+/// Moves the copy to the new end and leaves the old one, as LXD and Incus do (`sgdisk
+/// --move-second-header`).
 fn moved(sim: &Sim, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     let mut larger = sim.clone().larger(sectors);
     let new = gpt(sim.sector, sectors, entries);

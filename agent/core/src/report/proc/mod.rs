@@ -48,8 +48,8 @@ impl Memory<'_> {
     }
 }
 
-/// Returns the value of variable `name` in `/etc/os-release` (os-release(5)), if the line assigns it
-/// in shell syntax, with or without quotes.
+/// Returns the value of variable `name` in `/etc/os-release` (os-release(5)), if the line assigns
+/// it in shell syntax, with or without quotes.
 #[cfg(feature = "alloc")]
 pub fn variable(line: &[u8], name: &str) -> Option<Vec<u8>> {
     let value = line.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.trim_ascii();
@@ -68,7 +68,7 @@ pub fn variable(line: &[u8], name: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns the first name on a line of `/etc/hosts` that has `host`, like `hostname -f`.
+/// Returns the first name on a line of `/etc/hosts` (hosts(5)) that has `host`: `hostname -f`.
 pub fn full_name<'l>(line: &'l [u8], host: &[u8]) -> Option<&'l [u8]> {
     let line = line.split(|byte| *byte == b'#').next()?;
     let mut names = words(line).skip(1);

@@ -1,5 +1,5 @@
-//! Lines of `/proc/mounts` (fstab(5)) and `/proc/self/mountinfo` (proc(5)), and the choice of mounts
-//! to report (P§4.6).
+//! Lines of `/proc/mounts` (fstab(5)) and `/proc/self/mountinfo` (proc(5)), and the choice of
+//! mounts to report (P§4.6).
 
 use crate::flavour::Flavour;
 
@@ -99,8 +99,10 @@ pub fn kind(magic: u32) -> Option<&'static str> {
     })
 }
 
+/// A line of `/proc/self/mountinfo` (proc(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mounted<'l> {
+    /// Number of the mount, unique while it is mounted.
     pub id: &'l [u8],
     /// Number of the device, such as `8:2`.
     pub device: &'l [u8],

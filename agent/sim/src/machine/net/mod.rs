@@ -20,6 +20,7 @@ const BACKLOG: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
+    /// A context id and a port.
     Vsock(u32, u32),
     Tcp(u16),
     Devlxd,
@@ -71,10 +72,12 @@ impl Open {
 /// One direction of a connection.
 #[derive(Default)]
 struct Way {
+    /// Upper bound of bytes in flight.
     window: usize,
     /// Arrival and content.
     pieces: VecDeque<(Micros, Vec<u8>)>,
     unread: usize,
+    /// Arrival of the latest piece.
     last: Micros,
     /// Time before which nothing arrives.
     stalled: Micros,
@@ -207,6 +210,7 @@ impl Stream {
         &self.net.sim
     }
 
+    /// Injects a fault by chance.
     fn stumble(&self) {
         let dice = &self.sim().dice;
         let net = &self.net;
