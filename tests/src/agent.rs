@@ -21,7 +21,8 @@ impl Pair {
         Self { agent, host, scratch }.up()
     }
 
-    /// Waits until guest and host have found the agent: the host calls none that has not reported.
+    /// Waits until guest and host have found the agent. With agent.conf devlxd works earlier, but
+    /// the host calls no agent that has not reported.
     fn up(self) -> Self {
         const LIMIT: Duration = Duration::from_secs(30);
         wait("devlxd", LIMIT, || UnixStream::connect(self.socket()).ok());
@@ -59,6 +60,7 @@ impl Pair {
         stream
     }
 
+    /// Sends `GET` and returns the answer's head, and a reader of the rest.
     pub fn get(&self, target: &str) -> (String, BufReader<UnixStream>) {
         let mut stream = self.connect();
         let sent = stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
@@ -67,6 +69,7 @@ impl Pair {
         (head(&mut reader), reader)
     }
 
+    /// Listens to events, or returns the head of the refusal.
     pub fn listen(&self) -> Result<UnixStream, String> {
         let (head, reader) = self.get("/1.0/events");
         if head.starts_with("HTTP/1.1 200") { Ok(reader.into_inner()) } else { Err(head) }

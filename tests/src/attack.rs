@@ -1,4 +1,5 @@
-//! Attacks on devlxd's socket: many connections of one user, which reconnect whenever closed.
+//! Attacks on devlxd's socket: many connections of one kind by one user, which reconnect whenever
+//! they are closed.
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -83,6 +84,7 @@ impl Attack {
         Self::sending(kind.first(), socket, kind, connections, user)
     }
 
+    /// Starts one that sends other bytes first.
     pub fn sending(
         first: [Vec<u8>; 2],
         socket: &Path,
@@ -119,7 +121,8 @@ pub fn more_descriptors() {
     let _kept = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Changes the user of this thread, which must end afterwards, if we are root: the agent sees it.
+/// Changes this thread's user if we are root, because the kernel reports that user to the agent.
+/// The thread must end afterwards.
 pub fn become_user(user: u32) {
     if getuid().is_root() && user != 0 {
         set_thread_uid(Uid::from_raw(user)).expect("another user");
@@ -171,6 +174,7 @@ impl Attacker {
     }
 
     fn open(&mut self, one: usize) {
+        // Closes the old one first.
         self.all[one] = None;
         match self.connected(one) {
             Ok(stream) => {
@@ -234,6 +238,7 @@ impl Cgroup {
         (Pair::start_by(&["sh", "-c", &by], "lxd", &["user.foo=bar"]), cgroup)
     }
 
+    /// Creates one with a limit; none without the privilege or with `MOTE_CGROUP=none`.
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unwanted = std::env::var_os("MOTE_CGROUP").is_some();
@@ -253,6 +258,7 @@ impl Cgroup {
         Self(None)
     }
 
+    /// Checks that the agent lives and stayed within `most` kB.
     pub fn survived(&self, pair: &mut Pair, attack: &str, most: u64) {
         if let Ok(Some(end)) = pair.agent.0.try_wait() {
             panic!("{attack}: the agent died: {end}; {}", pair.log());

@@ -1,22 +1,27 @@
-//! Budgets of costs: files in `tests/budgets`, one figure per line. A higher cost fails.
+//! Budgets of costs: files in `tests/budgets`, one figure per line. A higher cost fails. A lower
+//! one is only printed, so that the budget can be reduced.
 
 use crate::prelude::*;
 use std::fmt::Write;
 use std::ops::Range;
 
+/// Cost of one item, by the number of items.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: &'static str,
     /// Note in the page: what is counted, or why there cannot be 1,000 of it.
     pub note: &'static str,
+    /// Number of items, and the cost of each.
     pub cost: Vec<(usize, u64)>,
     /// Numbers for which the budget limits the cost; for others it depends on timing.
     pub held: Range<usize>,
 }
 
+/// The budget limits the cost for any number.
 const ALWAYS: Range<usize> = 0..usize::MAX;
 
 impl Row {
+    /// A row that is always held to its budget.
     pub fn new(name: &'static str, note: &'static str, cost: Vec<(usize, u64)>) -> Self {
         Self { name, note, cost, held: ALWAYS }
     }
@@ -108,6 +113,7 @@ pub fn claimed(row: &str) -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix("| ")?.strip_prefix(row)?.strip_prefix(" | "));
     let figure = line.unwrap_or_else(|| panic!("README has no row {row}"));
+    // mote's figure is first.
     let figure = figure.split(" | ").next().unwrap_or_default();
     figure.trim_end_matches(" |").replace(',', "").parse().expect("a number")
 }

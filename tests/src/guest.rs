@@ -17,6 +17,7 @@ impl Guest {
         guest
     }
 
+    /// Returns the shell of a guest that was restored from a snapshot.
     pub fn again(stream: UnixStream) -> Self {
         Self { stream, text: Vec::new() }
     }
@@ -90,7 +91,8 @@ impl Terminal {
         self.ours.resize(columns, rows).expect("a size");
     }
 
-    /// Makes it carry raw bytes. A text below 255 bytes wakes no waiter (`VMIN`, termios(3)).
+    /// Makes it carry raw bytes, and signal readiness only for 255 of them: a shorter text can be
+    /// read, but wakes no waiter (`VMIN`, termios(3)).
     pub fn never_signal(&self) {
         let mut settings = tcgetattr(&self.theirs).expect("its settings");
         settings.make_raw();

@@ -31,6 +31,7 @@ impl Host {
         host
     }
 
+    /// Creates an instance for this VM, with its files in the same directory.
     pub fn of_vm(directory: &Path, spec: &Spec, flavour: &str, args: &[&str]) -> Self {
         let [vsock, serial, qmp] =
             ["vs", "serial", "qmp"].map(|name| directory.join(name).display().to_string());

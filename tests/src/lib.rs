@@ -91,6 +91,7 @@ macro_rules! tests {
     };
 }
 
+/// Returns a path as a word of a command line.
 pub fn plain(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
@@ -101,7 +102,8 @@ pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     fs::write(path, content).expect("a file");
 }
 
-/// Copies a program in another process, as a fork with it open for writing would keep it busy.
+/// Copies a program in another process. If this process had it open for writing, a test that forks
+/// meanwhile would inherit the descriptor, and the program could not be executed.
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
     assert!(copied.success(), "{} to {}", from.display(), to.display());
@@ -112,6 +114,7 @@ pub fn has_programs(names: &[&str]) -> bool {
     names.iter().all(has)
 }
 
+/// Runs a program with this input. Returns its exit code, and its output with the errors.
 pub fn fed(program: &str, arguments: &[impl AsRef<OsStr>], input: &str) -> (Option<i32>, String) {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -131,6 +134,7 @@ pub fn contains(text: impl AsRef<str>, parts: &[&str]) {
     }
 }
 
+/// Requires this exit code, and each of these parts in a program's text.
 #[track_caller]
 pub fn exits<C: PartialEq + Debug>((code, text): (C, String), wanted: C, parts: &[&str]) {
     assert_eq!(code, wanted, "{text}");
@@ -150,6 +154,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Returns the path; skips the calling test if the file does not exist.
 #[track_caller]
 pub fn by_root() -> bool {
     is_root() || {

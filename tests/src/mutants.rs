@@ -6,6 +6,7 @@ use crate::prelude::*;
 pub struct Mutant {
     pub name: String,
     pub file: String,
+    /// The lines to replace, without indentation.
     pub was: Vec<String>,
     pub now: Vec<String>,
     /// A target of cargo's and a filter: the tests that must notice it.

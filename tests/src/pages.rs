@@ -4,6 +4,7 @@ pub use mote_checks::markdown::{between, grouped};
 
 use crate::prelude::*;
 
+/// Writes a page of `docs/` if `MOTE_WRITE_DOCS` is set.
 pub fn write(name: &str, page: &str) {
     if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
         fs::write(path(name), page).expect("a page");
@@ -37,7 +38,8 @@ fn record(page: &str, cell: &str, cells: &[&str]) {
     write(page, &old.lines().map(line).collect::<String>());
 }
 
-/// Records a booted kernel: its release and name, the log's line about the sandbox, the time.
+/// Records a kernel that was booted: the release that has it, its name, the log line about the
+/// sandbox, and the time to CONNECTED.
 pub fn kernel(from: &str, kernel: &str, sandbox: &str, power_on: Duration) {
     let release = match from {
         "bullseye" => "Debian 11",
@@ -51,7 +53,8 @@ pub fn kernel(from: &str, kernel: &str, sandbox: &str, power_on: Duration) {
     record("results/kernels.md", release, &[kernel, release, "yes", sandbox, &time, &today()]);
 }
 
-/// Records a way to add mote to an image: what was booted, and both times to CONNECTED.
+/// Records a way to add mote to an image: release, kernel and machine that were booted, and the
+/// times from the agent's start and from power-on to CONNECTED. The stop was clean.
 pub fn way(way: &str, booted: &str, times: [Duration; 2]) {
     let [start, power_on] = times.map(|time| format!("{:.1}", time.as_secs_f64()));
     let booted = format!("{booted}; {}", today());

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+/// Prints the pid of a guest's agent.
 pub const PID: &str = r#"sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;
 
 /// Returns the kilobytes of a field in `text` (`status`, `smaps_rollup`); `None` without the field.
@@ -20,6 +21,7 @@ pub fn ticks(pid: u32) -> u64 {
     ticks_of(pid, 2)
 }
 
+/// The same, with its reaped children.
 pub fn ticks_with_children(pid: u32) -> u64 {
     ticks_of(pid, 4)
 }
@@ -30,7 +32,8 @@ fn ticks_of(pid: u32, fields: usize) -> u64 {
     after_name(&text).skip(11).take(fields).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// Returns the fraction of `time` that a local process ran, without its waits for a busy CPU.
+/// Returns the fraction of `time` that a local process ran, from 0 to 1. Time that it waits
+/// for a busy CPU is excluded, so a loop is always 1.
 pub fn busy(pid: u32, time: Duration) -> f64 {
     let times = || {
         let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"));

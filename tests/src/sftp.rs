@@ -34,6 +34,7 @@ impl Session {
         self.sftp.hello().expect("VERSION")
     }
 
+    /// Starts a server by this command, without INIT.
     pub fn with(command: &mut Command) -> Self {
         command.envs([AS_AGENT]);
         let (socket, theirs) = UnixStream::pair().expect("a socket");

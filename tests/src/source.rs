@@ -2,6 +2,7 @@
 
 use crate::prelude::*;
 
+/// Texts by their paths below the project's root.
 pub type Sources = BTreeMap<PathBuf, String>;
 
 pub fn root() -> PathBuf {
@@ -14,11 +15,19 @@ pub fn printed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
+/// Reads every text file that is tracked or not ignored.
 pub fn tracked() -> Sources {
     let mut git = Command::new("git");
     // In containers the directory may belong to another user.
-    let words = "-c safe.directory=* ls-files -z --cached --others --exclude-standard";
-    git.args(words.split(' '));
+    git.args([
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
     let names = printed(&mut git);
     // A deleted file is still listed; archives are not text.
     let read = |name: &str| Some((name.into(), fs::read_to_string(root().join(name)).ok()?));

@@ -1,4 +1,5 @@
-//! A VM in QEMU (emulated unless `MOTE_ACCEL` is set), with vsock by vhost-device-vsock.
+//! A VM in QEMU, in software emulation unless `MOTE_ACCEL` is set, with a real vsock by
+//! vhost-device-vsock, its status port on a ring buffer or a socket, and its config share.
 
 pub use machine::{PC, is_pc, machine};
 
@@ -26,6 +27,7 @@ pub struct Spec {
     pub extra: Vec<String>,
 }
 
+/// Devices that can be plugged in later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// The virtio-serial device with the status port.
@@ -83,8 +85,9 @@ impl Vm {
         };
         let (now, late) = backed(spec, port);
         let memory = spec.memory;
-        // The emulated timer may be late on a busy machine; it would be considered broken.
-        let words = "console=ttyS0 quiet panic=-1 no_timer_check".to_owned();
+        // no_timer_check: the emulated timer may be late on a busy machine, and the kernel would
+        // consider it broken.
+        let words = "console=ttyS0 quiet panic=-1 no_timer_check";
         let words = format!("{words}{} {}", machine::words(), spec.words);
         let shell = format!("socket,id=shell,path={},server=on,wait=off", path("shell"));
         let mut command = Command::new(machine::program());
@@ -119,6 +122,7 @@ impl Vm {
         }
     }
 
+    /// Returns the guest's only shell once it is ready.
     pub fn guest(&mut self) -> Guest {
         Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
     }
@@ -212,6 +216,7 @@ fn backed(spec: &Spec, port: &str) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     (now.into_iter().flat_map(|(_, devices)| devices).collect(), late)
 }
 
+/// Returns QEMU's arguments for the config share, further shares and a NIC.
 fn devices(directory: &Path, spec: &Spec, config: &Path, helpers: &mut Helpers) -> Vec<String> {
     let mut args = Vec::new();
     let mut shares: Vec<_> = spec.shares.iter().map(|(tag, source)| (*tag, &**source)).collect();
@@ -264,6 +269,7 @@ pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
     run
 }
 
+/// Returns `mote-host` without input and with its output in pipes.
 pub fn mote_host() -> Command {
     let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
     command.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
@@ -272,12 +278,14 @@ pub fn mote_host() -> Command {
     command
 }
 
+/// Runs `mote-host` in the directory of a persistent VM. Returns its output and exit code.
 pub fn kept(directory: &Path, args: &[&str]) -> (String, String, Option<i32>) {
     let mut command = mote_host();
     command.arg("--dir").arg(directory).args(args);
     output(command)
 }
 
+/// Returns `--arch` if the image is for another architecture.
 pub fn architecture() -> Vec<String> {
     std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
 }

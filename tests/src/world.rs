@@ -42,12 +42,14 @@ impl World {
         Self::prepare(flavour, spec, extra, |_| {})
     }
 
+    /// The same with the guest's shell, once mote is CONNECTED.
     pub fn with_shell(flavour: &str, spec: &Spec, extra: &[&str]) -> (Self, Guest) {
         let mut world = Self::of(flavour, spec, extra);
         let guest = world.shell();
         (world, guest)
     }
 
+    /// The same with an action on the host before the VM starts.
     pub fn prepare(flavour: &str, spec: &Spec, extra: &[&str], first: impl FnOnce(&Host)) -> Self {
         let args = [&["--config", "user.foo=bar"], extra].concat();
         Self::with(Scratch::new(), spec, flavour, &args, first)
@@ -74,6 +76,7 @@ impl World {
         connected(&mut self.host, limit);
     }
 
+    /// Waits for mote's CONNECTED and for the guest's shell.
     pub fn shell(&mut self) -> Guest {
         self.connected(MOTE_BOOT);
         self.vm.guest()
@@ -85,7 +88,8 @@ impl World {
     }
 
     /// Kills the daemon, keeps it down for some time, and requires CONNECTED soon after its
-    /// restart: on a slow machine at the agent's next line, if it exceeded the host's limit of 3 s.
+    /// restart. On a slow machine the agent may exceed the host's limit of 3 s; then the host waits
+    /// for its next line.
     pub fn restart(&mut self, why: &str) {
         self.host.kill();
         thread::sleep(BACK);
@@ -113,6 +117,7 @@ impl World {
     }
 }
 
+/// Returns the name of a server's status port.
 pub fn port(flavour: &str) -> &'static str {
     match flavour {
         "lxd" => "com.canonical.lxd",

@@ -19,12 +19,14 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// Parses the section number at the start of a text: digits with dots between them.
 fn number(text: &str) -> Option<&str> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let number = text[..end.unwrap_or(text.len())].trim_end_matches('.');
     (!number.is_empty()).then_some(number)
 }
 
+/// Returns all numbers that can be cited, and those that occur twice.
 fn headings(sources: &Sources) -> (BTreeSet<String>, Vec<String>) {
     let (mut known, mut twice) = (BTreeSet::new(), Vec::new());
     for (path, text) in sources {
@@ -60,6 +62,7 @@ fn citations(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// Returns the links of a page that lead to no file, or to no heading of a page.
 fn dead(path: &Path, text: &str) -> Vec<String> {
     let links = lines(text).flat_map(|(number, line)| {
         let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());

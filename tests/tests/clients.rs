@@ -1,6 +1,7 @@
-//! Third-party clients against mote over sockets and in VMs, and Debian's Go agents in VMs. Parts
-//! of names in `MOTE_COLUMNS` (agents) and `MOTE_ONLY` (clients), and `MOTE_PART=1/3` (every third
-//! client) select some. `MOTE_WRITE_DOCS=1` writes the page, also from `docs/results/clients.json`.
+//! Third-party clients against every agent: mote over sockets and in VMs, Debian's Go agents in
+//! VMs. `MOTE_COLUMNS` (part of an agent's name), `MOTE_ONLY` (part of a client's) and `MOTE_PART`
+//! (`1/3`: every third client) select some. `MOTE_WRITE_DOCS=1` writes `docs/results/clients.md`.
+//! It takes results that this run lacks from `docs/results/clients.json`.
 
 use mote_tests::clients::page::Record;
 use mote_tests::clients::{CLIENTS, Client, Subject, page, run_all};

@@ -39,7 +39,8 @@ fn each_agent_matches_the_page() {
     }
 }
 
-/// Returns whether the Go agents are the page's versions. Newer ones have fewer differences.
+/// Returns whether the Go agents are the versions that the page describes. Newer ones have fixed
+/// some differences. Each difference needs a reason in any version.
 fn are_of_page() -> bool {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     release.lines().any(|line| line == "VERSION_CODENAME=bookworm")

@@ -91,10 +91,12 @@ impl World {
     }
 }
 
+/// A resource that is counted; released when dropped.
 struct Thing {
     name: &'static str,
     note: &'static str,
     most: usize,
+    /// Upper bound without `MOTE_LONG`.
     short: usize,
     /// Time after which the agent has released one.
     linger: Duration,
@@ -183,7 +185,8 @@ impl Thing {
     }
 }
 
-/// Returns the least memory within 1.5 s: the agent's allocator keeps freed blocks for a second.
+/// Returns the least memory within 1.5 s: the agent's allocator keeps freed blocks for a second,
+/// and how many depends on timing.
 fn settled(pid: u32) -> u64 {
     let readings = (0..30).map(|_| {
         thread::sleep(Duration::from_millis(50));

@@ -104,7 +104,8 @@ fn keeps_the_partition_of_an_unreachable_file_system() {
     let Some(scratch) = disks("keeps_the_partition_of_an_unreachable_file_system") else { return };
     let (point, file) = (scratch.0.join("point"), scratch.0.join("file"));
     fs::write(&file, "").unwrap();
-    // Mounted over, also its parent, as a single file, in another namespace only, not mounted.
+    // Mounted over, mounted over its parent, mounted as a single file, mounted in another namespace
+    // only, not mounted.
     let hidden = [
         "mount -t tmpfs none $0",
         "mount -t tmpfs none $(dirname $0)",
@@ -164,7 +165,8 @@ fn ok(line: &str, path: &Path) -> String {
     said
 }
 
-/// Returns a directory for disks, if possible, in this test's own private mount namespace.
+/// Returns a directory for disks if this machine can create them, after it has run the test of this
+/// name in a private mount namespace.
 fn disks(test: &str) -> Option<Scratch> {
     let true = in_private(Private::Mounts, test) else { return None };
     let tools = ["sfdisk", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "addpart"];
@@ -178,7 +180,8 @@ fn disks(test: &str) -> Option<Scratch> {
     can.then(Scratch::new)
 }
 
-/// Returns the file systems that this machine can grow. Some containers lack ext4's capability.
+/// Returns the file systems that this machine can grow. ext4 needs a capability that some
+/// containers lack.
 fn kinds() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let rights = status.split("CapEff:").nth(1).unwrap().split_whitespace().next().unwrap();
@@ -206,6 +209,7 @@ impl Drop for Disk {
 }
 
 impl Disk {
+    /// Creates a disk with this sector size and a partition table by an sfdisk script.
     fn new(directory: &Path, name: &str, sector: u64, script: &str) -> Self {
         let file = directory.join(name);
         File::create(&file).unwrap().set_len(OLD * MIB).unwrap();
@@ -230,6 +234,7 @@ impl Disk {
         Path::new("/dev").join(format!("{}p1", self.name))
     }
 
+    /// Adds the partition if the kernel has not read the table.
     fn add_partition(&self, sector: u64) {
         let of_kernel = format!("/sys/block/{0}/{0}p1", self.name);
         if !Path::new(&of_kernel).exists() {
@@ -257,12 +262,14 @@ impl Disk {
         self
     }
 
+    /// Creates a disk with a GPT, and a file system in its partition that is mounted at `point`.
     fn with(directory: &Path, name: &str, kind: &str, point: &Path) -> Self {
         let disk = Self::new(directory, name, 512, GPT);
         let partition = disk.partition();
         disk.mounted(&partition, kind, point)
     }
 
+    /// Checks that it cannot grow for this reason, and changes neither table nor partition.
     #[track_caller]
     fn refuses(&self, why: &str) {
         let (table, length) = (self.table(), self.length());

@@ -1,4 +1,5 @@
-//! Agents of an initramfs, seen by the host: the root's own takes over, or the first continues.
+//! Agents that an initramfs starts, checked by the host before, during and after switch_root: the
+//! root's own agent takes over, or the first one continues if the root has none.
 
 use mote_tests::prelude::*;
 use mote_tests::proc::PID;
@@ -16,7 +17,9 @@ fn push(world: &World, to: &str) {
     world.host.ok(&["file", "push", plain(&file), &format!("{NAME}{to}")]);
 }
 
-/// Checks that no STOPPED came between Ready and the next agent's call (decisions §1).
+/// Checks that the host saw no STOPPED between Ready and the first call of the next agent, and then
+/// that the VM stops. An agent that the host does not call for 15 s, as on a busy machine, sends
+/// STOPPED and STARTED once (decisions §1).
 fn ends_only_once(world: &mut World, off: &str) {
     let log = world.host.log();
     let (_, since) = log.split_once("PATCH /1.0 200").expect("Ready was reported");
@@ -56,6 +59,7 @@ fn started_in(scratch: Scratch, spec: &Spec) -> World {
     World::with(scratch, spec, "lxd", &["--config", "user.foo=bar"], |_| {})
 }
 
+/// Boots it without the root's disk.
 fn boot(has_agent: bool) -> World {
     let scratch = Scratch::new();
     let base = tool("MOTE_IMAGE", "target/image");
@@ -93,6 +97,7 @@ fn kernel() -> String {
     source::printed(Command::new("image/initramfs").arg("--kernel")).trim().to_owned()
 }
 
+/// Waits for a CONNECTED after this line, and returns the agents' log.
 fn connected_after(world: &World, line: &str) -> String {
     let look = || {
         // The agent delays the re-exec while the host keeps asking.
@@ -159,7 +164,8 @@ fn the_roots_own_agent_takes_over() {
     ends_only_once(&mut world, "touch /run/off");
 }
 
-// Debian 12 with initramfs-tools and dracut of `image/debian`, which wait for the root's disk.
+// Debian 12 with initramfs-tools and with dracut, made by `image/debian`. The root's disk
+// appears while the initramfs waits for it.
 
 const LOG: &str = "/run/mote-agent-initramfs.log";
 /// The root's disk, which is plugged in late.
@@ -183,6 +189,7 @@ fn booted(image: &Path, disk: &str) -> World {
     started_in(Scratch::new(), &spec)
 }
 
+/// Checks that commands run in an initramfs that cannot find its root.
 fn waits(world: &World) {
     assert_eq!(world.host.sh("[ -e /usr/bin/dpkg ] || echo none").as_deref(), Ok("none\n"));
     assert_eq!(world.sh("ls /dev/disk/by-label | grep mote-root || echo missing"), "missing\n");
@@ -213,7 +220,8 @@ fn taken_over(tool: &'static str) {
         "[ -e /usr/bin/dpkg ] && systemctl is-active mote-agent && mote-agent status | grep -q CONNECTED",
     );
     let failures = outage.failures();
-    // A handshake may exceed the agent's limit of 3 s while systemd starts everything.
+    // A handshake may exceed the agent's limit of 3 s while systemd starts everything on one
+    // emulated CPU.
     assert!(!failures.iter().any(|why| why.contains("connection refused")), "{failures:?}");
     assert!(world.sh("mote-agent status").contains("Ready"));
     assert!(world.sh(&format!("cat {LOG}")).contains("another agent takes over"));

@@ -13,6 +13,7 @@ fn help() -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// Returns the first words of the items between two headings of the help.
 fn items(help: &str, from: &str) -> BTreeSet<String> {
     let (_, part) = help.split_once(from).expect("the heading");
     let part = part.split_once("\n\n").map_or(part, |(part, _)| part);
@@ -21,6 +22,7 @@ fn items(help: &str, from: &str) -> BTreeSet<String> {
     begins.map(|line| line.split_once("  ").map_or(line, |(item, _)| item).to_owned()).collect()
 }
 
+/// Returns the options among these items, without their first dash.
 fn options_of(items: &BTreeSet<String>) -> BTreeSet<String> {
     let words = items.iter().flat_map(|item| item.split([' ', ',']));
     words.filter_map(|word| word.strip_prefix('-')).map(str::to_owned).collect()
@@ -30,6 +32,7 @@ fn options(help: &str) -> BTreeSet<String> {
     options_of(&items(help, "Options:\n"))
 }
 
+/// Returns the items between two headings of a manual page, without fonts and quotes.
 fn page_items(page: &str, from: &str, to: &str) -> BTreeSet<String> {
     let (_, section) = page.split_once(&format!("\n.SH {from}\n")).expect("the section");
     let (section, _) = section.split_once(to).expect("its end");

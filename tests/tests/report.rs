@@ -1,4 +1,5 @@
-//! `mote-agent report state|metrics` on an artificial `/proc` and on this machine's.
+//! `mote-agent report state|metrics`: the shipped binary on an artificial `/proc` with known
+//! numbers, and on this machine's.
 #![allow(clippy::unwrap_used)] // in helpers too: all of this is a test
 
 use mote_tests::prelude::*;
@@ -12,7 +13,8 @@ fn few() -> impl Iterator<Item = (u32, bool)> {
 fn metrics_match_the_kernels_figures() {
     let scratch = Scratch::new();
     root(&scratch.0, few());
-    // Kernel threads do not count in LXD's sum.
+    // Bytes are the kernel's sectors of 512 bytes and kB of 1024. LXD's `procs_total` excludes
+    // kernel threads.
     let wanted: Value = serde_json::from_str(include_str!("../src/report/metrics.json")).unwrap();
     let [lxd, incus] = ["lxd", "incus"].map(|flavour| {
         let seen = report(&scratch.0, flavour, "metrics");

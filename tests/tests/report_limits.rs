@@ -10,6 +10,7 @@ use mote_tests::report::{report, root};
 #[path = "boot/stuck/fuse.rs"]
 mod fuse;
 
+/// An opcode (`linux/fuse.h`).
 const STATFS: u32 = 17;
 
 fn large(processes: u32, mounts: u32) -> Scratch {
@@ -28,6 +29,7 @@ fn large(processes: u32, mounts: u32) -> Scratch {
     scratch
 }
 
+/// Returns the CPU time of a report in milliseconds, from several reports in a row.
 fn cpu_time(root: &Path, flavour: &str, what: &str) -> f64 {
     const TIMES: u32 = 10;
     let script = format!(
@@ -95,7 +97,8 @@ fn a_report_is_complete_or_fails() {
     }
 }
 
-/// Returns the peak memory in kB once everything except `file` is read, which a pipe replaces.
+/// Returns the peak memory in kB once everything except `file` is read. A pipe replaces `file`, so
+/// the report waits there. The test writes its content later, to let the report end.
 fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     use std::io::Write;
 
@@ -132,7 +135,8 @@ fn memory_does_not_grow_with_processes_and_mounts() {
     for (what, file) in [("state", "proc/meminfo"), ("metrics", "proc/mounts")] {
         let (few, many) = (peak(&small, what, file), peak(&large, what, file));
         println!("{what}: {few} kB with few, {many} kB with many");
-        // The names would take 500 kB, the text about the mounts 850 kB. There may be more threads.
+        // The names would take 500 kB, and the text about the mounts 850 kB. A busy machine may
+        // have more threads.
         assert!(many < few + 256, "{what}: {few} kB with few, {many} kB with many");
     }
 }

@@ -1,4 +1,5 @@
-//! The memory that peers can make the agent use is limited: attacks in a cgroup of 8 MiB.
+//! The memory that peers can make the agent use is limited: attacks in a memory cgroup of 8 MiB, if
+//! this machine allows one.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use mote_tests::attack::{Attack, Cgroup, Kind};
@@ -29,6 +30,7 @@ impl Victim {
         fs::write(format!("/proc/{}/clear_refs", pair.agent.0.id()), "5").unwrap();
     }
 
+    /// Checks that the agent runs, serves both sides and stayed within the limit.
     fn survived(&mut self, attack: &str) {
         self.host.forget();
         assert_eq!(run(&self.host, &plain(&["echo", "hi"]), b"").unwrap().out, "hi\n", "{attack}");
@@ -107,7 +109,8 @@ fn post_command(victim: &Victim, body: &str) -> u16 {
         .host
         .connect()
         .and_then(|mut wire| wire.within(LIMIT).ask("POST", "/1.0/exec", "", body.as_bytes()));
-    // A refused connection may be closed before its answer is read. 408: the client was slow.
+    // The agent may close a refused connection before the client has read the reason. 408: on a
+    // busy machine the client sends too slowly.
     answer.map_or(0, |answer| answer.status)
 }
 
@@ -222,7 +225,8 @@ fn event(number: usize) -> String {
     format!(r#"{{"type":"config","metadata":{{"key":"user.{number}","value":"{value}"}}}}"#)
 }
 
-/// Posts events; with a listener, waits until it has each one, as one that lags is dropped.
+/// Posts events; with a listener, waits until it has each one. On a busy machine a listener that
+/// lags behind by a whole event for a second is rightly dropped.
 fn post(victim: &Victim, count: usize, heard: Option<&mpsc::Receiver<usize>>) {
     let mut wire = victim.host.connect().unwrap();
     for number in 0..count {
@@ -290,6 +294,7 @@ fn a_hundred_stalled_host_listeners_share_one_copy() {
     victim.survived(&format!("{} deaf listeners of the host and 5 events of 1 MB", deaf.len()));
 }
 
+/// Returns the accepted ones; the agent must have refused all others with 503.
 fn taken<T>(all: Vec<Result<T, String>>) -> Vec<T> {
     let mut taken = Vec::new();
     for one in all {

@@ -1,4 +1,5 @@
-//! Bursts of work: none is refused, few TLS handshakes are full, and memory shrinks back.
+//! Bursts of work: the agent refuses none, makes few full TLS handshakes, and its memory returns to
+//! its former size.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::sync::mpsc::channel;
@@ -10,7 +11,8 @@ const AT_ONCE: usize = 24;
 const REST: Duration = Duration::from_secs(12);
 
 /// Tolerance after a burst, kB: about a hundred objects outlive it, such as grown tables and
-/// tickets, and each may keep a group of up to 64 KiB. It was once 500 to 650 kB.
+/// tickets for the next calls. Each may keep a group of up to 64 KiB. It was 500 to 650 kB while
+/// tables and long buffers were in such groups too.
 const LEFT: u64 = 320;
 
 /// The agent's private memory, kB. Its file is mapped as far as it was executed.

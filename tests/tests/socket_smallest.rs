@@ -1,4 +1,5 @@
-//! The devlxd-only build, which `scripts/test` names in `MOTE_AGENT`: all else is refused.
+//! The devlxd-only build (`--no-default-features --features shell`), which `scripts/test` names in
+//! `MOTE_AGENT`: devlxd works, and everything else is refused with a reason.
 
 use mote_tests::prelude::*;
 

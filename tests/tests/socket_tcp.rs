@@ -1,4 +1,5 @@
-//! A third transport: the feature `tcp` replaces vsock, and relays connect it to the usual host.
+//! A third transport: an agent built with the feature `tcp` uses TCP instead of vsock. Relays
+//! connect it to the usual host. The layers above the transport must not notice.
 
 use std::net::Ipv4Addr;
 

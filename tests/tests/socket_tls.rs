@@ -1,5 +1,6 @@
 //! TLS against OpenSSL, which shares no code with ring and rustls: every kind of host key, every
-//! group and cipher, in both directions, with the shipped binary's code for P-256 and X25519.
+//! group and cipher, in both directions. The shipped build computes P-256 and X25519 with different
+//! code than a plain build (`scripts/build`), so the test runs the shipped binary.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use mote_tests::agent::launch;
@@ -63,6 +64,7 @@ impl Meeting {
         fs::read_to_string(self.path("agent.log")).unwrap_or_default()
     }
 
+    /// Calls the agent. Returns OpenSSL's log and the answer.
     fn call(&self, args: &[&str]) -> String {
         self.request(b"GET /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", args)
     }
@@ -81,6 +83,7 @@ impl Meeting {
         said
     }
 
+    /// Has the agent call until it gets an answer. Returns OpenSSL's log.
     fn be_called(&mut self, args: &[&str]) -> String {
         let body = "{\"metadata\":{}}";
         let length = body.len();
@@ -98,6 +101,7 @@ impl Meeting {
         fs::read_to_string(self.path("server.log")).unwrap()
     }
 
+    /// Replaces `server.crt` by one with the same key and other dates.
     fn redate(&self, begin: &str, end: &str) {
         let config = "[ca]\ndefault_ca=c\n[c]\ndatabase=index\nrand_serial=yes\n\
                       default_md=sha256\npolicy=p\nnew_certs_dir=.\n[p]\ncommonName=supplied\n";
@@ -128,6 +132,7 @@ impl Meeting {
         }
     }
 
+    /// Counts the log lines that contain this text, without debug lines.
     fn lines(&self, text: &str) -> usize {
         let log = self.log();
         log.lines().filter(|line| line.contains(text) && !line.contains("debug:")).count()
@@ -151,7 +156,8 @@ fn pass(mut from: UnixStream, mut to: UnixStream, piece: usize) -> JoinHandle<Ve
 }
 
 impl Meeting {
-    /// Sends a key update and a request by single bytes, then plain `last`; returns the rest.
+    /// Sends a key update and a request through a relay that forwards single bytes, then `last` in
+    /// plain text. Returns what the agent sends after its answer.
     fn end_with(&self, last: &[u8]) -> Vec<u8> {
         let _absent = fs::remove_file(self.path("relay"));
         let relay = UnixListener::bind(self.path("relay")).unwrap();
@@ -206,6 +212,7 @@ fn reads_split_records_and_answers_invalid_ones_with_an_alert() {
     assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
 }
 
+/// The agent and its host call each other. Returns OpenSSL's log of the agent's call.
 fn calls_both_ways(meeting: &mut Meeting, chosen: &[&str]) -> String {
     let called = meeting.be_called(chosen);
     let said = meeting.call(chosen);
@@ -242,6 +249,7 @@ fn names_a_host_key_that_it_cannot_verify() {
         let said = String::from_utf8(said.stdout).unwrap();
         let row = format!("missing  certificates: server.crt: {WHY}\n");
         assert!(said.contains(&row), "{kind:?}: {said}");
+        // The host's new certificate.
         let told = fs::read_to_string(other.path("share/agent.conf")).unwrap();
         let length = told.len();
         let head = "PUT /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length:";
@@ -329,7 +337,8 @@ fn logs_a_caller_with_another_certificate_once() {
     meeting.start();
     meeting.make(P384, "other");
     assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
-    // The host, which fails; a peer without a certificate; one that disconnects meanwhile.
+    // The host itself, whose handshake fails for a different reason; a peer without a certificate;
+    // a peer that disconnects during the handshake.
     meeting.call(&["-groups", "P-521"]);
     let mut bare = meeting.openssl();
     bare.args(["s_client", "-tls1_3", "-unix", "vs.listen_8443"]).stdin(Stdio::null());

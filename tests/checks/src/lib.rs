@@ -1,6 +1,7 @@
 //! Verdicts and their presentation, shared by conformance, third-party clients and real servers: a
 //! check has a verdict, each verdict other than "yes" needs a reason, each reason needs such a
-//! verdict, and a page shows them with notes. Also bytes that do not repeat, and QEMU's monitor.
+//! verdict, and a page shows them side by side with notes. Also what these suites share: bytes that
+//! do not repeat, and QEMU's monitor.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 
@@ -20,8 +21,10 @@ pub type Try<T = ()> = Result<T, String>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
+    /// The check passed: the observation.
     Holds(String),
     Differs(String),
+    /// The feature is missing, or ends in an error.
     Fails(String),
     NotRun(String),
     /// The check ran, but its machine was lost each time.
@@ -59,6 +62,7 @@ impl Verdict {
 pub struct Notes(Vec<String>);
 
 impl Notes {
+    /// Returns the number of a note, from 1.
     pub fn number(&mut self, note: String) -> usize {
         let known = self.0.iter().position(|known| *known == note);
         known.unwrap_or_else(|| {
@@ -87,6 +91,7 @@ pub fn sentence(text: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
+/// Names of groups, or of columns.
 pub type Names = &'static [&'static str];
 
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +100,7 @@ pub struct Reason {
     pub groups: Names,
     /// The check's name; with `*` at its end, what the names begin with.
     pub check: &'static str,
+    /// Titles of the columns with this difference.
     pub columns: Names,
     /// Explanation; follows the observation in the note.
     pub why: &'static str,
@@ -103,7 +109,8 @@ pub struct Reason {
 }
 
 /// Parses reasons, one per line: `GROUPS | CHECK | COLUMNS | WHY`, after `~ ` if the difference
-/// occurs sometimes. `; ` separates names, `*` means all groups. The names are leaked.
+/// occurs sometimes. `; ` separates names, `*` means all groups. The names are leaked, because each
+/// table is read once.
 pub fn reasons(text: &'static str) -> Vec<Reason> {
     let names = |text: &'static str| -> Names {
         text.split("; ").filter(|name| *name != "*").collect::<Vec<_>>().leak()
@@ -149,6 +156,7 @@ pub fn line_with(text: &str, wanted: &str) -> Try<String> {
     line.map(|line| line.trim().to_owned()).ok_or_else(|| format!("no {wanted:?} in {text:?}"))
 }
 
+/// Returns a fixed sequence of bytes with a long period.
 pub fn noise(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Noise::default().fill(&mut bytes);
@@ -176,7 +184,8 @@ impl Noise {
     }
 }
 
-/// Sends a command on a new connection to this monitor; returns its `return` or `error`.
+/// Sends a command on a new connection to this monitor. Returns its answer, which has the member
+/// `return` or `error`.
 pub fn qmp(monitor: &UnixStream, command: &str, arguments: &Value) -> io::Result<Value> {
     let mut lines = BufReader::new(monitor).lines();
     let mut answer = Value::Null;
@@ -272,6 +281,7 @@ impl<'r> Table<'r> {
         markdown::row(first.iter().map(|&cell| cell.to_owned()).chain(cells))
     }
 
+    /// Counts the cells of each column with these words.
     pub fn sums(&self, kinds: &[&str]) -> String {
         let head = markdown::texts([""].iter().chain(kinds).copied());
         let rows = self.titles.iter().zip(&self.words).map(|(title, words)| {

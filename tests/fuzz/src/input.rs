@@ -64,10 +64,12 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
+/// Returns whether JSON may be nested deeper than mote's limit.
 pub(crate) fn is_deep(json: &[u8]) -> bool {
     json.iter().filter(|byte| b"[{".contains(byte)).count() > 30
 }
 
+/// Decodes percent-encoding; `None` if it is invalid.
 pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut pieces = text.as_bytes().split(|byte| *byte == b'%');
     let mut out = pieces.next()?.to_vec();

@@ -51,6 +51,7 @@ pub mod from_host {
     pub mod status_ops;
 }
 
+/// HTTP/1.1 in both directions.
 pub mod http {
     pub mod body;
     pub mod connection_ops;
@@ -69,6 +70,7 @@ pub mod system {
     pub mod proc;
 }
 
+/// The whole agent.
 pub mod whole {
     pub mod scenario;
 }
@@ -77,6 +79,7 @@ macro_rules! targets {
     ($($room:ident: $($name:ident)*;)*) => {
         pub const TARGETS: &[&str] = &[$($(stringify!($name),)*)*];
 
+        /// Returns the page's text about all targets: the start of each file.
         pub fn about() -> String {
             let heads = [$($((
                 stringify!($name),

@@ -7,7 +7,8 @@ use mote_checks::markdown::grouped;
 
 use crate::{TARGETS, corpus};
 
-/// Executions and seconds of a target's runs, the last one's edges, and those of the program.
+/// Executions and seconds of all recorded runs of each target, the edges that the last one covered,
+/// and those of the program, including the checks'.
 pub type Tally = BTreeMap<String, [u64; 4]>;
 
 pub fn file() -> PathBuf {

@@ -1,5 +1,6 @@
-//! Replays every stored input and mutations of each, so that fixed bugs stay fixed. Each file of
-//! the core has a target, and each target inputs, a count and a place in the page.
+//! Replays every stored input, and mutations of each, without libFuzzer, so that fixed bugs stay
+//! fixed. Checks that each file of the core has a target, and each target inputs, a count and a
+//! place in the page.
 
 use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};
@@ -16,7 +17,8 @@ fn here(path: &str) -> PathBuf {
 /// Number of mutations of each input, the same in every run.
 const CHANGES: usize = 12;
 
-/// Replaces up to four pieces: by a byte, a dictionary's token, another input's end, or nothing.
+/// Returns an input with up to four pieces replaced: by a byte, a token of the dictionary, the end
+/// of another input, or nothing.
 fn changed(input: &[u8], others: &[Vec<u8>], tokens: &[Vec<u8>], seed: &mut u64) -> Vec<u8> {
     let mut random = |below: usize| {
         *seed =

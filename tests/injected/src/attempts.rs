@@ -187,6 +187,7 @@ fn descriptors() -> Vec<Attempt> {
     requests.map(attempt).into()
 }
 
+/// Families and protocols of sockets to try.
 const FAMILIES: c_int = 50;
 
 /// Creates sockets other than those that the agent needs, and pairs, and sends elsewhere.
@@ -234,7 +235,8 @@ fn reopen(probe: &mut Probe<'_>) -> Result<(), Errno> {
 /// `F_SETSIG` (`fcntl.h`).
 const SET_SIGNAL: c_int = 10;
 
-/// A pipe whose signals go to another process, which must be alive when the kernel checks it.
+/// A pipe whose signals go to another process: the kernel checks permission when it sends one. The
+/// caller must check whether the other process is still alive.
 fn signal_by_file(probe: &mut Probe<'_>) -> Result<(), Errno> {
     probe.make(libc::SYS_pipe2, &[Bytes(vec![0; 8]), number(0)])?;
     let mut two = [0; 8];

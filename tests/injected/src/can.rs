@@ -17,7 +17,9 @@ use crate::attempts::Argument::{Bytes, Number};
 use crate::attempts::{number, path};
 use crate::{Outcome, Probe};
 
+/// A port of the host that has no listener.
 const PORT: u32 = 2;
+/// Highest descriptor to inspect.
 const DESCRIPTORS: i32 = 64;
 
 pub(crate) fn try_all(probe: &mut Probe<'_>) -> Result<(), Errno> {
@@ -67,6 +69,7 @@ fn use_files(probe: &mut Probe<'_>) {
         let said = probe.open(&at, flags);
         probe.compare(&format!("open {}", at.display()), said, Outcome::Done);
         if let Ok(file) = said {
+            // The first byte, unchanged.
             if flags == libc::O_WRONLY
                 && let Some(first) = fs::read(&at).ok().and_then(|bytes| bytes.first().copied())
             {
@@ -110,6 +113,7 @@ fn send_datagrams(probe: &mut Probe<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Returns the first of the agent's descriptors that is a unix datagram socket.
 fn datagrams(probe: &Probe<'_>) -> Result<Option<u64>, Errno> {
     let option = |descriptor: i32, name| {
         let arguments = [
@@ -140,7 +144,8 @@ fn reach_port(probe: &Probe<'_>) -> Result<u64, Errno> {
     said
 }
 
-// What the attempts need around the agent: another process, and root's public files and sockets.
+// What the attempts need around the agent: another process, and root's files and sockets that
+// anyone may use.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -229,6 +234,7 @@ pub(crate) fn has_scopes() -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 12)
 }
 
+/// Returns a unix socket's address as the kernel reads it.
 pub(crate) fn unix(address: &SocketAddr) -> Vec<u8> {
     let mut bytes = family(libc::AF_UNIX);
     if let Some(path) = address.as_pathname() {

@@ -1,4 +1,5 @@
-//! What code injected into a sandboxed agent can do: a debugger makes it call the kernel (x86-64).
+//! What code that was injected into a sandboxed agent can and cannot do: as root, a debugger stops
+//! the agent and makes its process call the kernel. x86-64 only, because of the registers.
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 #![allow(missing_debug_implementations, reason = "no test prints these")]
 #![cfg(target_arch = "x86_64")]
@@ -56,9 +57,11 @@ impl Outcome {
     }
 }
 
+/// Attempts, and results that differ from docs/explanation/security.md.
 #[derive(Debug, Default)]
 pub struct Report {
     pub calls: usize,
+    /// A line for each that succeeded against the page, or failed against it.
     pub wrong: Vec<String>,
 }
 

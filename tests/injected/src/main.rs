@@ -1,4 +1,5 @@
-//! `mote-injected PID`: tries everything in this system's agent. Prints unexpected results.
+//! `mote-injected PID`: tries everything in the agent of this system, which is in its sandbox and
+//! may serve port-forward. Prints unexpected results.
 
 use std::process::ExitCode;
 

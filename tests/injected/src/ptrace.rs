@@ -12,11 +12,13 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// Bytes for arguments.
 const SPACE: u64 = 1 << 16;
 /// A call returns a negated error number up to this.
 const LAST_ERROR: u64 = 4095;
 
-/// A process that is stopped, except for its ordered calls. Only this thread is its tracer.
+/// A process that is stopped, except for the calls that it is made to make, until this is dropped.
+/// Only the thread that entered may use it, because the kernel knows that thread as the tracer.
 pub struct Injected {
     process: Pid,
     memory: File,
@@ -76,6 +78,7 @@ impl Injected {
         Ok(result)
     }
 
+    /// Writes bytes into the process at this offset of its space. Returns their address.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<u64, Errno> {
         let address = self.space + offset;
         self.memory.write_all_at(bytes, address).map_err(errno)?;
@@ -95,6 +98,7 @@ impl Drop for Injected {
     }
 }
 
+/// Returns an argument as the kernel reads it.
 pub(crate) fn word(number: i32) -> u64 {
     i64::from(number).cast_unsigned()
 }

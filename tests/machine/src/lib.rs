@@ -36,6 +36,7 @@ pub fn output(command: &mut Command) -> Result<Output> {
     bounded(command.stdin(Stdio::null()).stdout(pipe()).stderr(pipe()))?.wait_with_output()
 }
 
+/// Starts a program and kills it if it has not ended by then.
 pub fn within(command: &mut Command, limit: Duration) -> Result<Child> {
     let child = command.spawn()?;
     // Nobody has reaped it yet, so its id is still valid.

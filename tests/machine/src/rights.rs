@@ -5,6 +5,7 @@ use std::io::Write;
 use std::panic::Location;
 use std::process::Command;
 
+/// The environment variable that names the list of skipped tests.
 const SKIPPED: &str = "MOTE_SKIPPED";
 
 #[track_caller]
@@ -45,6 +46,7 @@ impl Private {
     }
 }
 
+/// Returns the words that run a command with it on this machine.
 pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
     let mut first = None;
     for by in ["unshare", "unshare --map-root-user", "sudo -n unshare"] {
@@ -60,7 +62,8 @@ pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
     Err(format!("unshare {}: {}", what.options(), first.unwrap_or_default()))
 }
 
-/// Runs the test of this name again with it, and returns true there. Without it, skips the test.
+/// Runs the test of this name again with it, and returns true there. Without the privilege, the
+/// test is skipped.
 #[track_caller]
 pub fn in_private(what: Private, test: &str) -> bool {
     const INSIDE: &str = "MOTE_PRIVATE";
@@ -107,7 +110,8 @@ mod tests {
         }
     }
 
-    /// As in many chroots: unshare(1) cannot change propagation, as its root is not a mount.
+    /// As in many chroots: its root is not a mount point, so unshare(1) cannot change how mounts
+    /// propagate.
     #[test]
     fn skips_a_test_if_the_root_is_not_a_mount_point() {
         const TEST: &str = "rights::tests::skips_a_test_if_the_root_is_not_a_mount_point";

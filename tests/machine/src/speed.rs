@@ -1,4 +1,5 @@
-//! Time limits for events that will come, scaled by this machine's slowdown; not for durations.
+//! Time limits for events that will come: the time on an idle machine, multiplied by the measured
+//! slowdown of this one. Assertions on durations do not use this.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -8,13 +9,15 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The variable with the slowdown, such as `2.5`: for `mote-host`, and a lower bound for tests.
+/// The environment variable with the slowdown, such as `2.5`: passed to `mote-host`, and a lower
+/// bound for tests.
 pub const SLOWDOWN: &str = "MOTE_SLOWDOWN";
 
 /// Upper bound of the slowdown, because a test that fails waits as long.
 const MOST: f64 = 5.0;
 
-/// The duration on an idle machine of 2 CPUs at 2.1 GHz, plus a third; faster ones count as it.
+/// The duration on an idle machine of 2 CPUs at 2.1 GHz, plus a third. Faster machines count as
+/// this one.
 const CPU: Duration = Duration::from_millis(60);
 const PROCESSES: Duration = Duration::from_millis(40);
 /// Many times the 5 ms of an idle one, because disks differ and tests write little.
@@ -22,7 +25,8 @@ const DISK: Duration = Duration::from_millis(100);
 
 static SEEN: AtomicU32 = AtomicU32::new(100);
 
-/// Returns this machine's slowdown compared with an idle one, at least 1. Measured once.
+/// Returns this machine's slowdown compared with an idle one, at least 1. The first call measures
+/// it, for a tenth of a second on an idle machine.
 pub fn slowdown() -> f64 {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
@@ -38,7 +42,8 @@ pub fn patient(limit: Duration) -> Duration {
     limit.mul_f64(slowdown())
 }
 
-/// Returns whether this took at most `limit` on an idle machine; if not, measures again.
+/// Returns whether this took no longer than `limit` on an idle machine. Measures again before it
+/// denies that, because the load may have grown.
 pub fn in_time(took: Duration, limit: Duration) -> bool {
     took < patient(limit) || {
         see(measured());

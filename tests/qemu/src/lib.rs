@@ -1,5 +1,6 @@
 //! QEMU's side of the status port: the ring buffer that servers read, the line that counts, and the
-//! events that make them read (P§2.2, P§2.3): the model of all tests that play a host.
+//! events that make them read (P§2.2, P§2.3). All tests that play a host share this model: those of
+//! the status machine, of the agent, and of mote-host, whose own code is not used.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 
@@ -75,7 +76,8 @@ impl Ring {
     }
 }
 
-/// One port's events: the first is sent immediately, later ones within a second as one at its end.
+/// The throttle of one port's events: the first is sent immediately, and later ones within a second
+/// as one at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttle {
     last: Option<u64>,

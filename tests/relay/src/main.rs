@@ -1,5 +1,6 @@
 //! `mote-relay SOCKET`: copies stdin to a unix socket and its answer to stdout, until the other
-//! side hangs up: any bytes to devlxd in the guest, whose busybox has no program for it.
+//! side hangs up. With it tests can send any bytes to devlxd in the guest, for which the image's
+//! busybox has no program.
 
 use std::fs::File;
 use std::io::{ErrorKind, stdin, stdout};

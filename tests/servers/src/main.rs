@@ -1,4 +1,5 @@
-//! `mote-servers`, behind `scripts/real-server`: drives an agent by an unmodified LXD or Incus.
+//! `mote-servers`, behind `scripts/real-server`: drives a guest agent with an unmodified LXD or
+//! Incus through the server's command line.
 //!
 //! `drive` runs on this machine. It boots an outer VM with `/dev/kvm` and vhost-vsock that contains
 //! the real server (`outer`), and writes the table (`page`). `check` runs in the outer VM: it sets

@@ -13,6 +13,7 @@ const MEMORY: u32 = 3072;
 /// Size of the second disk, bytes: the checks' program, a kernel and an image take less.
 const PAYLOAD: u64 = 160 << 20;
 
+/// The parts of an outer VM.
 #[derive(Clone, Debug, Args)]
 pub struct Spec {
     /// Directory with `vmlinuz`, `initrd`, `disk.raw`, and the stored states.
@@ -212,7 +213,10 @@ fn qemu(spec: &Spec) -> Command {
         .arg(tree("usr/lib/x86_64-linux-gnu"))
         .args(clock.iter().flat_map(|clock| [OsStr::new("--preload"), clock.as_os_str()]))
         .arg(tree("usr/bin/qemu-system-x86_64"))
-        .args([Path::new("-L"), &tree("usr/share/qemu"), "-L".as_ref(), &tree("usr/share/seabios")])
+        .arg("-L")
+        .arg(tree("usr/share/qemu"))
+        .arg("-L")
+        .arg(tree("usr/share/seabios"))
         .args("-name outer -machine q35 -display none -no-reboot -nodefaults".split(' '))
         .args(["-accel", accelerator, "-cpu", processor])
         .args(["-smp", "2", "-m", &MEMORY.to_string()])

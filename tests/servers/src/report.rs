@@ -27,7 +27,8 @@ fn look(world: &World, wanted: &[String], say: Say<'_>) -> Try {
         say(Line::Begin(check.id()))?;
         let begun = Instant::now();
         let seen = (check.run)(world);
-        // KVM stopped it: emulated virtualisation fails at times, whatever the agent does.
+        // KVM stopped it: emulated virtualisation fails at times, which says nothing about the
+        // agent.
         if seen.is_err() && world.status()? == "Error" {
             return Err(format!("the instance's QEMU met an internal error during {}", check.id()));
         }
@@ -46,6 +47,7 @@ pub enum Line {
     Begin(String),
     /// The end of a check: its name, what it saw or why it fails, seconds.
     End(String, Try<String>, f64),
+    /// No more lines follow, for this reason.
     Over(String),
 }
 
@@ -62,9 +64,11 @@ fn uptime() -> f64 {
 
 /// Interval of the messages while waiting for an agent.
 const TELL: Duration = Duration::from_secs(60);
+/// Directory with the second disk's files.
 const FILES: &str = "/run/checks";
 
-/// Returns the arguments that launch an image's instance: one CPU, memory for an initramfs.
+/// Returns the arguments that launch an instance from an image: one CPU, memory for an initramfs,
+/// and what QEMU boots.
 pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
     let words = "console=tty0 console=ttyS0 panic=5 loglevel=5 random.trust_cpu=on \
         mitigations=off no_timer_check cryptomgr.notests";

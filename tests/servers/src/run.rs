@@ -39,6 +39,7 @@ pub struct Run {
 }
 
 impl Run {
+    /// Returns a program with arguments and a limit of one minute.
     pub fn new(words: &[&str]) -> Self {
         let mut command = Command::new(words.first().copied().unwrap_or_default());
         command.args(words.iter().skip(1));
@@ -106,6 +107,7 @@ impl Run {
 pub struct Background(pub Child);
 
 impl Background {
+    /// Returns the output once another program has ended it.
     pub fn end(mut self, limit: Duration) -> Try<Output> {
         let mut stdout = self.0.stdout.take().ok_or("no output")?;
         let out = thread::spawn(move || {
@@ -160,6 +162,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     }
 }
 
+/// Returns an exit code as shells show it.
 pub fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
@@ -177,7 +180,8 @@ impl Terminal {
         let failed = |error: std::io::Error| format!("a terminal: {error}");
         let (ours, theirs) = Pty::open(columns, rows).map_err(failed)?;
         let side = || theirs.try_clone().map(Stdio::from).map_err(failed);
-        // A session with this terminal, so that signals from keys and size changes reach it.
+        // In its own session with this terminal, so that signals from keys and size changes reach
+        // it.
         let mut command = Command::new("setsid");
         command.arg("--ctty").args(words).stdin(side()?).stdout(side()?).stderr(side()?);
         let child = command.spawn().map_err(failed)?;

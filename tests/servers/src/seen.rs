@@ -1,4 +1,5 @@
-//! The recorded results: `tests/servers/seen/SERVER.jsonl`, of which each row has its run.
+//! The recorded results: `tests/servers/seen/SERVER.jsonl`, one JSON object per line. A full run in
+//! emulation is long, so results of partial runs are combined: each row has its run.
 
 use crate::prelude::*;
 
@@ -13,7 +14,8 @@ pub struct Row {
     pub run: Run,
 }
 
-/// A run of some checks, in one or more outer VMs: its start, and the commit of mote.
+/// A run of some checks, in one or more outer VMs: the date and time of its start, and the commit
+/// that mote was built from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Run {
     pub run: String,
@@ -30,11 +32,14 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     pub agent: Agent,
+    /// In the checks' order.
     pub rows: Vec<Row>,
+    /// The run to which new results belong.
     run: Run,
 }
 
-/// Runs of a failing check, because emulation may lose an interrupt.
+/// Runs of a failing check. A check fails only at the second failure, because emulation may lose an
+/// interrupt.
 pub const TRIES: usize = 2;
 
 impl Column {
@@ -84,6 +89,7 @@ pub fn load(server: Server) -> Try<Vec<Column>> {
     Ok(columns)
 }
 
+/// Stores the rows in the checks' order.
 pub fn store(server: Server, columns: &mut [Column]) -> Try {
     let (path, text) = (path(server), text(server, columns)?);
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))

@@ -21,6 +21,7 @@ pub enum Server {
 impl Server {
     pub const ALL: [Self; 3] = [Self::Incus, Self::Incus60, Self::Lxd];
 
+    /// Returns its name on the command line of `scripts/real-server` and in the record.
     pub fn name(self) -> &'static str {
         match self {
             Self::Incus => "incus",
@@ -94,6 +95,7 @@ pub enum Agent {
 impl Agent {
     pub const ALL: [Self; 2] = [Self::Mote, Self::Own];
 
+    /// Returns its name on the command line, which is also the name of its image.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mote => "mote",

@@ -16,7 +16,8 @@ pub fn is_up(world: &World) -> Try<bool> {
     Ok(active.code == 0)
 }
 
-/// Waits for the server, and restarts it if it rejected QEMU, which was too slow at its start.
+/// Waits for the server, and restarts it if it rejected QEMU: it allows QEMU a few seconds to
+/// answer, once at its start, which is too short on a busy machine.
 pub fn knows_vms(world: &World) -> Try {
     for turn in 0..=AGAIN {
         let mut drivers = String::new();
@@ -55,8 +56,9 @@ pub fn server(world: &World) -> Try {
     if world.server == Server::Lxd { lxd_only(world) } else { Ok(()) }
 }
 
-/// Returns a NIC on the bridge. LXD 5.0.2 has QEMU open a tap as `nobody`, which Debian 13 refuses;
-/// it opens a macvlan itself, which on the bridge could not reach the bridge's own address.
+/// Returns a NIC on the bridge. LXD 5.0.2 has QEMU open a tap device as `nobody`, which Debian 13's
+/// kernel refuses. It opens a macvlan device itself. A NIC directly on the bridge could not reach
+/// the bridge's own address.
 pub fn nic(server: Server) -> &'static [&'static str] {
     match server {
         Server::Incus | Server::Incus60 => &["network=br-checks"],
@@ -76,7 +78,8 @@ fn lxd_only(world: &World) -> Try {
     for words in commands {
         world.run(words).code(0)?;
     }
-    // A kernel that QEMU loads takes boot index 0, LXD's for the first disk, but no directory's.
+    // A kernel that QEMU loads takes boot index 0, which LXD gives to the first disk or NIC. A
+    // directory does not use it.
     let source = format!("source={FIRST}");
     let path = format!("path={FIRST_IN_GUEST}");
     let disk = [&source, &path, "boot.priority=100"];

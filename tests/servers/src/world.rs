@@ -5,6 +5,7 @@ pub use mote_checks::{has, line_with, noise, same};
 use crate::prelude::*;
 use crate::run::Run;
 
+/// What a check saw, or why it fails.
 pub type Seen = Try<String>;
 
 pub const VM: &str = "vm1";
@@ -53,6 +54,7 @@ impl World {
         self.exec(&["sh", "-c", script]).text()
     }
 
+    /// Sets a key of the instance, calls `look`, and always restores the key.
     pub fn with_key<T>(
         &self,
         key: &str,
@@ -77,7 +79,8 @@ impl World {
         self.terminal(&[&with, words].concat())
     }
 
-    /// Queries the server's API directly: in emulation the command line starts slowly.
+    /// Queries the server's API directly: in emulation the command line takes seconds to start, and
+    /// repeated starts would slow the instance down.
     pub fn query(&self, path: &str) -> Try<Value> {
         let failed = |error: std::io::Error| format!("{path}: {error}");
         let mut stream = UnixStream::connect(self.server.socket()).map_err(failed)?;
@@ -105,7 +108,8 @@ impl World {
         Ok(instance["status"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Returns whether the server sees an agent, which alone reports processes. A query may follow.
+    /// Returns whether the server sees an agent: only an agent reports processes. A query string
+    /// may follow the instance's name.
     pub fn sees_agent(&self, instance: &str) -> Try<bool> {
         let (name, query) = instance.split_once('?').unwrap_or((instance, ""));
         let state = self.query(&format!("/1.0/instances/{name}/state?{query}"))?;

@@ -1,4 +1,5 @@
-//! The samples of a run, and why some are missing. `docs/results/bench.json` has a book per CPU.
+//! The samples of a run, and why some are missing. `docs/results/bench.json` keeps one book per CPU
+//! of the VM; a test fails if the agent they were measured on is too old.
 
 use crate::prelude::*;
 
@@ -8,6 +9,7 @@ use crate::pages::times;
 
 /// In a book's description: the commit that was measured.
 pub const COMMIT: &str = "commit of mote";
+/// The older commit that was measured too.
 pub const BEFORE: &str = "older commit of mote";
 pub const CPU: &str = "CPU of the VM";
 /// The CPU of the pages: QEMU's default.
@@ -21,6 +23,7 @@ pub struct Summary {
     pub max: f64,
 }
 
+/// Measurements of one agent: for each row a value, or the reason why there is none.
 pub type Found = Vec<(&'static str, Result<f64, String>)>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +42,7 @@ pub struct Miss {
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Book {
+    /// Description of the machine and the run: name, value.
     pub machine: Vec<(String, String)>,
     samples: Vec<Sample>,
     pub misses: Vec<Miss>,

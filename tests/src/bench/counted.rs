@@ -1,4 +1,5 @@
-//! Guest instructions of an agent, with the kernel's: the clock advances by 1 ns for each.
+//! Guest instructions of an agent, including the kernel's. The guest's clock advances by 1 ns per
+//! instruction, so CPU times are numbers of instructions, whatever the machine's load.
 
 use super::book::Found;
 use super::rows::{self, COUNTED};
@@ -18,6 +19,7 @@ const TRAILING: Duration = Duration::from_millis(300);
 const TIMES: usize = 3;
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// What is counted, and its instructions.
 pub type Row = (&'static str, u64);
 
 /// Measures the bench's rows: millions of instructions, and a number of wake-ups.
@@ -80,9 +82,11 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
     (kernel, rows)
 }
 
-/// A VM whose clock, also of CPU times, advances by 1 ns per instruction, or in real time asleep.
+/// A VM whose clock advances by 1 ns per instruction, and in real time while it sleeps. The
+/// kernel's CPU times use that clock, so they do not depend on the load of the machine.
 fn counting(column: Column) -> Spec {
-    // The RTC uses the same clock. Otherwise the agent would detect a pause on a busy machine.
+    // The RTC uses the same clock. Otherwise the guest's clock would fall behind on a busy machine,
+    // and the agent would detect a pause.
     let words = ["-icount", "shift=0,sleep=on", "-rtc", "clock=vm", "-cpu", CPU];
     let extra = words.map(str::to_owned).into();
     Spec { memory: MEMORY, extra, ..world::spec(column) }
@@ -146,7 +150,8 @@ fn least(visit: &mut Visit, action: &dyn Fn(&mut Visit)) -> u64 {
     (0..TIMES).map(|_| count(true)).min().unwrap_or(0).saturating_sub(nothing)
 }
 
-/// Instructions for one call: the smallest mean of batches, as a busy host splits its records.
+/// Instructions of the agent for one call: the smallest mean of several batches. Whether the host's
+/// records arrive together decides how often the agent wakes, and a busy host splits them.
 fn of_calls(visit: &mut Visit, target: &str) -> u64 {
     const WARM: u32 = 150;
     const CALLS: u32 = 20;
@@ -178,7 +183,9 @@ fn total(schedstat: &str) -> u64 {
 /// Size of a file or an output, MiB: long enough for a clock of 10 ms.
 const LONG: u32 = 128;
 
-/// Measures all rows of mote without a VM, over unix sockets: µs of CPU for an operation or a MiB.
+/// Measures all rows of mote without a VM, over unix sockets: what its own code costs on this
+/// machine's CPU, in µs for one operation or one MiB. Workers and commands that it waited for are
+/// included.
 pub(super) fn native() -> Found {
     let pair = Pair::start("lxd", &["user.foo=bar"]);
     let sent = pair.scratch.0.join("sent");

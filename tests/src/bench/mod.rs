@@ -14,7 +14,9 @@ mod steps;
 
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Number of times that each agent is booted and measured.
     pub rounds: u32,
+    /// Names of the rows to measure; all if empty.
     pub only: Vec<String>,
     pub columns: &'static [Column],
 }

@@ -16,10 +16,12 @@ struct Step {
     run: fn(&mut Visit) -> Found,
 }
 
-/// The steps in their order. The first starts the agent, whose idle memory follows after 2 s.
+/// The steps in their order. The first starts the agent and always runs. The memory is that of an
+/// idle agent: 2 s after CONNECTED, and 1 s after its calls.
 const STEPS: [Step; 5] = [
     Step { rows: &["answered", "told"], run: start },
     Step { rows: &["pss"], run: |visit| visit.memory(Duration::from_secs(2), "pss") },
+    // After this one the agent has answered 300 calls.
     Step { rows: &["config", "root"], run: sequential },
     Step { rows: &["pss300"], run: |visit| visit.memory(Duration::from_secs(1), "pss300") },
     Step { rows: &["exec", "put", "get"], run: from_host },
@@ -59,6 +61,7 @@ pub(super) struct Visit {
 }
 
 impl Visit {
+    /// Boots the VM up to its shell, with the agent not yet started.
     pub(super) fn boot(column: Column, spec: &Spec) -> Self {
         let words = format!("{} mote.agent=later", spec.words);
         let mut world = World::boot(column, &Spec { words, ..spec.clone() }, &["user.foo=bar"]);
@@ -71,6 +74,7 @@ impl Visit {
         self.guest.ok(&format!("cat /proc/$(cat /run/agent.pid)/{name}"))
     }
 
+    /// The proportional set size, kB.
     fn memory(&mut self, settled: Duration, row: &'static str) -> Found {
         thread::sleep(settled);
         let text = self.proc("smaps_rollup");
@@ -78,7 +82,8 @@ impl Visit {
         vec![(row, pss.ok_or_else(|| format!("no Pss in {text}")))]
     }
 
-    /// Makes `calls` calls to devlxd in turn by `mote-calls` in the guest; returns the median, ms.
+    /// Makes `calls` calls to devlxd one after another, by `mote-calls` in the guest, the same
+    /// client for all agents. Returns the median of their times, ms.
     pub(super) fn calls(&mut self, target: &str, calls: u32) -> f64 {
         let command = format!("/opt/calls {} {target} {calls}", self.column.socket());
         let (code, output) = self.guest.sh_within(&command, Duration::from_secs(180));
@@ -93,10 +98,12 @@ const LOOK: Duration = Duration::from_millis(200);
 const START: &str = "echo begin; [ ! -e /run/agent.setup ] || sh /run/agent.setup; \
                      start-stop-daemon -S -b -x /run/agent.start";
 
-/// Waits for the kernel's random numbers, which take a second in a VM without their device.
+/// Waits for the kernel's random numbers. Without a device for them, which LXD's and Incus' VMs
+/// have, the first request takes a second, which every agent's start would include.
 const RANDOM: &str = "head -c 1 /dev/random >/dev/null";
 
-/// Start, by the host's clock: from a line on the guest's serial port just before it.
+/// Start, by the host's clock. The host stamps what it receives; a line on the guest's serial port
+/// just before the agent's start gives its beginning.
 pub(super) fn start(visit: &mut Visit) -> Found {
     let _none = visit.guest.ok(RANDOM);
     visit.guest.send(START);
@@ -128,14 +135,16 @@ fn millis(from: SystemTime, to: &Value) -> Result<f64, String> {
     Ok(1e3 * time.unwrap_or_else(|error| -error.duration().as_secs_f64()))
 }
 
+/// Rows of one client of devlxd: 300 calls.
 fn sequential(visit: &mut Visit) -> Found {
     let rows = [("config", CONFIG, 200), ("root", "/", 100)];
     rows.map(|(row, target, calls)| (row, Ok(visit.calls(target, calls)))).into()
 }
 
 /// Calls from the host (commands, files) by `mote-host`, the same client for all agents. The time
-/// of a call is that of its process with its TLS connections. Failed commands are noted and not
-/// counted: on a busy machine LXD 5.0.2 loses some that end before all their sockets are connected.
+/// of a call is that of its process, TLS connections included. Failed commands are noted and not
+/// counted: on a busy machine LXD 5.0.2 loses some that end before all of their sockets are
+/// connected.
 fn from_host(visit: &mut Visit) -> Found {
     const COMMANDS: usize = 8;
     let (host, scratch) = (&visit.world.host, visit.world.scratch.0.as_path());

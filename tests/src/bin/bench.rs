@@ -19,13 +19,13 @@ struct Asked {
     /// Measures only these rows, and writes no page
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(all().map(|row| row.id)))]
     only: Vec<String>,
-    /// Measures that older build of mote, too, which scripts/bench has made
+    /// Also measures an older mote, which scripts/bench has built from COMMIT
     #[arg(long, value_name = "COMMIT")]
     before: Option<String>,
-    /// Skips the Go agents, which the pages show
+    /// Skips the Go agents; needs --only, because the pages show them
     #[arg(long, requires = "only")]
     own: bool,
-    /// Measures five rows in three rounds; fails if mote's lead shrank to half of the record
+    /// Measures five rows in three rounds; fails if mote's lead shrank to half of the recorded one
     #[arg(long)]
     hold: bool,
     /// Writes the pages from docs/results/bench.json, without measuring
@@ -33,6 +33,7 @@ struct Asked {
     again: bool,
 }
 
+/// What `--hold` measures: a start, both ways of a call, a command, a file.
 const HELD: [&str; 5] = ["answered", "config", "root", "exec", "put"];
 /// The share of the recorded ratio that must remain; low, because of few rounds on busy machines.
 const SHARE: f64 = 0.5;

@@ -1,4 +1,5 @@
-//! `mote-mutants`, behind `scripts/mutants`: runs the tests that must notice each listed fault.
+//! `mote-mutants`, behind `scripts/mutants`: puts each fault of `tests/mutants/list` into a copy of
+//! the sources and runs the tests that must notice it.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -81,6 +82,7 @@ impl Tree {
             "agent" => vec!["-p", "mote-agent"],
             _ => vec!["-p", "mote-tests", "--test", target],
         };
+        // The builds have no limit.
         let mut builds = vec![[&["test", "--no-run"], &test[..]].concat()];
         if test[1] == "mote-tests" {
             builds.push(vec!["build", "-p", "mote-agent", "--bin", "mote-agent"]);
@@ -106,7 +108,8 @@ impl Tree {
         }
     }
 
-    /// Runs cargo: the faulty sources in the copy, and for `tests/` the original.
+    /// Runs cargo: the faulty sources in the copy, and for `tests/` the original, which contains no
+    /// code of the agent.
     fn cargo(&self, args: &[&str]) -> Output {
         let is_outside = args.contains(&"mote-tests");
         let builds = args[0] == "build" || args.contains(&"--no-run");

@@ -1,4 +1,5 @@
-//! Forwards a local socket to a VM's vsock or to a unix socket, two threads per connection.
+//! Forwards a local socket to a port of a VM's vsock or to a unix socket. Each connection has two
+//! threads until both sides have closed.
 
 use mote_client::agent::client::dial;
 use mote_client::instance::Instance;
@@ -6,7 +7,8 @@ use mote_client::net::stream::Limit;
 
 use crate::prelude::*;
 
-/// Forwards connections to a unix socket at `path` to a port of the guest, for this process' life.
+/// Listens on a unix socket at `path` and forwards its connections to a port of the guest, until
+/// the process ends.
 pub fn unix(path: &Path, port: u32, instance: Instance) {
     let listener = UnixListener::bind(path).expect("a socket");
     let dial = move || {

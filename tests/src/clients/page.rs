@@ -55,6 +55,7 @@ pub fn explained(heading: &str, case: &str, title: &str) -> bool {
 
 pub static REASONS: LazyLock<Vec<Reason>> = LazyLock::new(|| reasons(include_str!("reasons.txt")));
 
+/// Clients that could not be run, and the reason.
 const NOT_RUN: &str = include_str!("not_run.md");
 
 /// Results by heading and case, in the order of the output: `ok` or something else.
@@ -63,7 +64,8 @@ pub type Seen = Vec<((&'static str, String), String)>;
 /// Prefix of a case that this machine cannot run; the reason follows.
 pub const NOT_HERE: &str = "not here: ";
 
-// The recorded results, `docs/results/clients.json`: what was seen in each column, per case.
+// The recorded results, `docs/results/clients.json`: a line for each case, with what was seen in
+// each column. A run replaces the results of its clients and agents only.
 
 const RECORD: &str = "results/clients.json";
 
@@ -88,7 +90,8 @@ impl Record {
         pages::write(RECORD, &format!("[\n{}\n]\n", rows.collect::<Vec<_>>().join(",\n")));
     }
 
-    /// Replaces the results of these clients: those of mote in a VM, only for clients in the VM.
+    /// Replaces the results of these clients. Those of mote in a VM are in the column of mote on
+    /// sockets, so only clients that run in the VM itself are kept.
     pub fn keep(&mut self, subject: Subject, seen: &Seen, clients: &[&'static Client]) {
         let is_kept =
             |client: &&Client| Subject::COLUMNS.contains(&subject) || client.place == Place::Inside;
@@ -116,6 +119,7 @@ impl Record {
         self.0.iter_mut().find(|row| row.client == client && row.case == case)
     }
 
+    /// Differences between a run of these clients and the record, as the page shows both.
     pub fn differences(&self, columns: &[(Subject, Seen)], clients: &[&Client]) -> Vec<String> {
         let mut found = Vec::new();
         for (subject, seen) in columns {
@@ -174,6 +178,7 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
             end = world.ended();
         }
         if end.is_some() {
+            // The next client uses a new agent.
             drop(world);
             world = World::new(subject);
         }
@@ -197,7 +202,8 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
     seen
 }
 
-/// Runs these clients on several agents: without a VM in parallel, because they mostly wait.
+/// Runs these clients on several agents. Agents without a VM run in parallel, because they mostly
+/// wait: one for the host's clients and one for the guest's.
 pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Seen)> {
     let (light, heavy): (Vec<Subject>, Vec<Subject>) =
         all.iter().copied().partition(|subject| !subject.in_vm);
@@ -212,11 +218,13 @@ pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Se
         ended.collect()
     });
     seen.extend(heavy.into_iter().map(|subject| (subject, run(subject, clients))));
+    // In the requested order.
     let at = |subject: &Subject| all.iter().position(|one| one == subject);
     seen.sort_by_key(|(subject, _)| at(subject));
     seen
 }
 
+/// Runs a client and returns its cases in order, with one more if the client failed.
 fn cases(world: &mut World, client: &Client, attempt: u32) -> Vec<(String, String)> {
     if let Some(missing) = world::missing(client) {
         return vec![("the program is there".into(), format!("{NOT_HERE}{missing}"))];

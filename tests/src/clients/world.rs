@@ -15,9 +15,17 @@ pub const CONFIG: &[&str] = &[
     "cloud-init.vendor-data=#cloud-config\n{}\n",
 ];
 
-/// Variables that could redirect clients. All clients treat an empty one as unset.
-const OF_THE_USER: &str =
-    "http_proxy HTTP_PROXY all_proxy ALL_PROXY REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_OPTIONS";
+/// Variables of the user's environment that could redirect clients. All clients treat an empty one
+/// as unset.
+const OF_THE_USER: [&str; 7] = [
+    "http_proxy",
+    "HTTP_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_OPTIONS",
+];
 /// Port on which the bridge in a VM forwards to devlxd.
 const DEVLXD: u32 = 9000;
 
@@ -121,7 +129,8 @@ impl World {
         }
     }
 
-    /// Writes `poke KEY VALUE`, which causes an event, and `run COMMAND...`, in the guest.
+    /// Writes the scripts `poke KEY VALUE`, which changes a key of the instance and so causes an
+    /// event, and `run COMMAND...`, which runs a command in the guest.
     fn write_scripts(&self) {
         for (name, words, last) in [
             ("poke", &["set", NAME][..], "\"$1=$2\""),
@@ -215,7 +224,7 @@ impl World {
             .env("MOTE_POKE", self.scratch.join("poke"))
             .env("MOTE_RUN", self.scratch.join("run"))
             .env("MOTE_AGENT", agent())
-            .envs(OF_THE_USER.split(' ').map(|name| (name, "")))
+            .envs(OF_THE_USER.map(|name| (name, "")))
             .env("NODE_PATH", "/usr/share/nodejs")
             .env("PYTHONDONTWRITEBYTECODE", "1");
     }

@@ -9,6 +9,7 @@ use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {
+    /// The feature is missing or ends in an error.
     No(String),
     Differs(String),
 }
@@ -57,6 +58,7 @@ pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: 
     }
 }
 
+/// Requires equality of values with several parts, which are shown as in code.
 pub fn equal<T: PartialEq<U> + Debug, U: Debug>(what: &str, seen: T, wanted: U) -> Claim {
     let differs = || format!("{what} is {seen:?}, not {wanted:?}");
     if seen == wanted { Ok(()) } else { Err(Miss::Differs(differs())) }
@@ -94,6 +96,7 @@ pub struct Check {
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     pub heading: &'static str,
+    /// The protocol's section.
     pub source: &'static str,
     pub pace: Pace,
     /// Limits it to Incus' agents (true) or LXD's (false).
@@ -162,6 +165,7 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
     seen
 }
 
+/// Runs all checks on an agent; with `MOTE_ONLY` those whose claim or group contains it.
 fn run(agent: &Agent, checks: &[Check]) -> Seen {
     let only = std::env::var("MOTE_ONLY").unwrap_or_default();
     let wanted = |check: &Check| {
@@ -205,15 +209,18 @@ pub struct Page {
     pub text: String,
     /// Cells without a listed reason, and reasons without a cell.
     pub unexplained: Vec<String>,
-    /// Cells of a Go agent that was too slow, as on a busy machine, without a listed reason.
+    /// Cells of a Go agent that was too slow for the check, without a listed reason. A busy machine
+    /// causes that, so it does not count against mote, and the result is unknown.
     pub unknown: Vec<String>,
 }
 
-/// Differences between agents: every cell that is not "yes" needs a reason, and vice versa.
+/// Reasons for the differences between agents: every cell that is not "yes" needs one, and vice
+/// versa.
 static REASONS: LazyLock<Vec<Reason>> = LazyLock::new(|| reasons(include_str!("reasons.txt")));
 
 const HEAD: &str = include_str!("head.md");
 
+/// Renders the page. If it is `whole`, each reason must have a cell.
 pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Page {
     let titles: Vec<_> = columns.iter().map(|(column, _)| column.title()).collect();
     let mut table = Table::new(&REASONS, &titles);

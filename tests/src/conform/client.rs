@@ -56,6 +56,7 @@ impl Client {
         Wire::new(self.begin(caller)?, self.dial()?)
     }
 
+    /// The state of a handshake before its first message is sent.
     pub fn begin(&self, caller: Caller) -> Try<ClientConnection> {
         let config = self.tls(caller).map_err(|error| format!("{error:#}"))?;
         let name = ServerName::try_from("unspecified").map_err(|error| error.to_string())?;
@@ -110,6 +111,7 @@ impl Client {
         if answer.status == 200 { Ok(answer.metadata()) } else { Err(answer.short()) }
     }
 
+    /// Listens to events as lines, or returns the head of the refusal.
     pub fn listen(&self) -> Try<Wire> {
         let mut wire = self.connect()?;
         wire.send(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n")?;
@@ -118,11 +120,13 @@ impl Client {
         if head.starts_with("HTTP/1.1 200") { Ok(wire) } else { Err(head) }
     }
 
+    /// Tells the agent the host's address, as a new host does.
     pub fn announce(&self) {
         let told = self.host_info().expect("the host's address").to_string();
         assert_eq!(self.ask("PUT", "/1.0", &told).map(|answer| answer.status), Ok(200));
     }
 
+    /// The host's connection information in the share: `agent.conf`.
     pub fn host_info(&self) -> Try<Value> {
         let text = fs::read(self.share.join("agent.conf")).map_err(|error| error.to_string())?;
         serde_json::from_slice(&text).map_err(|error| error.to_string())
@@ -152,10 +156,12 @@ impl Agent {
         Self { column, client, host: Mutex::new(host), guest, vm: Mutex::new(vm) }
     }
 
+    /// Runs a command in the guest without the agent; returns exit code and output.
     pub fn sh(&self, command: &str) -> (i32, String) {
         locked(&self.guest).sh(command)
     }
 
+    /// The output of a command in the guest that must succeed, without its last newline.
     pub fn guest(&self, command: &str) -> Try<String> {
         let (code, output) = self.sh(command);
         if code == 0 {
@@ -169,7 +175,8 @@ impl Agent {
         self.column.socket()
     }
 
-    /// Sends bytes (no `%` or `'`) to devlxd in the guest and returns all until it closes.
+    /// Sends bytes to devlxd in the guest and returns all that it sends until it closes. The bytes
+    /// must not include `%` or `'`.
     pub fn devlxd_raw(&self, bytes: &str) -> Try<String> {
         let bytes = bytes.replace('\\', "\\\\").replace('\r', "\\r").replace('\n', "\\n");
         let (code, output) =

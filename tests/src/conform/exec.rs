@@ -54,6 +54,7 @@ impl Exec {
         Self::of(&answer)
     }
 
+    /// Returns the operation that an answer has created.
     pub fn of(answer: &Answer) -> Try<Self> {
         if answer.status != 202 {
             return Err(format!("POST /1.0/exec: {}", answer.short()));
@@ -104,6 +105,7 @@ impl Running {
         Exec::ask(agent, request)?.connect(agent)
     }
 
+    /// Closes the command's input, reads all its output and waits for its exit code.
     pub fn finish(mut self, agent: &Client) -> Try<Done> {
         let streams = self.streams();
         let code = self.exec.code(agent, TIMEOUT)?;
@@ -149,6 +151,7 @@ pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Try<Done> {
     running.finish(agent)
 }
 
+/// The output of a script that must succeed, without its last newline.
 pub fn output(agent: &Client, request: &Value) -> Try<String> {
     let done = run(agent, request, b"")?;
     if done.code == 0 {

@@ -28,11 +28,13 @@ pub struct Sftp<L = Wire> {
     line: L,
     next: u32,
     pub version: u32,
+    /// The server's extensions: name, version.
     pub extensions: Vec<(String, String)>,
     pub why: String,
 }
 
 impl Sftp {
+    /// Requests an upgrade to `protocol`; returns the answer and the connection.
     pub fn upgrade(agent: &Client, protocol: &str) -> Try<(Answer, Wire)> {
         let mut wire = agent.connect()?;
         let fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
@@ -86,6 +88,7 @@ impl<L: Line> Sftp<L> {
         Ok([&[kind], &body[..]].concat())
     }
 
+    /// Sends a request without waiting; returns its id.
     pub fn ask(&mut self, kind: u8, body: &Body) -> Try<u32> {
         let id = self.next;
         self.next += 1;
@@ -95,6 +98,7 @@ impl<L: Line> Sftp<L> {
         Ok(id)
     }
 
+    /// Reads the next reply; returns the id of its request too.
     pub fn reply(&mut self) -> Try<(u32, Reply)> {
         let packet = self.packet()?;
         let mut reader = Reader(&packet[1..]);
@@ -151,6 +155,7 @@ impl<L: Line> Sftp<L> {
         self.close(&handle)
     }
 
+    /// The attributes in the reply to `kind` (STAT, LSTAT, FSTAT).
     pub fn attrs(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Try<Attrs> {
         match self.call(kind, &of(path))? {
             Reply::Attrs(attrs) => Ok(attrs),
@@ -223,6 +228,7 @@ pub enum Reply {
     Data(Vec<u8>),
     Names(Names),
     Attrs(Attrs),
+    /// Numbers of eight bytes in an extension's reply.
     Numbers(Vec<u64>),
 }
 

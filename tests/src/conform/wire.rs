@@ -48,6 +48,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -161,6 +162,7 @@ impl Wire {
         }
     }
 
+    /// Ends TLS and closes the connection, as a client does when it has finished.
     pub fn close(mut self) {
         self.link.conn.send_close_notify();
         let _gone = self.link.flush();

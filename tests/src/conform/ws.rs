@@ -1,4 +1,5 @@
-//! Websockets to an agent (RFC 6455), by a library that shares no code with it, frame by frame.
+//! Websockets to an agent (RFC 6455), by a library that shares no code with it. Each frame that
+//! claims concern can be sent and seen.
 
 use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
@@ -26,6 +27,7 @@ impl Ws {
         Self::try_open(agent, target)?.map_err(|answer| answer.short())
     }
 
+    /// Opens a websocket, or returns the answer that refuses it.
     pub fn try_open(agent: &Client, target: &str) -> Try<Result<Self, Answer>> {
         let mut wire = agent.connect()?;
         let fields = format!(

@@ -151,6 +151,7 @@ fn runs_no_condition_command_once_the_policy_limits_exec() {
     boot.put("run/cloud-init/result.json", "{}");
     thread::sleep(LOOKS);
     assert!(!ran.exists());
+    // The policy allows it again.
     boot.put("etc/mote-agent.yml", &waits);
     kill(Signal::HUP, agent.0.id());
     until("the command", LIMIT, || ran.exists());
@@ -198,6 +199,7 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
             fs::read(kept.join(name)).unwrap() == fs::read(boot.host.share.join(name)).unwrap()
         );
     }
+    // The host returns with another address, and calls.
     boot.host.restart();
     let client = boot.client();
     let told = client.host_info().unwrap().to_string();

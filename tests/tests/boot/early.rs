@@ -5,6 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use crate::world::{Boot, LIMIT, connected, in_private_mounts, mount, terminate, whole};
 use mote_tests::conform::prelude::*;
 
+/// Starts an agent whose files are elsewhere until [`arrive`].
 fn started_early(boot: &Boot, args: &[&str]) -> Process {
     fs::rename(&boot.host.share, boot.scratch.0.join("later")).expect("the guest");
     boot.start(args)
@@ -37,6 +38,7 @@ fn waits_for_the_hosts_files_and_reports_it_everywhere() {
     exits(boot.says(&["status"]), Some(0), &["running: yes\n", &state]);
     exits(boot.ask(&["get", "user.x"]), Some(3), &[&format!("it is still {what}")]);
     exits(boot.ask(&[]), Some(1), &["another mote-agent is running"]);
+    // Waiting is cheap, also at first.
     let busy = proc::busy(agent.0.id(), Duration::from_secs(4));
     assert!(busy < 0.03, "{busy} of the time that it could have run");
     arrive(&boot);
@@ -143,6 +145,7 @@ fn a_full_run_is_harmless_and_reported_once() {
             .status();
     };
     let status = || boot.says(&["status"]);
+    // /run becomes full while the agent runs.
     let mut agent = boot.up(&[]);
     boot.serves();
     fill();
@@ -181,8 +184,10 @@ fn unmount_run(boot: &Boot) {
     until("nobody uses /run", LIMIT, unmounted);
 }
 
-// An agent that hands over silently: to itself at SIGHUP, or an initramfs' one to a second.
+// An agent that hands over without a message to the host: to itself at SIGHUP, or to a second
+// agent if an initramfs started the first.
 
+/// Prints the limits that a command of the host has.
 const LIMITS: &[&str] =
     &["exec", NAME, "--", "sh", "-c", "ulimit -Sn; cat /proc/self/oom_score_adj; umask"];
 
@@ -250,6 +255,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     until("its descriptors to be closed", LIMIT, || files() == before);
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
 
+    // Once more, with a program that was removed.
     fs::remove_file(boot.scratch.0.join("mote-agent")).unwrap();
     kill(Signal::HUP, agent.0.id());
     connected(&boot, 3);
@@ -312,6 +318,7 @@ fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
     // The root of the test has no /proc.
     let process = boot.root(&format!("proc/{}", first.0.id()));
     symlink(format!("/proc/{}", first.0.id()), process).unwrap();
+    // A command continues under the first agent.
     let said = boot.scratch.0.join("said");
     let script = format!("echo part >{0}; sleep 3; echo whole >{0}", said.display());
     let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
@@ -336,6 +343,7 @@ fn the_agent_of_an_initramfs_hands_over_to_a_second_one() {
     drop(running);
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
 
+    // The second agent behaves like any other.
     let mut third = boot.start(&["--port", &path]);
     assert_eq!(third.ends(LIMIT), Some(1));
     boot.logged(&format!("another mote-agent is running: process {}", second.0.id()));

@@ -62,7 +62,8 @@ fn clears_the_hosts_error_after_it_recovers() {
 #[test]
 fn a_killed_agent_remembers_its_host() {
     let (mut boot, mut agent) = Boot::running("lxd", &[]);
-    // A new daemon at another address tells the agent, not its successor; agent.conf is unchanged.
+    // A new daemon with another address announces itself to the agent, but not to its successor;
+    // agent.conf is unchanged.
     boot.host.restart();
     let client = boot.client();
     let told = client.host_info().unwrap();
@@ -79,13 +80,15 @@ fn a_killed_agent_remembers_its_host() {
     assert_eq!(quiet.code(), Some(1), "the host says that there is none");
 }
 
-/// As after a restore: the port has data without an event, so the agent reads it at its interval.
+/// As after the restore of a snapshot: the port has data, but the kernel reports none. The agent
+/// reads it at the interval of its state (`status/tests` in the core).
 #[test]
 fn reads_a_port_whose_wake_ups_are_lost() {
     let boot = Boot::new("lxd");
     let port = Terminal::open(80, 24);
     port.never_signal();
     let _agent = boot.up(&["--port", &port.path()]);
+    // Refused, and the log says so.
     port.say("CONNECT nowhere\n");
     boot.logged("serial line refused");
 }
@@ -105,7 +108,8 @@ fn host_text_cannot_control_a_terminal() {
     screen.until("a\\u{1b}[2Jb\\u{9b}c");
 }
 
-// Processes that only look like an agent: the agent starts anyway and does not signal them.
+// Processes of users, containers and root that look like an agent. None keeps an agent from
+// starting or restarting, and the agent neither signals them nor copies their descriptors.
 
 /// The test that a holder of a lock runs.
 const KEEPER: &str = "host::a_process_in_another_namespace_is_not_an_agent";
@@ -114,7 +118,8 @@ const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -
 /// Root of a container, in all namespaces except for users.
 const CONTAINER: &str = "unshare -mpf --kill-child";
 
-/// Returns a guest with the machine's `/proc`; `None` without it or namespaces (in a chroot).
+/// Returns a guest with the machine's `/proc`; `None` if that is unreadable, or users cannot create
+/// namespaces (in a chroot).
 #[track_caller]
 fn guest() -> Option<Boot> {
     let mut words = USER.split(' ');
@@ -148,7 +153,8 @@ fn apart(boot: &Boot, who: &str, script: &str, program: &str) -> Process {
     Process::start(keeps(&mut command, &boot.root("run/mote/lock"), program))
 }
 
-/// Returns a command line that takes the lock as an agent does, and becomes a program with it.
+/// Returns the command line of a process that takes the lock as an agent does, and becomes a
+/// program that holds it.
 fn keeper(boot: &Boot) -> String {
     // Where any user may run it.
     let place = boot.scratch.0.join("keeper");
@@ -172,7 +178,8 @@ fn keep(lock: &Path) -> ! {
     panic!("{}", Command::new("sh").arg("-c").arg(format!("exec {program}")).exec());
 }
 
-/// Returns a program with the command line of an agent that hands over, whose signal kills it.
+/// Returns a program that keeps running under the command line of an agent that hands over. The
+/// signal for that kills it.
 fn liar(boot: &Boot) -> String {
     let place = boot.scratch.0.join("nothing");
     if !place.exists() {
@@ -181,6 +188,7 @@ fn liar(boot: &Boot) -> String {
     format!("sh -c 'read x <{}' mote-agent --initramfs", place.display())
 }
 
+/// Waits until the process or a child of it holds this lock.
 fn holds(process: &Process, lock: &Path) {
     let pid = process.0.id();
     let look = || {
@@ -195,6 +203,7 @@ fn holds(process: &Process, lock: &Path) {
     wait("an impostor's lock", LIMIT, look);
 }
 
+/// Checks that an agent starts and restarts next to these processes, and does not signal them.
 fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
     let mut agent = boot.start(&[]);
     connected(boot, 1);

@@ -1,4 +1,4 @@
-//! Code injected into a sandboxed agent can do what docs/explanation/security.md says.
+//! Code injected into a sandboxed agent can do only what docs/explanation/security.md says.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::os::unix::net::UnixDatagram;

@@ -278,10 +278,19 @@ fn no_template_changes_the_policys_files() {
     symlink("file", boot.root("etc/again")).unwrap();
     symlink("incus-agent.yml", boot.root("etc/dangling")).unwrap();
     fs::hard_link(boot.root("etc/mote-agent.yml"), boot.root("hard")).unwrap();
-    let bad = "/etc/mote-agent.yml //etc/./mote-agent.yml /config/mote-agent.yml \
-               /etc/up/mote-agent.yml /etc/file /etc/again /hard /etc/incus-agent.yml \
-               /etc/incus-agent.yml/below /config/incus-agent.yml /etc/dangling";
-    let bad: Vec<_> = bad.split(' ').collect();
+    let bad = [
+        "/etc/mote-agent.yml",
+        "//etc/./mote-agent.yml",
+        "/config/mote-agent.yml",
+        "/etc/up/mote-agent.yml",
+        "/etc/file",
+        "/etc/again",
+        "/hard",
+        "/etc/incus-agent.yml",
+        "/etc/incus-agent.yml/below",
+        "/config/incus-agent.yml",
+        "/etc/dangling",
+    ];
     let good = ["/etc/good", "/etc/up/good2", "/etc/mote-agent.yml.d/good3"];
     render(&boot, &[&bad[..], &good[..]].concat());
     let _agent = boot.start(&[]);

@@ -1,4 +1,5 @@
-//! The real binary with a directory instead of `/`: files, policy, start, restart and `--check`.
+//! The real binary with a directory instead of `/`: the host's files, the guest's policy, start,
+//! restart in place, and `--check`. Readers of its output cannot stop it.
 
 mod by_itself;
 mod check;

@@ -96,7 +96,8 @@ fn does_not_report_a_denied_state_through_the_port() {
     }
 }
 
-// Limits of the guest's policy on commands, files and port-forward apply from the next request.
+// Limits of the guest's policy on the host's commands, files and port-forward. A changed policy
+// applies from the next request after SIGHUP, even while a command runs.
 
 fn under(flavour: &'static str, features: &str) -> (Boot, Process) {
     let boot = Boot::new(flavour);
@@ -293,6 +294,7 @@ fn a_new_policy_ends_everything_but_running_commands() {
     let command = format!(": >{}; sleep 4; echo whole", there.display());
     let running = Running::start(&client, &script(&command)).expect("a command");
     until("the command", LIMIT, || there.exists());
+    // A signal alone changes nothing.
     kill(Signal::HUP, agent.0.id());
     boot.logged("policy: everything is allowed");
     files.send(&[0, 0, 0, 5, 1, 0, 0, 0, 3]).unwrap();

@@ -1,4 +1,5 @@
-//! `poweroff`, `reboot` and `halt` that the agent answers, with a FIFO as sysvinit's init.
+//! `poweroff`, `reboot` and `halt` that the agent answers itself, with a FIFO as sysvinit's init.
+//! The path of programs never leads to this machine's own.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use mote_tests::conform::prelude::*;
@@ -7,6 +8,7 @@ use rustix::fs::OFlags;
 
 use crate::world::{Boot, LIMIT};
 
+/// Reads requests like sysvinit's init.
 struct Init(File);
 
 impl Init {
@@ -36,6 +38,7 @@ impl Init {
     }
 }
 
+/// Runs a command with this `PATH`. Returns the exit code and the error message.
 fn exec(boot: &Boot, path: &str, options: &[&str], command: &[&str]) -> (Option<i32>, String) {
     let path = format!("PATH={path}");
     let options = [&["-T", "--env", &path][..], options].concat();
@@ -55,6 +58,7 @@ fn asks_process_1_if_the_image_has_no_such_program() {
             exits(exec(&boot, "/nowhere", &[], &[name]), Some(0), &[]);
             assert_eq!(init.asked(), runlevel, "{name}");
         }
+        // Others are commands like any other.
         let own = boot.scratch.0.join("bin");
         program(own.join("poweroff"), "#!/bin/sh\nexit 3\n");
         assert_eq!(exec(&boot, own.to_str().unwrap(), &[], &["poweroff"]).0, Some(3));
@@ -107,6 +111,7 @@ fn power_is_allowed_without_exec_and_denied_separately() {
             assert!(why.contains("The guest's policy does not allow exec"), "{file} {why}");
         }
         assert!(!ran.exists(), "{file}");
+        // No other command, user or argument.
         for (options, command) in [
             (&[][..], &["true"][..]),
             (&[], &["poweroff", "-f"]),
@@ -118,6 +123,7 @@ fn power_is_allowed_without_exec_and_denied_separately() {
         assert_eq!(init.runlevel(), None, "{file}");
         agent.kill();
     }
+    // Without power, a missing program is missing.
     boot.put("etc/mote-agent.yml", "features: {exec: true}");
     let before = boot.log().len();
     let _agent = boot.start(&[]);

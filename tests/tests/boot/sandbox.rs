@@ -1,4 +1,5 @@
-//! An agent whose policy denies privileged actions drops its privileges; none keeps secrets.
+//! An agent whose policy denies privileged actions drops its privileges, and no agent keeps
+//! secrets longer than needed.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use crate::world::{Boot, LIMIT, connected, terminate};
@@ -52,6 +53,7 @@ fn a_sandboxed_agent_has_no_privileges_and_serves_both_sides() {
         let socket = boot.root(&format!("dev/{flavour}/sock"));
         let about = socket.metadata().unwrap();
         assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o600));
+        // devlxd can be disabled and enabled, and the agent ends normally.
         let client = boot.client();
         let told = client.host_info().unwrap();
         let put = |told: &Value| client.ask("PUT", "/1.0", &told.to_string()).unwrap().status;

@@ -38,6 +38,7 @@ fn an_unread_stderr_blocks_nothing_and_is_written_later() {
     let mut agent = Process::start(boot.command(&[]).stderr(writer));
     boot.serves();
     assert!(agent.0.try_wait().unwrap().is_none());
+    // A reader returns and gets the earlier output.
     let begun = Instant::now();
     let mut text = read_some(&mut reader);
     assert!(!text.contains("devlxd"), "it was not full");
@@ -127,6 +128,7 @@ fn the_client_reports_whether_an_agent_runs() {
     exits(ask(&["get", "user.x"]), Some(3), &["does not answer"]);
 }
 
+/// Returns both ends of a full pipe. Its reader does not block.
 fn full_pipe(path: &Path) -> (File, File) {
     const NONBLOCK: i32 = 0o4000;
     fifo(path);
@@ -178,8 +180,10 @@ fn a_hanging_command_keeps_nothing_of_a_killed_agent() {
     contains(fs::read_to_string(format!("/proc/{child}/stat")).unwrap(), &[") D "]);
 }
 
-// `freeze` and `thaw` end, and hooks run, even if something hangs. A file lists the mounts.
+// `freeze` and `thaw` end, and hooks run for the thaw, even if something hangs or fails. A file
+// lists the mounts, so nothing of the machine that runs the test is frozen.
 
+/// Returns a guest with these mounts, and a hook that records its calls.
 fn guest(mounts: &[(&str, &Path)]) -> Boot {
     let boot = Boot::new("lxd");
     let line = |(at, (kind, point)): (usize, &(&str, &Path))| {
@@ -221,6 +225,7 @@ fn can(test: &str, needs: &str) -> bool {
 #[test]
 fn runs_hooks_for_the_thaw_if_freezing_fails() {
     let true = can("runs_hooks_for_the_thaw_if_freezing_fails", "/proc") else { return };
+    // This mount cannot be frozen.
     let boot = guest(&[("ext4", Path::new("/proc"))]);
     assert_eq!(says(&boot, &["freeze"]), (Some(1), NOTHING.to_owned()));
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");
@@ -277,6 +282,7 @@ fn reports_a_hook_that_fails_at_the_thaw() {
     let why = format!("mote-agent: thawed, but a hook failed; {hook_path} thaw: exit code 3\n");
     assert_eq!(says(&boot, &["thaw"]), (Some(5), why));
     fs::write(point.join("file"), "it is thawed").unwrap();
+    // The next freeze is not affected.
     hook(&boot, "exit 0");
     assert_eq!(says(&boot, &["freeze"]), (Some(0), frozen));
     assert_eq!(says(&boot, &["thaw"]), (Some(0), "thawed\n".to_owned()));
@@ -308,6 +314,7 @@ fn thaw_runs_hooks_if_the_guard_was_killed() {
     // Once, and only the hooks that ran for the freeze.
     assert_eq!(says(&boot, &["thaw"]), (Some(1), "mote-agent: not frozen\n".to_owned()));
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");
+    // While the agent calls them.
     hook(&boot, "[ $1 = thaw ] || sleep 9999");
     let mut freeze = boot.command(&["freeze"]).stderr(Stdio::null()).spawn().expect("it works");
     until("its call", LIMIT, || boot.text("noted").ends_with("thaw\nfreeze\n"));

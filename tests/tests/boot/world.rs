@@ -99,6 +99,7 @@ pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
 
 pub(crate) const NOBODY: u32 = 65_534;
 
+/// Gives the root everything that an agent needs.
 pub(crate) fn whole(boot: &Boot) {
     for directory in ["proc/self", "run/mote", "etc", "sys/bus/virtio/devices/virtio0/driver"] {
         fs::create_dir_all(boot.root(directory)).expect("a directory");

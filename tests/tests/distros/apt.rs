@@ -1,4 +1,6 @@
-//! Installs the agent from the apt repository of `scripts/test release`, next to `MOTE_DEB`.
+//! Installs the agent from a release's apt repository, until the VM is CONNECTED. `scripts/test
+//! release` creates the repository. `MOTE_DEB` is its package, and `image/debian` finds the
+//! repository next to it.
 
 use mote_tests::NAME;
 

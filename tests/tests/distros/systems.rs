@@ -1,4 +1,5 @@
-//! Checks of each init system: a timely start, service, a restart after a kill, a log, STOPPED.
+//! Checks that are the same for each init system: the agent starts in time, serves the host, is
+//! restarted after a kill, writes a log and reports STOPPED.
 
 use crate::world::{BOOT, Plan, Times, World};
 use mote_tests::pages::{measured, way};
@@ -7,6 +8,7 @@ use mote_tests::prelude::*;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {
     pub(crate) name: &'static str,
+    /// Debian's.
     pub(crate) release: &'static str,
     /// Its row in the table of `docs/results/boots.md`.
     pub(crate) way: &'static str,
@@ -14,6 +16,7 @@ pub(crate) struct System {
     pub(crate) reload: &'static str,
 }
 
+/// The log of the three systems without a journal.
 const FILE: &str = "cat /var/log/mote-agent.log";
 
 /// Checks the system up to its shutdown. Returns the times, and how long a killed agent was absent.
@@ -209,7 +212,8 @@ fn sysext() {
     whole_life(&System { name: "sysext", release: "trixie", way: "sysext", ..SYSTEMD });
 }
 
-// Debian's Go agent next to mote: its unit and udev rule without its package, as from the share.
+// Debian's Go agent in an image next to mote: with its unit and udev rule, but without its
+// package, as a server's script installs it from the config share.
 
 const AGENT: &str = "/usr/libexec/incus/incus-agent";
 /// Replaces the agent's set-up script, which looks for a different kind of disk.
@@ -268,7 +272,8 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     assert!(output.contains("address already in use") && output.ends_with("code 1\n"), "{output}");
     assert_eq!(world.pid(), pid);
 
-    // A Go agent that started first opens the port only briefly, so mote cannot name its process.
+    // A Go agent that started first serves the host. It opens the port only briefly, so mote cannot
+    // name its process: it reports that the port is busy, and opens it once it is free.
     world.last_words(&format!(
         "systemd-run --quiet sh -c 'systemctl stop mote-agent; systemd-run --quiet --unit=go \
          --working-directory=/run/incus_agent {AGENT}; sleep 10; systemctl start mote-agent'"

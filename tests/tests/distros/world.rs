@@ -87,6 +87,7 @@ impl World {
         let _code = wait("its end", BOOT, || said.0.try_wait().ok().flatten());
     }
 
+    /// Waits until an agent with a different pid runs commands. Returns the time.
     pub(crate) fn another_than(&self, pid: &str) -> Duration {
         let look =
             || self.host.sh(PID).ok().filter(|now| !now.trim().is_empty() && now.trim() != pid);

@@ -1,4 +1,5 @@
-//! Features of a kernel (`MOTE_KERNEL`, `MOTE_IMAGE`): writes a row of `docs/results/kernels.md`.
+//! Features that depend on the kernel, with the kernel of `MOTE_KERNEL` and `MOTE_IMAGE`:
+//! `scripts/test kernels`. Writes a row of `docs/results/kernels.md`.
 
 use mote_tests::{NAME, Scratch, Share, Spec, World, pages, put};
 

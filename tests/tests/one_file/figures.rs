@@ -1,4 +1,5 @@
-//! Boot time and memory of one-file images and of a Go agent's: the table of docs/results/boots.md.
+//! Boot time and memory of one-file images, next to the same images with a Go agent and busybox.
+//! `MOTE_WRITE_DOCS` writes the table of docs/results/boots.md.
 
 use mote_tests::prelude::*;
 use std::fmt::Write as _;
@@ -71,10 +72,12 @@ const SUBJECTS: [Subject; 5] = [
 /// The beginning of the first line of process 1.
 const PROCESS_1: &str = "mote: ";
 
-/// Seconds from power-on to process 1, from there to a command's output, and QEMU's for the latter.
+/// Seconds from power-on to the first line of process 1, from there to the output of the host's
+/// first command, and QEMU's CPU time in the latter.
 type Times = [f64; 3];
 
 impl Subject {
+    /// Boots this machine with this memory, MiB; `None` if it is too small.
     fn boot(&self, machine: &str, memory: u32) -> Option<Times> {
         let scratch = Scratch::new();
         let [console, out] = ["console", "out"].map(|name| scratch.0.join(name));

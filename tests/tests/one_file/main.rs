@@ -146,7 +146,8 @@ fn the_hosts_commands_power_off_and_reboot() {
     }
 }
 
-/// LXD's rules for micro VMs: it polls the agent, not the status port, and stops it by `poweroff`.
+/// LXD's rules for micro VMs: it does not read the status port, polls the agent, and stops the VM
+/// by `poweroff`.
 #[test]
 fn works_as_a_micro_vm() {
     let scratch = Scratch::new();

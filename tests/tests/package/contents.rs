@@ -2,11 +2,13 @@
 
 use mote_tests::prelude::*;
 
+/// Returns path and mode of each file.
 fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
     include_str!("contents.txt").lines().filter_map(|line| line.split_once(' '))
 }
 
-/// Returns the files of the .rpm: only systemd's, with licences and zsh's completion in its places.
+/// Returns the files of the .rpm: only systemd's, with licences and zsh's completion in the usual
+/// places of an .rpm.
 fn in_rpm() -> Vec<String> {
     let others = "/etc/ /usr/lib/initcpio/ /usr/lib/mote-agent/respawn /usr/share/initramfs-tools/ \
         /usr/share/lintian/ /usr/share/doc/mote-agent/changelog";
@@ -61,12 +63,13 @@ fn control(deb: &Path) -> String {
 
 #[test]
 fn packages_of_all_architectures_differ_only_in_programs() {
-    for ((_, name, debian, _, machine), [made, _]) in MACHINES[1..].iter().zip(&PACKAGES.others) {
-        are_those_of_x86_64_with_another_program(name, debian, *machine, made);
+    for (other, [made, _]) in MACHINES[1..].iter().zip(&PACKAGES.others) {
+        are_those_of_x86_64_with_another_program(other, made);
     }
 }
 
-fn are_those_of_x86_64_with_another_program(name: &str, debian: &str, machine: u8, made: &Path) {
+fn are_those_of_x86_64_with_another_program(other: &Machine, made: &Path) {
+    let Machine { name, debian, elf, .. } = *other;
     let its = file(made, "mote-agent_", &format!("_{debian}.deb"));
     has_these_files_and_no_others(&its);
     let said = run(Command::new("dpkg-deb").arg("-f").arg(&its).arg("Architecture"));
@@ -93,7 +96,7 @@ fn are_those_of_x86_64_with_another_program(name: &str, debian: &str, machine: u
     let programs = [folder.join("mote-agent"), packed.0.join("usr/sbin/mote-agent")];
     let programs = programs.map(|path| fs::read(path).expect("the agent"));
     assert!(programs[0] == programs[1]);
-    assert_eq!(programs[0].get(18..20), Some(&[machine, 0][..]));
+    assert_eq!(programs[0].get(18..20), Some(&[elf, 0][..]));
 }
 
 #[test]
@@ -179,11 +182,39 @@ fn program_and_package_have_the_same_version() {
 
 pub(crate) const NEWER: &str = "9.0.0";
 
-/// Names in Rust, in tarballs and .rpm, in Debian and OCI images, and in systemd; number in ELF.
-pub(crate) const MACHINES: [(&str, &str, &str, &str, u8); 3] = [
-    ("x86_64-unknown-linux-musl", "x86_64", "amd64", "x86-64", 62),
-    ("aarch64-unknown-linux-musl", "aarch64", "arm64", "arm64", 183),
-    ("riscv64gc-unknown-linux-musl", "riscv64", "riscv64", "riscv64", 243),
+pub(crate) struct Machine {
+    target: &'static str,
+    /// Name in tarballs and .rpm.
+    pub(crate) name: &'static str,
+    /// Name in Debian and in OCI images.
+    pub(crate) debian: &'static str,
+    pub(crate) systemd: &'static str,
+    /// Number in ELF.
+    pub(crate) elf: u8,
+}
+
+pub(crate) const MACHINES: [Machine; 3] = [
+    Machine {
+        target: "x86_64-unknown-linux-musl",
+        name: "x86_64",
+        debian: "amd64",
+        systemd: "x86-64",
+        elf: 62,
+    },
+    Machine {
+        target: "aarch64-unknown-linux-musl",
+        name: "aarch64",
+        debian: "arm64",
+        systemd: "arm64",
+        elf: 183,
+    },
+    Machine {
+        target: "riscv64gc-unknown-linux-musl",
+        name: "riscv64",
+        debian: "riscv64",
+        systemd: "riscv64",
+        elf: 243,
+    },
 ];
 
 /// The packages; fields have the names that `scripts/package` uses.
@@ -192,7 +223,7 @@ pub(crate) struct Packages {
     /// The same, built again in another directory at another time.
     pub(crate) second: PathBuf,
     pub(crate) newer: PathBuf,
-    /// The packages of the other [`MACHINES`], each built twice.
+    /// The packages of all [`MACHINES`] but the first, each built twice.
     pub(crate) others: Vec<[PathBuf; 2]>,
 }
 
@@ -202,7 +233,7 @@ pub(crate) const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8
 pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
     let newer = format!("scripts/package --version {NEWER} deb");
     // `target/package` contains the last build, which must be the tree's own.
-    let others = MACHINES[1..].iter().map(|(target, name, ..)| {
+    let others = MACHINES[1..].iter().map(|Machine { target, name, .. }| {
         let script = format!("scripts/package --target {target}");
         let second = make(&format!("{name}-second"), &format!("{ELSEWHERE}{script}"));
         [make(name, &script), second]

@@ -1,4 +1,5 @@
-//! The agent's packages in roots without init, as in builds: enabled, not started, no trace left.
+//! The agent's packages in roots where no init system runs, as when an image is built: enabled, not
+//! started, and removed without a trace.
 
 use crate::contents::{NEWER, PACKAGES, deb, file, newer, run, source, tarball};
 use mote_tests::prelude::*;

@@ -1,6 +1,8 @@
 //! The OCI image and the system extensions that `scripts/layers` packs.
 
-use crate::contents::{ELSEWHERE, MACHINES, PACKAGES, deb, file, newer, run, source, tarball};
+use crate::contents::{
+    ELSEWHERE, MACHINES, Machine, PACKAGES, deb, file, newer, run, source, tarball,
+};
 use crate::install::Root;
 use mote_tests::prelude::*;
 
@@ -15,6 +17,7 @@ fn layers(settings: &str) -> Scratch {
     made
 }
 
+/// Returns the file that a descriptor names, and checks its size and digest.
 fn blob(oci: &Path, descriptor: &Value) -> PathBuf {
     let sum = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
     let path = oci.join("blobs/sha256").join(sum.expect("a digest"));
@@ -55,15 +58,15 @@ fn the_oci_image_is_for_each_architecture() {
     let mut manifests = index["manifests"].as_array().expect("manifests").clone();
     manifests.sort_by_key(|listed| listed["platform"]["architecture"].to_string());
     assert_eq!(manifests.len(), MACHINES.len());
-    for (listed, (_, _, architecture, _, machine)) in manifests.iter().zip(MACHINES) {
+    for (listed, Machine { debian, elf, .. }) in manifests.iter().zip(MACHINES) {
         let manifest = json(&blob(&oci.0, listed));
         let config = json(&blob(&oci.0, &manifest["config"]));
-        assert_eq!(config["architecture"], architecture);
+        assert_eq!(config["architecture"], debian);
         let (layer, root) = (blob(&oci.0, &manifest["layers"][0]), Scratch::new());
         let sum = run(Command::new("sh").args(["-c", "zcat <\"$0\" | sha256sum"]).arg(&layer));
         assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", &sum[..64]));
         unpack(&layer, &root);
-        has(&root.0, "usr/sbin/mote-agent", machine, &["usr/lib/mote-agent/services/"]);
+        has(&root.0, "usr/sbin/mote-agent", elf, &["usr/lib/mote-agent/services/"]);
         let enabled = root.0.join("usr/lib/systemd/system/multi-user.target.wants");
         assert!(enabled.join("mote-agent.service").is_file(), "the link leads to the unit");
     }
@@ -73,19 +76,20 @@ fn the_oci_image_is_for_each_architecture() {
 fn the_extensions_have_only_usr_and_the_same_bytes_each_time() {
     let (made, again) = (layers(""), layers(ELSEWHERE));
     run(Command::new("diff").arg("-r").args([&made.0, &again.0]));
-    for (_, name, _, systemd, machine) in MACHINES {
+    for Machine { name, systemd, elf, .. } in MACHINES {
         let scratch = Scratch::new();
         let root = scratch.0.join("root");
         let image = file(&made.0, "mote-agent-", &format!("-{name}.raw"));
         run(Command::new("unsquashfs").args(["-q", "-d"]).args([&root, &image]));
         let release = "usr/lib/extension-release.d/extension-release.mote-agent";
-        has(&root, "usr/bin/mote-agent", machine, &[release]);
+        has(&root, "usr/bin/mote-agent", elf, &[release]);
         let text = fs::read_to_string(root.join(release)).expect("the release");
         assert!(text.starts_with(&format!("ID=_any\nARCHITECTURE={systemd}\n")), "{text}");
     }
 }
 
-// The package in a Debian root with process 1 `init` and sysvinit's scripts, called by a host.
+// The package in a Debian root where an agent runs: process 1 is called `init`, sysvinit's scripts
+// start the agent, and a host calls it over unix sockets.
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -133,7 +137,8 @@ impl Live {
         fs::read_to_string(self.root.0.0.join(path)).ok()
     }
 
-    /// Waits for so many CONNECTED lines in the log, because this host has no status port.
+    /// Waits for the given number of CONNECTED lines in the log, because this host has no status
+    /// port.
     fn connected(&self, times: usize) {
         let log = || self.text("var/log/mote-agent.log").unwrap_or_default();
         until("CONNECTED", LIMIT, || log().matches(": CONNECTED ").count() >= times);
@@ -229,8 +234,16 @@ fn each_recipe_states_its_tests_and_the_current_version() {
         let is_part = |part: &str| path.components().any(|one| one.as_os_str() == part);
         let alone = (is_part("buildroot") || is_part("conf")) && says == 0;
         assert!(says == 1 || alone, "{}", path.display());
-        let words = "pkgver=/VERSION = /VERSION:=/version = \"/mote-agent-/mote-agent_/mote-agent:";
-        for word in words.split('/') {
+        let words = [
+            "pkgver=",
+            "VERSION = ",
+            "VERSION:=",
+            "version = \"",
+            "mote-agent-",
+            "mote-agent_",
+            "mote-agent:",
+        ];
+        for word in words {
             let numbers = text.split(word).skip(1).map(number).filter(|number| !number.is_empty());
             for number in numbers {
                 versions += 1;
@@ -246,7 +259,8 @@ fn number(text: &str) -> &str {
     text[..end.unwrap_or(text.len())].trim_end_matches('.')
 }
 
-/// Runs the recipe's `package` with Alpine's variables (built sources) and Arch's (the tarball).
+/// Runs the recipe's `package` as its tool does, with the variables of both tools: Alpine's in the
+/// built sources, Arch's next to the unpacked tarball.
 fn packaged(shell: &str, recipe: &str) -> Scratch {
     let (sources, made) = (Scratch::new(), Scratch::new());
     let mut command = Command::new(shell);

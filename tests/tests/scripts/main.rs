@@ -43,6 +43,7 @@ impl Machine {
     }
 }
 
+/// Makes `id -u` report root.
 const ROOT: (&str, &str) = ("id", "#!/bin/bash\necho 0\n");
 const SOMEBODY: (&str, &str) = ("id", "#!/bin/bash\necho 1000\n");
 const SET_UP: &str = ". scripts/common; . scripts/setup build";
@@ -296,7 +297,8 @@ fn rejects_a_build_over_its_limit() {
     assert!(!proved && text.contains("no line 'no such limit'"), "{text}");
 }
 
-/// As a separate number, the limit for Debian's toolchain became outdated.
+/// A limit for Debian's toolchain was once a separate number and became outdated when rustup's
+/// changed.
 #[test]
 fn a_limit_for_debians_toolchain_follows_rustups() {
     let budget = fs::read_to_string(root().join("tests/budgets/size")).expect("the budget");

@@ -1,4 +1,5 @@
-//! `mote-snapshot` with a script in the server's role, which records calls and fails on demand.
+//! `mote-snapshot` with a script instead of the server's command, which records its calls and fails
+//! on demand.
 
 use mote_tests::prelude::*;
 
@@ -54,6 +55,7 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
     for wrong in ["", "--for", "--volume a vm1", "--what vm1", "vm1 s1 more"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
     }
+    // A killed script still thaws.
     let slow = CLIENT.replace("\n[ !", "\n[ \"$1\" != snapshot ] || sleep 1\n[ !");
     let machine = Machine::new(&[("incus", slow.as_str())]);
     let (code, _) =
@@ -62,7 +64,8 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
     assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
 }
 
-/// A client like the servers': reads stdin unless a terminal, passes on output or fails.
+/// A client that behaves like the servers' commands: it reads stdin unless that is a terminal,
+/// passes on the guest's output, and fails if it cannot write it.
 const SPEAKS: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\nread -r word && echo \"read $word\" >>\"$HOME/asked\"\n[ \"$1\" != exec ] || echo said || exit 1\n[[ ! -e $HOME/lost || $* != *freeze* ]] || exit 1\n";
 
 #[test]

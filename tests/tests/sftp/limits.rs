@@ -167,6 +167,7 @@ fn does_not_open_irregular_files() {
     assert_eq!(session.ask(kind::SETSTAT, &[Text(b"fifo"), Int(1), Long(0)]), FAILURE);
     assert!(matches!(session.ask(kind::OPENDIR, &[Text(b"fifo")]), Reply::Status(_)));
     assert_eq!(session.stat(kind::STAT, b"fifo").mode.unwrap() & 0o170_000, 0o010_000);
+    // Regular files that are the server itself: each request gets an answer.
     for path in [&b"/proc/self/mem"[..], b"/proc/self/root/proc/self/exe"] {
         if let Reply::Handle(handle) =
             session.ask(kind::OPEN, &[Text(path), Int(open::READ), Int(0)])

@@ -143,6 +143,7 @@ fn limited(soft: usize, hard: usize) -> (Scratch, Session) {
     (scratch, session)
 }
 
+/// Returns the limit of handles that `limits@openssh.com` reports.
 fn told(session: &mut Session) -> usize {
     let limits = session.ask(kind::EXTENDED, &[Text(b"limits@openssh.com")]);
     let Reply::Numbers(limits) = limits else { panic!("{limits:?}") };

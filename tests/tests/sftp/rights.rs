@@ -1,4 +1,5 @@
-//! Limited sessions create nothing that makes another user root, nor exceed their user's rights.
+//! Limited sessions: they create nothing that lets another user become root, and for users other
+//! than root they do only what that user may do.
 
 use mote_tests::prelude::*;
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
@@ -195,6 +196,7 @@ fn a_session_as_a_user_has_the_rights_of_that_user() {
         let status = fs::read_to_string(format!("/proc/{}/status", session.server.0.id())).unwrap();
         assert!(status.contains("Groups:\t\n") || status.contains("Groups:\t \n"), "{status}");
     }
+    // The server exits if it cannot become that user.
     let (scratch, _) = tree();
     fs::set_permissions(&scratch.0, Permissions::from_mode(0o777)).unwrap();
     let mut command = Command::new("setpriv");

@@ -16,7 +16,8 @@ const SOON: [(usize, Duration); 2] =
     [(FEW, Duration::from_millis(500)), (MANY, Duration::from_secs(2))];
 /// Rounds, of which all but one may fail because of the machine's load.
 const ROUNDS: usize = 3;
-/// Limit of the peak RSS, kB, as in docs/explanation/security.md. All attacks take 4.9 to 5.2 MB.
+/// Limit of the agent's peak RSS, kB, as in docs/explanation/security.md. All attacks at once take
+/// 4.9 MB on idle CPUs and 5.2 at load 30; the cgroup has 8 MiB.
 const PEAK: u64 = 6000;
 const OTHER: u32 = 4711;
 /// It needs no host, unlike the other.
@@ -61,7 +62,8 @@ fn waited(process: &str) -> Duration {
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// Returns a new client's time to its answer, also without CPU waits; `None` if it was closed.
+/// Returns how long a new client takes to get the answer, and the same without CPU waits; `None` if
+/// the agent closed it.
 fn newcomer(pair: &Pair, target: &str) -> Option<[Duration; 2]> {
     let agent = pair.agent.0.id().to_string();
     let waits = || [waited(&agent), waited("thread-self")];
@@ -83,7 +85,8 @@ fn samples() -> Option<usize> {
     std::env::var("MOTE_SAMPLES").ok()?.parse().ok()
 }
 
-/// Runs new clients of one user. Returns how many were closed, and the others' 99th percentile.
+/// Runs new clients of one user. Returns how many were closed without an answer, and the 99th
+/// percentile of the other times, without CPU waits.
 fn round(pair: &Pair, user: u32, target: &str) -> (usize, Duration) {
     let samples = samples().unwrap_or(10);
     become_user(user);
@@ -104,7 +107,8 @@ fn round(pair: &Pair, user: u32, target: &str) -> (usize, Duration) {
 }
 
 impl Victim {
-    /// Checks that in one of some rounds all new clients of `user` (root: in each) are answered.
+    /// Checks that in one of some rounds new clients of `user` next to an attack are all answered
+    /// within the limit for so many connections. Root must be answered in every round.
     fn answers(&self, soon: (usize, Duration), user: u32, attacker: u32, target: &str) {
         let limit = patient(soon.1);
         let mut rounds = Vec::new();
@@ -122,6 +126,7 @@ impl Victim {
     }
 }
 
+/// Checks an attack by another user, or for figures by root.
 fn withstands(kind: Kind) {
     let users = if getuid().is_root() { vec![OTHER, 0] } else { vec![getuid().as_raw()] };
     let attackers = if samples().is_some() { users.len() } else { 1 };

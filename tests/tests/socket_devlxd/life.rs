@@ -117,7 +117,8 @@ fn status(pair: &Pair) -> String {
     pair.host.state()["status"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Restarts the host, which forgets its guest's state; the thread ends with the agent's answer.
+/// Restarts the host, which forgets its guest's state, and has it call the agent. The thread ends
+/// with the agent's answer.
 fn restart_host(pair: &mut Pair, fault: &[&str]) -> JoinHandle<()> {
     pair.host.restart();
     pair.host.ok(&[&["fault", NAME], fault].concat());
@@ -153,6 +154,7 @@ fn a_repeated_ready_never_overtakes_a_newer_started() {
     say(&pair, "Started");
     until("both at the host", LIMIT, || states_logged(&pair) == 2);
     assert_eq!(status(&pair), "Running", "{}", pair.host.log());
+    // The agent does not repeat it later.
     let call = restart_host(&mut pair, &["none", "0"]);
     assert_states(&pair, call, 1);
 }
@@ -172,8 +174,10 @@ fn repeats_ready_unless_disabled() {
     }
 }
 
-// The newest verification counts, with the announced certificate. A port's line requests one.
+// The newest verification of a host counts, if the host answered with the announced certificate.
+// Lines on the port request each verification, as a host's CONNECT does.
 
+/// Returns a pair whose agent has a port, and the host's address.
 fn with_port() -> (Pair, Terminal, String) {
     let mut pair = lxd();
     pair.agent.kill();
@@ -248,6 +252,7 @@ fn is_not_connected_to_a_host_with_another_certificate() {
     let before = pair.log().len();
     port.say(&format!("CONNECT {host} {}\n", "0".repeat(64)));
     until("a refusal", LIMIT, || pair.log()[before..].contains("TLS with the host"));
+    // Then it returns to the known host.
     let log = pair.log();
     let refused = log[before..].split("TLS with the host").next().unwrap_or_default();
     assert!(!refused.contains(" CONNECTED"), "{log}");

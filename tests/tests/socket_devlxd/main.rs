@@ -24,6 +24,7 @@ fn lxd() -> Pair {
     )
 }
 
+/// Sends `GET` on a kept connection. Returns the head and the body.
 fn call(client: &mut BufReader<UnixStream>, target: &str) -> (String, String) {
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n");
     client.get_mut().write_all(request.as_bytes()).expect("a request");

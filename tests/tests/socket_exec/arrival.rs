@@ -32,7 +32,8 @@ fn one_by_one(agent: &Client, pause: Duration) -> (Duration, Result<i64, String>
 fn waits_for_a_host_that_connects_sockets_slowly() {
     let pair = start();
     let agent = pair.client();
-    // 6 s for all sockets, 5 s for each: if one exceeds that on a busy machine, it repeats.
+    // 6 s for all sockets, while each has 5 s. On a busy machine one may exceed 5 s; then the test
+    // repeats the command.
     let mut all = std::iter::repeat_with(|| one_by_one(&agent, Duration::from_millis(1500)));
     let in_time = all.by_ref().take(10).find(|(longest, _)| *longest < EACH);
     assert_eq!(in_time.expect("one of ten in time").1, Ok(0));
@@ -94,15 +95,18 @@ fn a_lost_control_socket_ends_the_command() {
     assert_eq!(running.exec.code(&agent, LIMIT), Ok(137));
 }
 
-// Commands that run when the agent is stopped: the Go client expects an operation's end (P§4.1).
+// Commands that run when the agent is stopped. The servers' Go client expects an event for the end
+// of an operation, and treats an earlier end of the event stream as a failure (P§4.1).
 
 const END: Duration = Duration::from_secs(10);
 
+/// Stops the agent. Returns its exit code and the time.
 fn ends(pair: &mut Pair) -> (Option<i32>, Duration) {
     let begun = Instant::now();
     (pair.agent.ends(END), begun.elapsed())
 }
 
+/// Reads events until the operation ends, as the Go client does.
 fn over(events: &mut Ws, running: &Running) -> Value {
     loop {
         let event = events.json().unwrap();
@@ -172,7 +176,8 @@ fn a_stalled_host_delays_the_end_by_seconds_only() {
     }
 }
 
-/// With a command an agent waits 3 s for this host. The fastest of several exits did not.
+/// An agent with a command waits 3 s for this host. The fastest of several exits proves that this
+/// agent does not wait.
 #[test]
 fn an_agent_without_commands_ends_immediately() {
     let took = std::iter::repeat_with(|| {

@@ -6,6 +6,7 @@ use super::start;
 
 const LENGTH: usize = 1 << 20;
 
+/// A listener at a unix socket, and the address of the socket for `connect`.
 fn unix_target() -> (Scratch, UnixListener, String) {
     let scratch = Scratch::new();
     let path = scratch.0.join("sock");
@@ -124,6 +125,7 @@ fn the_exit_code_says_why_there_is_no_connection() {
     }
 }
 
+/// Returns a target whose queue is full, and what fills it.
 fn full(path: &Path) -> (String, (UnixListener, Vec<UnixStream>)) {
     let listener = UnixListener::bind(path).unwrap();
     // The call also changes the length of the queue.
@@ -140,6 +142,7 @@ fn words(words: &[String]) -> Value {
     plain(&command)
 }
 
+/// Returns 1.9 MiB of arguments of maximum length.
 fn two_megabytes(piece: &str) -> Vec<String> {
     const WORD: usize = 128 * 1024 - 1;
     vec![piece.repeat(WORD / piece.len()); 1_900 * 1024 / WORD]
@@ -193,6 +196,7 @@ fn reports_the_systems_error_for_too_long_arguments() {
         assert_eq!(failed["metadata"]["return"], -1);
         contains(failed["err"].as_str().unwrap(), &[words_of_it]);
     }
+    // A long name is abbreviated.
     let running = Running::start(&agent, &plain(&[&"n".repeat(100_000)])).unwrap();
     let failed = running.exec.ended(&agent, LIMIT).unwrap();
     assert_eq!(failed["metadata"]["return"], 127);
@@ -258,6 +262,7 @@ fn many_long_commands_share_limited_memory() {
     assert!(begun.elapsed() > Duration::from_secs(2), "it did not wait for its turn");
     let peak = pair.memory("VmHWM");
     assert!(peak < before + 4608, "{before} kB grew to {peak} kB");
+    // A short request does not wait.
     assert_eq!(ran(&pair, &plain(&["echo", "hi"])), b"hi\n");
     drop(two);
     thread::sleep(Duration::from_millis(500));

@@ -108,6 +108,7 @@ fn logs_two_lines_per_command_without_secrets() {
     let op = who.split_once(" cwd=").unwrap().0.strip_prefix("exec uid=0 gid=0 op=").unwrap();
     assert_eq!((op.len(), op.matches('-').count()), (36, 4), "{op}");
     find(&pair, &[&format!("exec op={op} exit=3")]);
+    // A missing command, and a long one.
     let missing =
         pair.host.exec_with(&["-T"], &["nonesuch"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));

@@ -34,7 +34,8 @@ fn an_agent_started_before_run_survives_a_second_one() {
     let check = guest.sh("mote-agent --check").1;
     assert!(check.contains(&hidden) && !check.contains("end process"), "{check}");
     exits(guest.sh("mote-agent 2>&1"), 1, &[&format!("is running: {hidden}")]);
-    // An agent that cannot see the first one gets its lock. It must report the busy vsock port.
+    // An agent that cannot see the first one gets its lock. It must report the busy vsock port, not
+    // a missing vsock.
     guest.ok("mkdir -p /srv/other /srv/files && ln -s /dev /proc /srv/other && \
          mount -t iso9660 -o ro /dev/vda /srv/files");
     let other = "mote-agent --root /srv/other --config-dir /srv/files --flavour incus --no-wait";
@@ -130,7 +131,8 @@ fn reports_who_has_the_port_open_and_takes_it_when_free() {
     world.power_off(&mut guest);
 }
 
-// Images with something missing or broken: each reports it and provides what still works.
+// Images with something missing or broken: each reports it on its console and provides what still
+// works. `early` covers late drivers and a second mote agent, `distros` a Go agent.
 
 const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
 
@@ -145,6 +147,7 @@ fn said(world: &World, line: &str) {
     until(&format!("{line:?} on the console"), MOTE_BOOT, || world.vm.console().contains(line));
 }
 
+/// Checks that the host reports why the config share was not read.
 fn unread(world: &World, told: &str) {
     let is_told = || {
         let why = &world.host.state()["why"];

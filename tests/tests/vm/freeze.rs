@@ -1,4 +1,5 @@
-//! Frozen file systems: they are thawed in time, whatever is killed, and a copy is consistent.
+//! File systems frozen for a snapshot: they are thawed in time, whatever is killed, and a copy made
+//! meanwhile is consistent.
 
 use mote_tests::prelude::*;
 
@@ -83,6 +84,7 @@ fn thaws_in_time_whatever_is_killed() {
     assert_eq!(vm.guest.sh("mote-agent thaw 2>&1"), (1, late));
     vm.guest.ok("dmesg | grep -q 'mote-agent: file systems thawed: the time limit expired'");
 
+    // The host's daemon is killed.
     vm.guest.ok("start-stop-daemon -S -b -x /run/agent.start");
     wait("another agent", MOTE_BOOT, || vm.by_host("/bin/busybox true").ok());
     assert_eq!(vm.by_host("mote-agent freeze --for 10s").as_deref(), Ok(FROZEN));
@@ -153,7 +155,8 @@ fn commands_and_status_work_while_the_log_is_frozen() {
     vm.world.power_off(&mut vm.guest);
 }
 
-/// Copies a volume; returns its file's inode number after the journal's replay.
+/// Copies a volume. Returns its file's inode number after the journal's replay, as after a power
+/// cut.
 fn copied(disks: &Path, name: &str) -> u64 {
     let copy: PathBuf = disks.join(format!("{name}.copy"));
     // Nobody writes to it, so the check must find no errors.

@@ -45,7 +45,8 @@ fn follows_connect_on_a_socket_and_ignores_an_echo() {
     }
 }
 
-/// An agent releases spare blocks and stack 0.9 s after becoming idle, before its port wakes it.
+/// The agent releases spare blocks and stack within 0.9 s of becoming idle, long before its port
+/// wakes it.
 const RESTED: Duration = Duration::from_secs(3);
 
 #[test]
@@ -57,7 +58,8 @@ fn stays_small_and_boots_in_little_memory() {
     let started = proc::started(&guest.ok("cat /proc/$(cat /run/agent.pid)/stat"));
     let agent_start = logged_at(&mut guest, "mote: info: CONNECTED") - started;
     let program = agent().metadata().expect("the agent").len();
-    // README's figures are those of rustup's smaller program. Mapped blocks vary by 60 kB.
+    // README's figures are those of rustup's toolchain. Debian's makes a larger program. The kernel
+    // maps code in blocks of 64 kB and chooses where the program begins: 844 to 904 kB.
     let limit = if cost::claimed("binary, bytes").abs_diff(program) * 100 < program {
         cost::claimed("memory (PSS) 2 s after CONNECTED, kB") * 106 / 100
     } else {
@@ -112,12 +114,15 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     world.power_off(&mut guest);
 }
 
+/// Returns the time of a line in the kernel's log, since power-on.
 fn logged_at(guest: &mut Guest, line: &str) -> Duration {
     let text = guest.ok(&format!("dmesg | grep -F '{line}' | head -n 1"));
     let time = text.trim_start_matches('[').split(']').next().unwrap_or_default();
     let seconds = time.trim().parse().unwrap_or_else(|_| panic!("no time of {line:?}: {text}"));
     Duration::from_secs_f64(seconds)
 }
+
+// `poweroff` by the host in an image without that program.
 
 #[test]
 fn the_host_powers_off_an_image_without_the_program() {
@@ -135,6 +140,8 @@ fn the_host_powers_off_an_image_without_the_program() {
     world.vm.ended(BOOT);
     contains(world.vm.console(), &["level 0", "reboot: Power down"]);
 }
+
+// A sandboxed agent with real devices.
 
 #[test]
 fn a_sandboxed_agent_reports_and_reconnects() {

@@ -4,6 +4,7 @@ use mote_tests::prelude::*;
 use mote_tests::qmp;
 use rustix::process::{Pid, kill_process_group};
 
+/// A shell and its children, killed when dropped.
 struct Group(Process);
 
 impl Group {
@@ -13,6 +14,7 @@ impl Group {
         Self(Process::start(bash.process_group(0)))
     }
 
+    /// Waits for its end, which must be successful. Returns the group and its output.
     fn run(bash: Command, output: &Path) -> (Self, String) {
         let mut group = Self::start(bash, output);
         let code = group.0.ends(6 * MOTE_BOOT);
@@ -28,6 +30,7 @@ impl Drop for Group {
     }
 }
 
+/// Returns a PATH with `mote-host` and `vhost-device-vsock`.
 fn path_with_tools() -> String {
     let tools =
         [("MOTE_HOST", "target/debug/mote-host"), ("MOTE_VSOCK", "target/vhost-device-vsock")];
@@ -92,6 +95,7 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
     }
 }
 
+/// Checks SMBIOS, disks and devices against the server's.
 fn is_the_servers(host: &Host, flavour: &str) {
     let read = |path: &str| host.exec(&["cat", path]).expect("a file");
     let board = if flavour == "incus" { "Incus\n" } else { "LXD\n" };
@@ -106,7 +110,7 @@ fn is_the_servers(host: &Host, flavour: &str) {
     }
 }
 
-/// Sends a command to the user's own QEMU monitor.
+/// Sends a command to the user's own QEMU monitor. Returns its answer.
 fn order(host: &Host, order: &str) -> io::Result<Value> {
     let path = host.directory.join(format!("instances/{NAME}/qmp.yours"));
     let monitor = UnixStream::connect(path).expect("the other monitor");
@@ -187,6 +191,7 @@ fn qemu_accepts_every_option_of_the_recipe() {
 /// The example's first command here; the earlier ones fetch and build what already exists.
 const FIRST: &str = "cp \"kernel/boot/vmlinuz-$version\" vmlinuz\n";
 
+/// Returns the commands of a page between two headings.
 fn commands(page: &str, from: &str, before: &str) -> String {
     let page = fs::read_to_string(source::root().join("docs").join(page)).expect("the page");
     let (_, part) = page.split_once(from).expect("the first heading");
@@ -195,6 +200,7 @@ fn commands(page: &str, from: &str, before: &str) -> String {
     blocks.collect()
 }
 
+/// Returns the unpacked kernel package that the test image also uses.
 fn kernel() -> (String, String) {
     let cache = std::env::var("XDG_CACHE_HOME")
         .unwrap_or_else(|_| format!("{}/.cache", std::env::var("HOME").expect("a home")));

@@ -2,11 +2,14 @@
 
 use mote_tests::prelude::*;
 
+/// Limit for the clock's correction after a pause.
 const RIGHT: Duration = Duration::from_secs(6);
 /// Tolerance of a clock that was set from the RTC.
 const OFF: f64 = 0.5;
 const NIC: Option<&str> = Some("00:16:3e:aa:bb:cc");
+/// Records random bytes ten times a second, with the time since boot.
 const SAMPLES: &str = "while :; do echo $(cut -d' ' -f1 /proc/uptime) $(od -An -N8 -tx8 /dev/urandom); usleep 100000; done";
+/// Returns how many seconds the guest's clock is behind.
 fn behind(guest: &mut Guest) -> f64 {
     let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs_f64();
     let before = now();
@@ -139,7 +142,8 @@ fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
     })
 }
 
-/// Counts the samples that both clones have: without a reseed both read the same stream.
+/// Counts the samples that both clones have. Without a reseed both read the same stream, but the
+/// scheduler decides which process gets which part.
 fn same(copies: &[Copy; 2]) -> usize {
     let bytes = |copy: &Copy| -> Vec<String> {
         copy.samples.iter().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect()
@@ -186,11 +190,13 @@ fn clones_have_different_random_numbers_and_detect_it() {
 // A guest that suspends to memory: timers ignore that time, and connections are lost.
 
 const INTERVAL: u64 = 20_000;
-/// Duration of the suspend, seconds: longer than the interval and `mote-host exec`'s patience.
+/// Duration of the suspend, seconds: longer than the interval, so that a line is due at wake-up,
+/// and longer than `mote-host exec` waits for a silent guest.
 const ASLEEP: u64 = 25;
 
 const ALARM: &str = "/sys/class/rtc/rtc0/wakealarm";
 
+/// Returns whether the guest has a clock that can wake it.
 fn wakes(guest: &mut Guest) -> bool {
     let has_alarm = guest.sh(&format!("test -e {ALARM}")).0 == 0;
     if !has_alarm {
@@ -252,7 +258,8 @@ fn ends_a_command_with_a_reason_after_a_suspend() {
     let mut pid = String::new();
     let stdout = client.stdout.as_mut().expect("its output");
     BufReader::new(stdout).read_line(&mut pid).expect("a line");
-    // vhost-device-vsock stops serving if a client writes or closes meanwhile, so none may.
+    // vhost-device-vsock stops serving if a client writes or closes while the guest is suspended,
+    // so no request of mote-host's may be in flight by then.
     thread::sleep(patient(Duration::from_secs(3)));
     suspend(&mut guest);
     let (status, _) =
@@ -263,6 +270,7 @@ fn ends_a_command_with_a_reason_after_a_suspend() {
     let lost = "the guest has lost its connections, as after a suspend";
     assert!(matches!(status.code(), Some(129 | 137)) && said.contains(lost), "{status}: {said}");
     guest.ok(&format!("! kill -0 {}", pid.trim()));
+    // The vsock device still works.
     assert_eq!(world.host.exec(&["echo", "again"]).as_deref(), Ok("again\n"));
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     assert_eq!(guest.ok("grep -c 'took too long' /run/agent.log || :"), "0\n");

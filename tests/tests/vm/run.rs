@@ -31,15 +31,26 @@ fn passes_on_only_the_commands_bytes_and_exit_code() {
     let link = scratch.0.join("latest");
     symlink("dir", &link).expect("a link");
     let pulled = scratch.0.join("pulled");
-    let options = format!(
-        "--push {}:/tmp/pushed --share {dir}:/mnt/share:ro --pull /tmp/in:{} --result {} \
-         --env GREETING=hello --cwd /tmp --user 1000",
-        link.display(),
-        pulled.display(),
-        file.display()
+    let mut second = run(
+        &scratch.0,
+        &[
+            "--push",
+            &format!("{}:/tmp/pushed", link.display()),
+            "--share",
+            &format!("{dir}:/mnt/share:ro"),
+            "--pull",
+            &format!("/tmp/in:{}", pulled.display()),
+            "--env",
+            "GREETING=hello",
+            "--cwd",
+            "/tmp",
+            "--user",
+            "1000",
+            "--result",
+            &file.display().to_string(),
+        ],
+        &["sh", "-c", script],
     );
-    let options: Vec<_> = options.split(' ').collect();
-    let mut second = run(&scratch.0, &options, &["sh", "-c", script]);
     second.stdin(File::open(&input).expect("a file"));
     let (out, err, code) = output(second);
     assert_eq!(out, "same\nhello\n/tmp\n1000\n4000000\n", "{err}");

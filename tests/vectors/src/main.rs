@@ -1,6 +1,7 @@
 //! Checks ring against known answers of Wycheproof, for all that the agent's TLS 1.3 uses.
-//! `scripts/build --vectors` links it with the agent's flags, which omit or replace parts of ring.
-//! Prints a line for each set. Exit code 1 if an answer is wrong.
+//! `scripts/build --vectors` links this program with the agent's flags, which omit parts of ring
+//! and replace two of its functions, so a faulty one gives a wrong answer here. Prints a line for
+//! each set. Exit code 1 if an answer is wrong.
 
 mod exchange;
 
@@ -70,6 +71,7 @@ fn derived(name: &'static str, set: derive::TestName, algorithm: hkdf::Algorithm
     tally
 }
 
+/// Verifies the signatures of a set.
 macro_rules! verify {
     ($tally:expr, $set:expr, $algorithm:expr, $group:ident => $key:expr) => {
         for $group in $set.expect("the crate's own data").test_groups {
@@ -157,8 +159,10 @@ fn main() -> std::process::ExitCode {
     if bad == 0 { 0.into() } else { 1.into() }
 }
 
+/// The answer, or ring's refusal.
 pub(crate) type Answer<T> = Result<T, ring::error::Unspecified>;
 
+/// The vectors of one file.
 pub(crate) struct Tally {
     name: &'static str,
     good: usize,
@@ -193,6 +197,7 @@ impl Tally {
         }
     }
 
+    /// Prints it. Returns whether all answers are correct and at least one was checked.
     pub(crate) fn told(&self) -> bool {
         let Self { name, good, refused, left_out, wrong } = self;
         println!(

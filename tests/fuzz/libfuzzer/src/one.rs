@@ -1,4 +1,5 @@
-//! The target with the program's name: separate programs, so that no edges of others count.
+//! The target with the program's name. Each target is a separate program, so that libFuzzer counts
+//! no edges of the others.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

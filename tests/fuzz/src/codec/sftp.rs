@@ -8,6 +8,7 @@ use mote_core::sftp::reply::{self, Full, Names};
 use mote_core::sftp::request::{Malformed, Packet, Request};
 use mote_core::sftp::{MODES, PACKET, REPLY, frame_length};
 
+/// Splits like a session and checks each packet.
 fn stream(input: &[u8]) {
     let mut rest = input;
     while let Ok(Some(length)) = frame_length(rest) {

@@ -22,6 +22,7 @@ fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
             match incoming {
                 Incoming::More => {}
                 Incoming::Data { text, bytes, last } => {
+                    // Messages of different kinds must not overlap.
                     assert_eq!(*open.get_or_insert(text), text);
                     out.extend_from_slice(bytes);
                     if last {

@@ -134,7 +134,8 @@ pub fn run(data: &[u8]) {
     is_read_as_written(&steps);
     let text = core::str::from_utf8(data).expect("what was read is text");
     let theirs = theirs(text);
-    // Stricter than YAML: `[a -, b]`, empty block scalars at the root, a bracket below its key.
+    // Where mote is stricter than YAML: `[a -, b]`, empty block scalars at the root, a last bracket
+    // right below its key.
     let strict = [
         "plain scalar cannot start with '-'",
         "wrongly indented line in block scalar",

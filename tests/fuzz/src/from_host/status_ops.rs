@@ -107,6 +107,7 @@ impl Run {
     }
 }
 
+/// Returns the largest number of events within one second.
 fn densest(times: &[Uptime]) -> usize {
     let second = Duration::from_secs(1);
     let within =

@@ -12,6 +12,7 @@ struct Run {
     now: Uptime,
     fed: usize,
     body: usize,
+    /// Whether a request waits for its answer.
     open: bool,
     over: bool,
 }
@@ -159,7 +160,8 @@ pub fn run(data: &[u8]) {
     operations(data);
     let [size, input @ ..] = data else { return };
     let (size, early) = (usize::from(size >> 1) + 1, size & 1 == 1);
-    // After an early answer instead of `100 Continue` the agent drains only an arrived body.
+    // If a client waits for `100 Continue` and gets an early answer, the agent drains the body only
+    // if it has arrived.
     if !early || !input.windows(6).any(|word| word.eq_ignore_ascii_case(b"expect")) {
         assert_eq!(
             events(input, size, early),

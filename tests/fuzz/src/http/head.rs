@@ -5,6 +5,7 @@
 use mote_core::http::head::{self, Headers, Method};
 use mote_core::limits;
 
+/// The parsed head as text, and its length.
 type Said = Result<Option<(String, usize)>, head::HeadError>;
 
 fn fields(headers: &Headers<'_>) {

@@ -15,6 +15,7 @@ fn is_value(text: &str) -> bool {
     text.chars().all(|it| it == '\t' || !it.is_ascii_control())
 }
 
+/// Fields that frame the body or the connection.
 fn is_special(name: &str) -> bool {
     let special = ["content-length", "transfer-encoding", "connection", "host", "expect"];
     special.iter().any(|one| name.eq_ignore_ascii_case(one))

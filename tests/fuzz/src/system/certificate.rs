@@ -28,9 +28,11 @@ fn made_up(input: &mut Input<'_>) {
         element(0x30, &[version, serial, others, key.clone(), element(0xa3, &[1])].concat());
     let der = element(0x30, &[signed, element(0x30, input.bytes())].concat());
     assert_eq!(public_key(&der), Some(&key[..]));
+    // The end of the key, found independently.
     let end = der.windows(key.len()).position(|window| window == key).unwrap() + key.len();
     let cut = usize::try_from(input.short()).unwrap() % end;
     assert_eq!(public_key(&der[..cut]), None);
+    // Another outer type, or a length without an upper bound.
     for start in [[0x31, der[1]], [0x30, 0x80], [0x30, 0x83]] {
         assert_eq!(public_key(&[&start, &der[2..]].concat()), None, "{start:?}");
     }

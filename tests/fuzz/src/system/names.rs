@@ -52,6 +52,7 @@ fn port_name(name: &str) {
     assert!(Flavour::parse(name).is_none_or(|flavour| flavour.name() == name));
 }
 
+/// Writes `NAME="..."` as os-release(5) specifies, and reads it back.
 fn release(value: &str) {
     let mut line = String::from("NAME=\"");
     for character in value.chars() {

@@ -102,6 +102,7 @@ fn request(input: &mut Input<'_>) {
     assert_eq!(named[36 + name.len()], 0);
 }
 
+/// Checks that a truncated datagram shows the first messages of the whole one.
 fn cut(datagram: &[u8], at: usize) {
     let whole: Vec<_> = netlink::replies(datagram).collect();
     let part: Vec<_> = netlink::replies(&datagram[..at % (datagram.len() + 1)]).collect();

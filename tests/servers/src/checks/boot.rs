@@ -59,7 +59,8 @@ fn clean_stop_start_with_devices(world: &World) -> Seen {
         has(&nics, "eth0")?;
         Ok((took, line))
     });
-    // A directory of the start stays: QEMU does not unplug it within Incus' 10 s with any agent.
+    // A directory that was configured from the start stays: QEMU does not unplug it within Incus'
+    // 10 s, with Incus' own agent neither.
     stop(world, &[])?;
     let gone = unplug(world, "share1").and_then(|()| unplug(world, "lan"));
     start(world)?;
@@ -134,6 +135,7 @@ fn stateful_stop(world: &World) -> Seen {
     world.ok(&["config", "set", VM, "migration.stateful", "true"])?;
     world.ok(&["config", "device", "override", VM, "root", "size.state=1GiB"])?;
     let seen = stateful(world);
+    // Always restores the initial state.
     if !stopped(world)? {
         stop(world, &["-f"])?;
     }
@@ -210,7 +212,8 @@ fn publish(world: &World) -> Seen {
 
 /// The same name in another project, with other user-data.
 fn two_projects(world: &World) -> Seen {
-    // Incus refuses the same name twice on a network, so there the instance has no NIC.
+    // Incus refuses the same name twice on a network: there the instance has no NIC, as the project
+    // has profiles of its own.
     let (off, disk): (&[&str], &[&str]) = match world.server {
         Server::Incus | Server::Incus60 => (&[], &["-s", "default"]),
         Server::Lxd => (&["-c", "features.profiles=false"], &[]),

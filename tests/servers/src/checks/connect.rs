@@ -4,7 +4,8 @@ use crate::prelude::*;
 
 group! { "connect": ssh }
 
-/// Prepares sshd of the outer VM for the instance, and a `config` for ssh with ProxyCommand `$1`.
+/// Prepares sshd of the outer VM for the instance, with its libraries and keys, and a `config` for
+/// ssh whose ProxyCommand is `$1`.
 const PREPARE: &str = r#"set -e
 rm -rf /run/ssh && mkdir -p /run/ssh/server && cd /run/ssh
 for key in client server/key; do ssh-keygen -q -t ed25519 -N '' -f $key; done

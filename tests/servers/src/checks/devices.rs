@@ -29,7 +29,8 @@ pub(super) fn unplug(world: &World, name: &str) -> Try {
     world.ok(&["config", "device", "remove", VM, name]).map(drop)
 }
 
-/// Waits until the guest reads the host's file at `path`. Returns the seconds and its mounts.
+/// Waits until the guest reads the host's file at `path`. Returns the seconds, and the line of its
+/// mounts.
 pub(super) fn in_guest(world: &World, path: &str) -> Try<(f64, String)> {
     let script = format!("cat {path}/from-host 2>/dev/null || true");
     let took =
@@ -42,6 +43,7 @@ fn out_of_guest(world: &World, path: &str) -> Try<f64> {
     world.until("unmounted", 30, || Ok(world.sh(&script)?.trim() == "0"))
 }
 
+/// Plugs in, calls `look`, and always unplugs.
 fn with_plugged(
     world: &World,
     name: &str,
@@ -78,6 +80,7 @@ fn directory_long_name(world: &World) -> Seen {
 
 fn two_directories(world: &World) -> Seen {
     plug(world, "first", "/mnt/first", &[])?;
+    // One is unplugged, the other stays.
     let look = || in_guest(world, "/mnt/first").map(drop);
     let both = with_plugged(world, "second", "/mnt/second", &[], look);
     let first = both.and_then(|_| in_guest(world, "/mnt/first"));

@@ -133,7 +133,8 @@ fn agents_memory(world: &World) -> Try<u64> {
     text.trim().parse().map_err(|_| format!("no memory: {text:?}"))
 }
 
-/// The signal sent to the client, and the command's: without a terminal it converts HUP to TERM.
+/// The signal sent to the client, and the one that reaches the command: a client without a terminal
+/// converts HUP to TERM.
 const SIGNALS: [(&str, &str); 4] =
     [("INT", "INT"), ("TERM", "TERM"), ("USR1", "USR1"), ("HUP", "TERM")];
 

@@ -51,6 +51,7 @@ fn push_from_pipe(world: &World) -> Seen {
     Ok(String::new())
 }
 
+/// Creates 40 files, an empty one, a link and a mode, and removes the previous tree.
 fn tree(path: &str) -> Try {
     let make = || -> std::io::Result<()> {
         let _new = fs::remove_dir_all(path);

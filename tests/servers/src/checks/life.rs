@@ -13,7 +13,8 @@ group! {
     clock_after_pause
 }
 
-/// Limit until a killed agent is seen without emulation: one second of it for the restart.
+/// Limit for the server to see a killed agent again on a machine without emulation: a second until
+/// the service restarts it, and one for the rest.
 const BACK: u64 = 2;
 
 fn agents_pid(world: &World) -> Try<String> {
@@ -70,7 +71,8 @@ fn snapshot(world: &World) -> Seen {
     Ok(String::new())
 }
 
-/// Checks that everything works once the server is back: the same agent, the guest API, and Ready.
+/// Checks that everything works once the server is back: the agent, which must be the same one, the
+/// guest API, and Ready if the server has that status.
 fn all_again(world: &World, agent: &str) -> Seen {
     let begun = Instant::now();
     let seen = world.until("the agent", 40, || world.sees_agent(VM))?;
@@ -148,6 +150,7 @@ impl During {
         Ok(Self { pipes, terminal })
     }
 
+    /// Demands this exit code of both clients; returns the codes and what the first client printed.
     pub(super) fn end(self, world: &World, wanted: i32) -> Seen {
         let ended = self.pipes.end(world.limit(30))?;
         let (terminal, _) = self.terminal.end()?;
@@ -157,7 +160,9 @@ impl During {
 }
 
 // LXD 5.0.2 changes neither limits nor NICs while an instance runs.
-/// Length of a pause: longer than a slow `exec`, shorter than Incus' 30 s for a silent command.
+/// Length of a pause: long enough to distinguish a clock that is behind by it from a slow `exec`.
+/// Incus 7.0.2 closes the connection of a running command after 30 s of silence: after a pause of
+/// 40 s the client had ended.
 const PAUSE: Duration = Duration::from_secs(18);
 /// Upper bound of the clock's error after a resume, in seconds. `date` prints whole ones.
 const RIGHT: u64 = 2;
@@ -207,7 +212,8 @@ fn nic_plugged_in(world: &World) -> Seen {
     Ok(format!("named {named} s after the command, gone {} s after the other", gone?))
 }
 
-/// Checks that the first command sees the correct time: the agent detects a resume before it.
+/// Checks that the first command sees the correct time: the agent detects a resume before it runs
+/// one.
 pub(super) fn right(world: &World) -> Seen {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let before = now();
@@ -219,7 +225,8 @@ pub(super) fn right(world: &World) -> Seen {
     Ok(format!("right in the first command, {} s after it began", now() - before))
 }
 
-/// Returns the guest clock's lag and its uncertainty in ms: half of the quickest reading.
+/// Returns the guest clock's lag in milliseconds, and its uncertainty: half the time of the
+/// quickest reading. A command that already runs answers with the kernel's time.
 fn lag_closely(world: &World) -> Try<(f64, f64)> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let script = "while read -r line; do echo $EPOCHREALTIME; done";

@@ -26,6 +26,7 @@ mod state;
 pub struct Check {
     pub group: &'static str,
     pub name: &'static str,
+    /// Conditions that the server meets.
     pub servers: &'static [fn(Server) -> bool],
     pub run: fn(&World) -> Seen,
 }

@@ -182,6 +182,7 @@ fn json_of(agent: &Agent, target: &str) -> Result<Value, Miss> {
 
 pub(in crate::conform) const ODD: &str = "line one\nline \"two\" \\ <b>&ü\u{1f980}\n";
 
+/// Requests events, changes a key, and checks that its event arrives.
 fn listen(agent: &Agent, fields: &str, key: &str, mark: &str) -> Claim {
     let file = format!("/tmp/events-{key}");
     let request = format!("GET /1.0/events?type=config HTTP/1.1\\r\\nHost: x\\r\\n{fields}\\r\\n");

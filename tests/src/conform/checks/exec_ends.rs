@@ -83,6 +83,7 @@ pub(super) const ALL: &[Check] = &[
         let command = format!("head -c {SIZE} /dev/zero");
         let mut running = Running::start(agent, &script(&command))?;
         thread::sleep(Duration::from_millis(300));
+        // The first command is still blocked.
         same("another's output", run(agent, &plain(&["echo", "hi"]), b"")?.out, "hi\n")?;
         let out = running.output()?;
         same("the number of bytes", out.len(), SIZE)

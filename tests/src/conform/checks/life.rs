@@ -88,6 +88,7 @@ fn forward(agent: &Agent, upgrade: &str, body: &Value) -> Try<(Answer, Wire)> {
     Ok((answer, wire))
 }
 
+/// Starts a listener in the guest that runs a command for each connection.
 fn listen(agent: &Agent, port: u16, command: &str) -> Try {
     let _started = agent.guest(&format!("(nc -ll -p {port} -e {command}) >/dev/null 2>&1 &"))?;
     let look = |agent: &Agent| agent.sh(&format!("netstat -ltn | grep -q :{port}")).0 == 0;
@@ -102,6 +103,7 @@ const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
 /// Two announcements, 5 s apart, and the host's poll every 10 s.
 const TURN: Duration = Duration::from_secs(25);
 
+/// Restarts the agent; waits until it answers and the host has heard of it.
 fn start(agent: &Agent) -> Claim {
     let _started = agent.guest(START)?;
     agent.forget();

@@ -164,6 +164,7 @@ pub(super) const ALL: &[Check] = &[
                 !matches!(end, Err(text) if text.contains("in time")),
             )?;
         }
+        // Other commands still work.
         let done = run(agent, &plain(&["true"]), b"")?;
         same("exit code", done.code, 0)
     }),

@@ -288,11 +288,12 @@ fn upgrade(agent: &Agent) -> Claim {
     same("Connection", answer.field("connection"), "Upgrade")
 }
 
+/// Opens a session. Returns an empty directory for it, and the path of a file there.
 fn session(agent: &Agent, name: &str) -> Try<(Sftp, String, String)> {
     after(agent, name, "true")
 }
 
-/// Opens a session. Returns a directory where the script ran, and the path of a file there.
+/// The same after a script in the directory.
 fn after(agent: &Agent, name: &str, script: &str) -> Try<(Sftp, String, String)> {
     let directory = format!("/tmp/sftp-{name}");
     let _made = agent.guest(&format!("mkdir -p {directory}; cd {directory}; {script}"))?;
@@ -300,6 +301,7 @@ fn after(agent: &Agent, name: &str, script: &str) -> Try<(Sftp, String, String)>
     Ok((Sftp::open(agent)?, directory, file))
 }
 
+/// Sends an extended request that takes the paths `a` and `b` in this directory.
 fn extended(sftp: &mut Sftp, name: &str, dir: &str) -> Try {
     let body = of(name).bytes(format!("{dir}/a")).bytes(format!("{dir}/b"));
     sftp.ok(name, kind::EXTENDED, &body)

@@ -191,6 +191,7 @@ fn number(agent: &Agent, command: &str) -> Try<f64> {
     text.trim().parse().map_err(|_| format!("{command}: {text}"))
 }
 
+/// Checks that a changing number is within `slack` of the wanted one.
 fn near(what: &str, seen: &Value, wanted: f64, slack: f64) -> Claim {
     let seen = seen.as_f64().ok_or_else(|| Miss::No(format!("{what} is not a number")))?;
     hold(format!("{what} is far from what it should be"), (seen - wanted).abs() <= slack)
@@ -208,6 +209,7 @@ fn metrics(agent: &Agent) -> Try<Value> {
     agent.get("/1.0/metrics")
 }
 
+/// A section's entries by name, from a map or a list.
 fn entries(agent: &Agent, section: &str, key: &str) -> Result<Vec<(String, Value)>, Miss> {
     let value = metrics(agent)?[section].clone();
     let all: Vec<_> = match &value {

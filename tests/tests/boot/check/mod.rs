@@ -193,6 +193,7 @@ fn check_uses_the_running_agents_view() {
     check(&format!("ok       files: read by the running agent: {share}"), 0);
     check("note     agent: the host has not called yet", 0);
     running.kill();
+    // An agent that waits for its files.
     let nowhere = boot.root("nowhere").display().to_string();
     let mut command = Command::new(agent());
     command.args(["--config-dir", &nowhere, "--root"]).arg(boot.root("")).stderr(Stdio::null());
@@ -258,6 +259,7 @@ fn check_reports_a_host_that_never_calls() {
         assert!(before.0 == Some(0) && before.1.contains(&line), "{line} in {}", before.1);
     }
     assert_eq!(lines_of(&check(boot.command(&[]), &["--json"])), before.1);
+    // A second one, whose port has no reader.
     let unread = Boot::new("lxd");
     let full = Terminal::open(80, 24);
     let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();

@@ -3,6 +3,7 @@
 use crate::world::{Boot, mount};
 use mote_tests::prelude::*;
 
+/// A problem, the command's arguments, and the line that reports it.
 #[derive(Default)]
 pub(super) struct Row {
     breaks: Vec<&'static str>,
@@ -75,7 +76,8 @@ pub(super) fn two_servers(boot: &Boot) {
     fifo(&boot.root("dev/vport0p2"));
 }
 
-/// Two processes have the port open; the first one's user has a private file of this name.
+/// Two processes have the port open. The first belongs to a user who has a file of this name in a
+/// private namespace.
 fn open_port(boot: &Boot) {
     let own = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).expect("a namespace");
     for (pid, mounts, user) in [(76, "mnt:[1]".into(), 1000), (77, own("mnt"), 0)] {

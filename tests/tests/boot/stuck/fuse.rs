@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use mote_tests::prelude::*;
 
+/// Opcodes (`linux/fuse.h`).
 const LOOKUP: u32 = 1;
 const OPEN: u32 = 14;
 const FLUSH: u32 = 25;

@@ -1,4 +1,5 @@
-//! Disks that the host enlarges while the VM runs: partition and file system follow.
+//! Disks that the host enlarges while the VM runs: partition and file system follow. The core's
+//! tests cut the power at each write of the table.
 
 use mote_tests::prelude::*;
 
@@ -14,8 +15,11 @@ const NEW: u64 = 200;
 enum Table {
     Gpt,
     Dos,
+    /// A file system without a partition table.
     None,
+    /// The last partition is of another type.
     Foreign,
+    /// A file system that is smaller than its partition.
     Small,
 }
 
@@ -131,6 +135,7 @@ fn grows_partition_and_file_system_in_use_within_a_second() {
         assert!(before < OLD, "{before}");
         world.vm.resize(&format!("disk{index}"), NEW * MIB);
         until("a larger file system", patient(SOON), || size(&mut guest, device) > NEW * 8 / 10);
+        // Grow once more, from the new size.
         world.vm.resize(&format!("disk{index}"), 2 * NEW * MIB);
         until("a file system larger still", patient(SOON), || {
             size(&mut guest, device) > 2 * NEW * 8 / 10

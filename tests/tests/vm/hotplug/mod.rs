@@ -8,8 +8,10 @@ const SOON: Duration = Duration::from_secs(1);
 /// A NIC that must keep its name is checked after this time.
 const LATER: Duration = Duration::from_secs(3);
 
+/// A hot-plugged NIC, as QEMU's device.
 const LATE: &str = "virtio-net-pci,id=late1,netdev=late,mac=00:16:3e:aa:bb:dd,romfile=";
 
+/// Boots a VM with one NIC, and with QEMU's end of another.
 fn boot(flavour: &str, words: &str) -> World {
     let extra = ["-netdev", "hubport,id=late,hubid=0"].map(str::to_owned).into();
     let nic = Some("00:16:3e:aa:bb:cc");
@@ -49,11 +51,13 @@ fn names_only_the_hot_plugged_nic() {
     let mut world = boot("lxd", "");
     let mut guest = world.shell();
     assert_eq!(guest.ok("cat /sys/class/net/lan0/mtu"), "1400\n");
+    // A name that an administrator chose.
     guest.ok("ip link set lan0 down; ip link set lan0 name wan");
     thread::sleep(SOON);
     plug(&world);
     named(&mut guest);
     until("its line", SOON, || guest.ok("cat /run/agent.log").contains(" is now dmz0, MTU 1300"));
+    // It is up and keeps its name.
     thread::sleep(LATER);
     assert_eq!(
         guest.ok("ls /sys/class/net").split_whitespace().collect::<Vec<_>>(),
@@ -90,7 +94,8 @@ fn names_a_nic_after_a_thousand_events() {
     world.power_off(&mut guest);
 }
 
-/// Incus writes no file. It lists the NIC once its database has it, after the hot-plug.
+/// Incus writes no file. It lists the NIC once its database has it: after the hot-plug, which a
+/// slow guest may see later.
 #[test]
 fn names_a_nic_that_only_the_devices_list() {
     for is_told_first in [false, true] {
@@ -139,7 +144,8 @@ fn booted(words: &str) -> Option<World> {
     let room = format!("{memory}M,slots=1,maxmem={}M", 4 * memory);
     let mut extra = ["-smp", "1,maxcpus=4", "-m", &room].map(str::to_owned).to_vec();
     if !std::env::var("MOTE_ACCEL").is_ok_and(|accel| accel.starts_with("kvm")) {
-        // Linux 6.12 brings CPUs online only in a VM: it detects VMware by these, but not QEMU.
+        // Linux 6.12 brings hot-plugged CPUs online only in a VM. It does not detect QEMU without
+        // KVM, but with these two it detects VMware, whose port QEMU has.
         let model = std::env::var("MOTE_CPU").unwrap_or_else(|_| "qemu64".into());
         extra.extend(["-cpu".into(), format!("{model},-hypervisor")]);
         extra.extend(["-smbios", "type=1,serial=VMware-1"].map(str::to_owned));

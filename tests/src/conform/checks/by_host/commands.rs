@@ -36,6 +36,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let (code, output, _) = exec(agent, &asked, "")?;
         let expected = (0, "1000\n1000\n1000\n/tmp\nb c\nyes\nnone\n");
         equal("as asked for", (code, output.as_str()), expected)?;
+        // Defaults that the agent sets.
         let show = "echo $HOME $USER $LANG; pwd; echo $PATH";
         let (_, output, _) = exec(agent, &["--bare", NAME, "--", "sh", "-c", show], "")?;
         let expected = "/root root C.UTF-8\n/root\n\

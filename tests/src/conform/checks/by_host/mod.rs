@@ -1,4 +1,5 @@
-//! `mote-host` as a user of the server runs it. The Go agents prove that the host is correct.
+//! `mote-host` as a user of the server runs it. The Go agents prove that the host is correct, and
+//! mote must give the same results.
 
 use std::process::ChildStdout;
 
@@ -60,6 +61,7 @@ fn fails(agent: &Agent, args: &[&str]) -> Try<String> {
     }
 }
 
+/// Starts a command in the guest with pipes and without input, and waits for this output.
 fn started(agent: &Agent, args: &[&str], word: &str) -> Try<(Child, ChildStdout)> {
     let mut command = agent.command(&[&["exec", "-T", "-n"], args].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
