@@ -98,7 +98,7 @@ pub fn into_readme(readme: &str, book: &Book) -> String {
     });
     let text = format!(
         "{}\nMeasured by `scripts/bench` at {}: {} rounds, {} CPUs, QEMU {} with an emulated CPU ({}, {}), kernel {}. KVM was \
-         not measured.\nThe mote column is mote as LXD's agent; the ratio to incus-agent is that of mote as Incus' agent. More rows and the method:\n[docs/results/bench.md](docs/results/bench.md).\n",
+         not measured.\nThe mote column shows mote as LXD's agent; the ratio to incus-agent compares mote as Incus' agent. More rows and the method:\n[docs/results/bench.md](docs/results/bench.md).\n",
         markdown::table(&head.concat(), rows),
         book.said(COMMIT),
         book.said("rounds"),
