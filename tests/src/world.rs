@@ -42,7 +42,7 @@ impl World {
         Self::prepare(flavour, spec, extra, |_| {})
     }
 
-    /// The same with the guest's shell, once mote is CONNECTED.
+    /// Also opens the guest's shell, once mote is CONNECTED.
     pub fn with_shell(flavour: &str, spec: &Spec, extra: &[&str]) -> (Self, Guest) {
         let mut world = Self::of(flavour, spec, extra);
         let guest = world.shell();
@@ -103,13 +103,13 @@ impl World {
         );
     }
 
-    /// Powers off by the guest's shell, for a host that sees no agent.
+    /// Powers off through the guest's shell, for a host that sees no agent.
     pub fn power_off_unseen(mut self, guest: &mut Guest) {
         guest.send("poweroff");
         self.vm.ended(OFF);
     }
 
-    /// Powers off by the guest's shell. The host must see the end.
+    /// Powers off through the guest's shell. The host must report that the VM stopped.
     pub fn power_off(mut self, guest: &mut Guest) {
         guest.send("poweroff");
         self.host.stopped(OFF);

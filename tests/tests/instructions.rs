@@ -26,7 +26,7 @@ fn tolerance(name: &str, _: u64) -> u64 {
     }
 }
 
-/// Budgets by the guest's kernel, of Debian 12 and 13. Other kernels have none.
+/// Budget files for the guest's kernel, Debian 12 and 13. Other kernels have no budget.
 const KERNELS: [(&str, &str); 2] = [("6.1", "instructions-6.1"), ("6.12", "instructions-6.12")];
 
 #[test]

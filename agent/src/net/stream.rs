@@ -215,8 +215,8 @@ impl Stream {
             if std::mem::replace(&mut has_received, true) {
                 sleep(Duration::ZERO).await;
             }
-            // TLS may have an answer to what it received. If a writer is active, it sends that
-            // answer, too; waiting here for the writer's data would stop reading.
+            // TLS may have queued a reply to what it received. An active writer sends that reply,
+            // too; waiting here for the writer would stop reading.
             if was_sent {
                 self.flush(tls).await?;
             }

@@ -27,7 +27,7 @@ pub(crate) enum Command {
     /// Grow the contents of disks that have become larger, or of this one.
     Grow(Option<String>),
     GrowWorker,
-    /// Rename hot-plugged NICs with this index or a higher one, by the host's files.
+    /// Rename hot-plugged NICs with this index or a higher one, as the host's files say.
     Nics(u32),
     Freeze(Freeze),
     ReadyWhen(Vec<String>),

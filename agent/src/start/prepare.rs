@@ -63,7 +63,7 @@ pub(crate) fn prepare(
     Ok(Prepared { identity, files, applied, flavour })
 }
 
-/// Returns the flavour by option, else by the port's name, else by the files, else LXD (P§7).
+/// Returns the flavour: of the option, else of the port's name, else of the files, else LXD (P§7).
 pub(crate) fn or_default(flavour: Option<Flavour>) -> Flavour {
     flavour.unwrap_or(Flavour::Lxd)
 }

@@ -279,7 +279,7 @@ mod tests {
         let is_resident = |address: usize| {
             let mut resident = [0];
             let page = std::ptr::without_provenance_mut(address & !(PAGE - 1));
-            // SAFETY: one page, so one byte is written.
+            // SAFETY: mincore writes one byte per page, and this is one page.
             assert_eq!(unsafe { libc::mincore(page, PAGE, resident.as_mut_ptr()) }, 0);
             resident[0] & 1 == 1
         };

@@ -125,9 +125,10 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Returns a variable of the environment, which nothing changes: std's lock for it costs 700 bytes.
+/// Returns an environment variable. Nothing changes the environment, so std's lock (700 bytes) is
+/// not needed.
 pub(crate) fn variable(name: &CStr) -> Option<OsString> {
-    // SAFETY: a string of C, as is the value, unless it is null.
+    // SAFETY: `name` is a C string, and so is the value unless it is null.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| OsString::from_vec(CStr::from_ptr(value).to_bytes().to_vec()))

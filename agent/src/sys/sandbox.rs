@@ -175,7 +175,7 @@ pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
 /// Reduces this process's capabilities to this set; returns false if that fails.
 pub(crate) fn keep_capabilities(kept: u32) -> bool {
     let (mut header, mut data) = ([CAPABILITIES, 0], [0u32; 6]);
-    // SAFETY: a header of two words, and data of two times three: effective, permitted,
+    // SAFETY: the header is two words, the data two sets of three: effective, permitted,
     // inheritable.
     unsafe {
         libc::syscall(libc::SYS_capget, &raw mut header, &raw mut data);
@@ -189,7 +189,7 @@ pub(crate) fn keep_capabilities(kept: u32) -> bool {
 /// look for other threads.
 fn leave_user() -> bool {
     let none = std::ptr::null::<libc::gid_t>();
-    // SAFETY: an empty list of groups, and numbers.
+    // SAFETY: the list of groups is empty, so the null pointer is not read; the rest are numbers.
     unsafe {
         libc::syscall(libc::SYS_setgroups, 0, none) == 0
             && libc::syscall(libc::SYS_setresgid, USER, USER, USER) == 0
@@ -207,7 +207,7 @@ fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
     // Rights to files, to the network, and scopes (`struct landlock_ruleset_attr`).
     let attributes = [handled, 0, scopes];
     let length = if version.cast_unsigned() < scoped { 1 } else { 3 } * size_of::<u64>();
-    // SAFETY: the kernel reads one word or three.
+    // SAFETY: the kernel reads `length` bytes: the first word or all three.
     let rules =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attributes.as_ptr(), length, 0) };
     let Ok(rules @ 0..) = i32::try_from(rules) else { return false };

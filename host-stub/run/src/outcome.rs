@@ -19,7 +19,7 @@ pub(crate) enum Outcome {
     Incomplete(u8, String),
     TimedOut(String),
     NotRun(String),
-    /// The guest could not run the command; with a shell's exit code for that.
+    /// The guest could not run the command; the exit code is what a shell returns in that case.
     CannotRun(u8, String),
     /// The guest was lost while the command ran.
     Lost(String),

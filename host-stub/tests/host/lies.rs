@@ -240,7 +240,8 @@ fn never_follows_a_link_of_an_earlier_pull() {
         assert!(error.contains("is a symbolic link here and"), "{to}: {error}");
     }
     assert_eq!(fs::read_dir(host.path("elsewhere")).unwrap().count(), 0);
-    // If the path begins with the shell's name of this directory, its links are the user's.
+    // Symbolic links in the part of the path that names the current directory (`$PWD`) belong to
+    // the user.
     std::os::unix::fs::symlink(&host.directory, host.path("home")).unwrap();
     let (home, to) = (host.path("home"), host.path("home/new"));
     let mut command = host.command(&["file", "pull", "vm1/outside", to.to_str().unwrap()]);

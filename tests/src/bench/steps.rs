@@ -102,8 +102,8 @@ const START: &str = "echo begin; [ ! -e /run/agent.setup ] || sh /run/agent.setu
 /// have, the first request takes a second, which every agent's start would include.
 const RANDOM: &str = "head -c 1 /dev/random >/dev/null";
 
-/// Start, by the host's clock. The host stamps what it receives; a line on the guest's serial port
-/// just before the agent's start gives its beginning.
+/// Start-up time on the host's clock. The host timestamps what it receives; a line on the guest's
+/// serial port just before the agent's start marks the beginning.
 pub(super) fn start(visit: &mut Visit) -> Found {
     let _none = visit.guest.ok(RANDOM);
     visit.guest.send(START);

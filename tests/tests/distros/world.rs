@@ -23,9 +23,9 @@ pub(crate) struct Plan<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// From power-on to CONNECTED, by the host's clock.
+    /// From power-on to CONNECTED, on the host's clock.
     pub(crate) power_on: Duration,
-    /// From the agent's start to its CONNECTED, by the guest's clock.
+    /// From the agent's start to CONNECTED, on the guest's clock.
     pub(crate) agent_start: Duration,
 }
 

@@ -122,7 +122,7 @@ fn logged_at(guest: &mut Guest, line: &str) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-// `poweroff` by the host in an image without that program.
+// The host runs `poweroff` in an image that has no such program.
 
 #[test]
 fn the_host_powers_off_an_image_without_the_program() {

@@ -52,7 +52,7 @@ fn link_image(directory: &Path) {
     }
 }
 
-/// Pastes the text in a directory with the kernel and initrd that it expects.
+/// Runs the text in a directory that contains the kernel and initrd it expects.
 fn paste(directory: &Path, text: &str) -> Group {
     link_image(directory);
     Group::start(bash(directory, text), &directory.join("console"))

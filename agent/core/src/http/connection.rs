@@ -1,5 +1,5 @@
-//! The server side of one connection, sans-IO: bytes and time in, events out. This file has all
-//! HTTP transitions.
+//! The server side of one connection, sans-IO: bytes and time in, events out. All HTTP state
+//! transitions are in this file.
 //!
 //! The head stays in the buffer until the request is answered. The body is decoded piece by piece
 //! behind it, so a body of any size needs bounded memory.
@@ -172,9 +172,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// Reports that the answer is written. Keeps the bytes of a next request. After an early answer
-    /// the connection continues only if the rest of the request is short ([`limits::BODY`]) and
-    /// certain to be sent; otherwise a body could be mistaken for a request.
+    /// Reports that the answer has been written. Keeps the bytes of the next request. After an
+    /// early answer the connection continues only if the rest of the request is short
+    /// ([`limits::BODY`]) and certain to be sent; otherwise a body could be mistaken for a request.
     pub fn done(&mut self, now: Uptime, keep_alive: bool) {
         let state = core::mem::replace(&mut self.state, State::Over);
         if keep_alive && matches!(state, State::Answer) {

@@ -154,10 +154,9 @@ impl Status {
     }
 
     /// Returns the latest time at which the shell wakes while the port is open: at
-    /// [`Status::deadline`], or earlier to read the port without a wake-up by the kernel, which may
-    /// get lost in the restore of a snapshot, in a migration, or by a driver's bug. These reads are
-    /// as frequent as the announcements of the state, and more frequent in CONNECT, which is short
-    /// and has none.
+    /// [`Status::deadline`], or earlier to poll the port, because a snapshot restore, a migration
+    /// or a driver bug can lose the kernel's wake-up. These reads are as frequent as the
+    /// announcements of the state, and more frequent in CONNECT, which is short and has none.
     pub fn wake(&self, now: Uptime) -> Uptime {
         let look = now
             + match self.state() {

@@ -46,7 +46,7 @@ pub(crate) struct Qemu {
     /// When the guest last wrote or tried to, and since when it can, monotonic.
     pub(crate) written: Cell<Micros>,
     pub(crate) since: Cell<Micros>,
-    /// How long it had been absent then, by the guest's clock.
+    /// How long it had been absent then, on the guest's clock.
     pub(crate) away: Cell<Micros>,
     vanished: Cell<Micros>,
     pub(crate) event: Signal,

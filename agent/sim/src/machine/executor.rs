@@ -201,7 +201,8 @@ impl Sim {
         true
     }
 
-    /// Blocks only the running task, for `length` by the guest's clock or until `is_so` holds.
+    /// Blocks only the running task, until `length` has passed on the guest's clock or `is_so`
+    /// holds.
     pub(crate) fn block(&self, length: Micros, is_so: &dyn Fn() -> bool) {
         let end = self.now(Zone::Guest).saturating_add(length);
         let key = self.wake_at(Zone::Guest, end, Waker::noop());

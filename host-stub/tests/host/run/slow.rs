@@ -115,7 +115,7 @@ fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
     assert!(Path::new(&conf).is_symlink() && said.contains("enough"), "{said}");
 }
 
-/// Runs with a guest that answers like this when its list of mounts is read.
+/// Runs with a guest whose list of mounts is endless or, if `TRICKLES`, slow.
 fn with_mounts<const TRICKLES: bool>(name: &str, why: &str) {
     let share = format!("{}:/m:ro", std::env::temp_dir().display());
     let options = ["--boot-timeout", "5", "--share", &share];

@@ -226,7 +226,7 @@ pub(super) fn right(world: &World) -> Seen {
 }
 
 /// Returns the guest clock's lag in milliseconds, and its uncertainty: half the time of the
-/// quickest reading. A command that already runs answers with the kernel's time.
+/// quickest reading. A command that is already running reports the kernel's time.
 fn lag_closely(world: &World) -> Try<(f64, f64)> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let script = "while read -r line; do echo $EPOCHREALTIME; done";

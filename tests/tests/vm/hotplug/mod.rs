@@ -1,4 +1,4 @@
-//! Changes by the host while the VM runs take effect in the guest.
+//! What the host changes while the VM runs takes effect in the guest.
 
 use mote_tests::prelude::*;
 
