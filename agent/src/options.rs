@@ -85,7 +85,7 @@ impl Options {
     /// Checks that the starter, given by the variable [`STARTED_BY`], may run this command. Only
     /// the agent may start workers. A host that may run this program chooses its arguments, which
     /// must not give it more rights: no agent with another root or policy, and no work that the
-    /// policy denies. Errors: the starter may not run it.
+    /// policy denies. Errors: the starter is not allowed to run it.
     ///
     /// [`STARTED_BY`]: mote_core::hostapi::exec::STARTED_BY
     pub(crate) fn check_starter(&self, by: Option<&OsStr>) -> Result<(), String> {

@@ -9,7 +9,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: &'static str,
-    /// Note in the page: what is counted, or why there cannot be 1,000 of it.
+    /// Note in the page: what is counted, or why there cannot be 1,000 of them.
     pub note: &'static str,
     /// Number of items, and the cost of each.
     pub cost: Vec<(usize, u64)>,

@@ -65,7 +65,8 @@ pub fn measured(what: &str, figure: &str) {
     record("results/boots.md", what, &[what, figure]);
 }
 
-/// Returns the date of a row. A commit would not do, because its name changes when it is published.
+/// Returns the date of a row. A commit hash would not do, because it changes when the commit is
+/// published.
 fn today() -> String {
     let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
     String::from_utf8_lossy(&said.stdout).trim().to_owned()

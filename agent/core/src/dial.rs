@@ -57,7 +57,7 @@ pub fn find<'h>(headers: &'h [(String, String)], wanted: &str) -> Option<&'h str
 pub enum Retry {
     /// P§3.2: ten attempts, but a refusal is final.
     Dial,
-    /// P§5.3 for meta-data: ten attempts 500 ms apart, also after refusals.
+    /// P§5.3 for meta-data: ten attempts 500 ms apart, even after refusals.
     Patient,
 }
 

@@ -137,7 +137,7 @@ impl Guest {
         answer.map(|_| ())
     }
 
-    /// Checks that after the last answer nothing follows except the end, in time.
+    /// Checks that only the end of the connection follows the last answer, in time.
     async fn nothing_more(&self, reader: &mut Reader<'_>, limit: Micros) {
         let _wait = self.oracle.wait("an idle connection", limit + SLACK);
         let second = reader.message().await.ok().flatten();

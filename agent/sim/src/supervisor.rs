@@ -56,7 +56,7 @@ pub(crate) struct AgentTracker {
     pub(crate) stopping: Cell<Option<Micros>>,
 }
 
-/// An agent that serves, and the start of its service in time awake.
+/// A serving agent, and when it began to serve: true time without suspends.
 pub(crate) struct Running {
     pub(crate) process: Rc<AgentProcess>,
     pub(crate) agent: Rc<Agent>,

@@ -264,7 +264,7 @@ impl Agent {
     }
 
     /// Records a caller whose certificate differs from `server.crt`. If the host has called before,
-    /// it is another program.
+    /// this caller is another program.
     pub(crate) fn unknown_caller(&self) {
         let Some(often) = again(&self.unknown_callers) else { return };
         let why = format!("{OTHER_CALLER}{often}: is this another host's share?");

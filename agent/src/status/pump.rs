@@ -29,7 +29,8 @@ const CHUNK: usize = 256;
 /// Most reads of [`CHUNK`] bytes from a port before it is closed.
 const LEFT: usize = 64;
 
-/// Runs the status channel until STOPPED is written; also without a port, as the host may call.
+/// Runs the status channel until STOPPED is written; even without a port, because the host may
+/// call.
 pub(crate) async fn run(agent: Rc<Agent>) {
     let mut pump = Pump {
         agent,

@@ -84,8 +84,8 @@ pub(crate) fn run_in_fork(limit: Duration, work: &dyn Fn() -> bool) -> bool {
 }
 
 /// Makes a call that may hang in a child process, and gives up at `until`, a time since boot. The
-/// child's only descriptor is `input`, as its standard input. Returns 0 or the errno: `ETIMEDOUT`
-/// also if the child was killed.
+/// child's only descriptor is `input`, as its standard input. Returns 0 or the errno; `ETIMEDOUT`
+/// also means that the child was killed.
 pub(crate) fn call_in_fork(until: Duration, input: BorrowedFd<'_>, call: &dyn Fn() -> i32) -> i32 {
     let fork = match Fork::start(&[input], &|| Some([u64::from(call().cast_unsigned())])) {
         Ok(fork) => fork,

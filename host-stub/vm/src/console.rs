@@ -22,7 +22,8 @@ const LINE: usize = 4096;
 /// Bytes per read: a guest may print endlessly.
 const PIECE: usize = 16 * 1024;
 const PIECES: usize = 256;
-/// End of the console that is kept on disk unless all of it is wanted, bytes; up to twice as much.
+/// Length of the console's end that is kept on disk unless all of it is wanted, bytes; the file can
+/// be twice as long.
 const KEPT: u64 = 16 << 20;
 
 /// A console's file and what was found in it.
@@ -148,7 +149,7 @@ impl Console {
     }
 }
 
-/// Returns text without colours, titles and cursor moves. None of them is longer than its line.
+/// Returns text without colours, titles and cursor moves. No such sequence spans lines.
 fn without_colours(text: &str) -> String {
     text.split_inclusive('\n').map(|line| strip_str(line).to_string()).collect()
 }

@@ -1,4 +1,4 @@
-//! Calls that the agent's process may not make, with arguments that would work otherwise.
+//! Calls that the agent's process must not make, with arguments that would work otherwise.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -17,8 +17,8 @@ const SPACE: u64 = 1 << 16;
 /// A call returns a negated error number up to this.
 const LAST_ERROR: u64 = 4095;
 
-/// A process that is stopped, except for the calls that it is made to make, until this is dropped.
-/// Only the thread that entered may use it, because the kernel knows that thread as the tracer.
+/// A process that stays stopped until this is dropped, except while it runs an injected call. Only
+/// the thread that entered may use it, because the kernel knows that thread as the tracer.
 pub struct Injected {
     process: Pid,
     memory: File,

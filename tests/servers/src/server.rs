@@ -138,10 +138,10 @@ pub struct Options {
     /// Only every Nth check, from the Ith on, and always the first
     #[arg(long, value_name = "I/N", value_parser = share)]
     pub share: Option<(usize, usize)>,
-    /// So many outer VMs at most for each agent
+    /// Maximum number of outer VMs for each agent
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub boots: usize,
-    /// So long at most, from when everything is built
+    /// Maximum duration in minutes, from when everything is built
     #[arg(long = "minutes", value_name = "N", value_parser = until, default_value = "1440")]
     pub until: Instant,
     /// Time limits N times as long

@@ -29,7 +29,7 @@ const OF_THE_USER: [&str; 7] = [
 /// Port on which the bridge in a VM forwards to devlxd.
 const DEVLXD: u32 = 9000;
 
-/// True if bwrap works here, which gives clients a devlxd in its usual path.
+/// True if bwrap works here, which gives clients a devlxd at its usual path.
 static SANDBOX: LazyLock<bool> = LazyLock::new(|| {
     let mut command = Command::new("bwrap");
     command.args(["--bind", "/", "/", "--dev", "/dev", "true"]).stderr(Stdio::null());

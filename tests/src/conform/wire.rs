@@ -32,7 +32,7 @@ impl Answer {
         Ok(Self { status: status.ok_or("no HTTP")?, head: head.into(), body: body.into() })
     }
 
-    /// Requires this status. An answer about something too slow is reported by its text.
+    /// Requires this status. If the answer says that something was too slow, reports its text.
     pub fn is(&self, status: u16) -> Claim {
         let late = Miss::Differs(self.short());
         same("status", self.status, status).map_err(|miss| if late.is_late() { late } else { miss })

@@ -107,8 +107,8 @@ fn round(pair: &Pair, user: u32, target: &str) -> (usize, Duration) {
 }
 
 impl Victim {
-    /// Checks that in one of some rounds new clients of `user` next to an attack are all answered
-    /// within the limit for so many connections. Root must be answered in every round.
+    /// Checks that in at least one round, all new clients of `user` are answered during an attack,
+    /// within the limit for that many connections. Root must be answered in every round.
     fn answers(&self, soon: (usize, Duration), user: u32, attacker: u32, target: &str) {
         let limit = patient(soon.1);
         let mut rounds = Vec::new();

@@ -166,7 +166,7 @@ fn clones_have_different_random_numbers_and_detect_it() {
     );
     assert!(!is_told || shared < all / 2, "{shared} of {all}");
     if !is_told && shared <= all / 2 {
-        // It reseeds at intervals, too, which a busy machine gives it time for.
+        // The kernel also reseeds at intervals, and a slow run gives it time for that.
         skipped("a kernel whose clones share random numbers");
     }
 

@@ -139,7 +139,7 @@ impl Quotas {
 mod tests {
     use super::*;
 
-    /// The fuzz target `admission` also gives back.
+    /// The fuzz target `admission` also covers releasing.
     #[test]
     fn others_together_get_half_and_root_gets_all() {
         let bounds = Bounds::of(16_384);

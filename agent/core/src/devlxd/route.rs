@@ -68,7 +68,7 @@ pub enum NoRoute {
     Verb,
     /// Broken percent-encoding: 400.
     Encoding,
-    /// A configuration key that guests may not read: 403.
+    /// A configuration key that guests are not allowed to read: 403.
     Key,
 }
 

@@ -77,7 +77,7 @@ impl Difference {
         *self = Self::default();
     }
 
-    /// Returns why to step the clock after a resume, if it is meant to show the RTC's time.
+    /// Returns why to step the clock after a resume, if the clock is meant to show the RTC's time.
     pub fn cause(&self) -> Option<Cause> {
         match self.most {
             _ if self.was_near => Some(Cause::Stopped),

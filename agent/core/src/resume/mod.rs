@@ -27,7 +27,7 @@ named! {
         Resumed "resumed",
         /// Restored from a snapshot, or cloned: others may have the same memory.
         Restored "restored",
-        /// One of these: this kernel does not report which.
+        /// Any of these; this kernel does not report which.
         Unknown "unknown",
     }
 }

@@ -223,8 +223,7 @@ impl Status {
         self.timers.stop(Timer::Follow);
     }
 
-    /// Returns the interval between announcements in CONNECTED, of which `eager` are left at the
-    /// short one.
+    /// Returns the interval between announcements in CONNECTED; `eager` more use the short one.
     fn announce_pace(&self, eager: u8) -> Duration {
         if eager > 0 { self.intervals.started } else { self.intervals.connected }
     }

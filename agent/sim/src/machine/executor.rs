@@ -86,7 +86,7 @@ impl Sim {
         }
     }
 
-    /// Returns the true time without suspends, by which limits in the guest are measured. A jump of
+    /// Returns the true time without suspends. Limits in the guest are measured with it. A jump of
     /// the clock only ends a wait early.
     pub(crate) fn awake(&self) -> Micros {
         let now = self.frozen.get().map_or(self.now.get(), |suspend| suspend.since);

@@ -86,8 +86,9 @@ fn hardware() -> Option<i64> {
     None
 }
 
-/// Returns whether a service of this system sets the clock. Containers may not set it, so they do
-/// not count. A systemd service may have its own mount namespace, but not its own pid namespace.
+/// Returns whether a service of this system sets the clock. Containers lack permission to set it,
+/// so they do not count. A systemd service may have its own mount namespace, but not its own pid
+/// namespace.
 fn has_setter(proc: &Path) -> bool {
     let ids = |process: &Path| file::readlink(&process.join("ns/pid")).ok();
     let ours = ids(&proc.join("self"));

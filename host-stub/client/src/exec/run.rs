@@ -191,7 +191,7 @@ pub struct End {
     pub lost: Vec<String>,
 }
 
-/// Returns why a guest was lost, also if the daemon learns that within [`LEARNT`].
+/// Returns why a guest was lost; waits up to [`LEARNT`] for the daemon to learn the reason.
 fn lost(agent: &Agent, why: String) -> String {
     if !why.is_empty() {
         return why;

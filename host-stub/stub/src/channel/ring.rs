@@ -153,7 +153,8 @@ impl Watch {
     }
 }
 
-/// Returns whether the kernel of a micro VM has printed its last line. LXD detects the end by it.
+/// Returns whether the kernel of a micro VM has printed its last line, from which LXD detects the
+/// end.
 fn has_halted(daemon: &Daemon, name: &str) -> bool {
     // LXD's kernel prints the first, Linux 6.1 the second.
     const LAST: [&str; 3] =

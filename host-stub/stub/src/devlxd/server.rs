@@ -92,7 +92,7 @@ impl Doors {
         if let Vsock::Cid(cid) = instance.vsock {
             self.lock().by_context_id.remove(&cid);
         } else if let Some(path) = instance.vsock.host_socket(instance.host_port(daemon.port)) {
-            // Wakes the thread in accept(2), so that it notices the end of the instance's life.
+            // Wakes the thread in accept(2), so that it notices that the instance was deleted.
             let _gone = UnixStream::connect(&path);
             let _gone = std::fs::remove_file(&path);
         }

@@ -22,7 +22,7 @@ fn boot(flavour: &str, words: &str) -> World {
     })
 }
 
-/// Describes a NIC to the guest: LXD's host writes its file, also while the VM runs.
+/// Describes a NIC to the guest: LXD's host writes its file even while the VM runs.
 fn tell(host: &Host, device: &str, keys: [&str; 3]) {
     host.ok(&[&["device-add", NAME, device, "type=nic"][..], &keys].concat());
 }

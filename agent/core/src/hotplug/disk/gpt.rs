@@ -59,7 +59,8 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     let [final_one, other, at] =
         [geometry.sectors.checked_sub(1)?, u64_at(header, OTHER)?, u64_at(header, AT)?];
     let (lowest, highest) = (u64_at(header, FIRST)?, u64_at(header, LAST)?);
-    // Sectors of the entries; highest last sector before a copy of them and of the header.
+    // `own`: sectors of the entries. `most`: highest last sector that leaves room for the copy of
+    // the entries and the header.
     let own = (table.padded / geometry.sector) as u64;
     let has_grown = other != final_one;
     let most = if has_grown { final_one.checked_sub(own + 1)? } else { highest };
