@@ -34,7 +34,7 @@ kinds! {
     Waits,
     /// Calls the host with four requests in flight, as fast as possible.
     Calls,
-    /// The same with a change.
+    /// Like `Calls`, with a request that changes something.
     Patch,
 }
 

@@ -21,7 +21,7 @@ pub fn ticks(pid: u32) -> u64 {
     ticks_of(pid, 2)
 }
 
-/// The same, with its reaped children.
+/// Like [`ticks`], with its reaped children.
 pub fn ticks_with_children(pid: u32) -> u64 {
     ticks_of(pid, 4)
 }

@@ -127,7 +127,7 @@ impl Vm {
         Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
     }
 
-    /// The same for a VM that was restored from a [`Vm::save`]d state.
+    /// Like [`Vm::guest`], for a VM that was restored from a [`Vm::save`]d state.
     pub fn guest_again(&mut self) -> Guest {
         Guest::again(self.shell.take().expect("the one shell"))
     }

@@ -37,25 +37,25 @@ impl World {
         Self::with(Scratch::new(), spec, column.flavour(), &config, |_| {})
     }
 
-    /// The same by a server's name, with one configuration key that tests read.
+    /// Boots a VM for the named server, with one configuration key that tests read.
     pub fn of(flavour: &str, spec: &Spec, extra: &[&str]) -> Self {
         Self::prepare(flavour, spec, extra, |_| {})
     }
 
-    /// Also opens the guest's shell, once mote is CONNECTED.
+    /// Like [`World::of`]; also opens the guest's shell once mote is CONNECTED.
     pub fn with_shell(flavour: &str, spec: &Spec, extra: &[&str]) -> (Self, Guest) {
         let mut world = Self::of(flavour, spec, extra);
         let guest = world.shell();
         (world, guest)
     }
 
-    /// The same with an action on the host before the VM starts.
+    /// Like [`World::of`], with an action on the host before the VM starts.
     pub fn prepare(flavour: &str, spec: &Spec, extra: &[&str], first: impl FnOnce(&Host)) -> Self {
         let args = [&["--config", "user.foo=bar"], extra].concat();
         Self::with(Scratch::new(), spec, flavour, &args, first)
     }
 
-    /// The same in this directory, with exactly these arguments.
+    /// Like [`World::prepare`], in this directory and with exactly these arguments.
     pub fn with(
         scratch: Scratch,
         spec: &Spec,

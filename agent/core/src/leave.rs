@@ -9,8 +9,8 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Longest wait for results that the host may still request. A host that runs one short command
 /// after another must not delay the exit forever.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
-/// The same for a host that only listens to events: it waits for the end of a command, or is about to
-/// send one. Without its listener it reports exit code 129 (P§4.1).
+/// Longest wait for a host that only listens to events: it waits for the end of a command, or is
+/// about to send one. Without its listener it reports exit code 129 (P§4.1).
 const LISTENER_DEADLINE: Duration = Duration::from_secs(60);
 /// Longest wait for the host before a takeover. The other agent waits for 5 s.
 const BEFORE_TAKEOVER: Duration = Duration::from_secs(3);

@@ -209,7 +209,7 @@ async fn session(started: Started) -> Ended {
     Ended::Code(0)
 }
 
-/// A counted process of its kind.
+/// Counts a running process of one kind; dropping it ends the count.
 struct One(Rc<Here>, fn(&Kernel) -> &Cell<usize>);
 
 impl One {

@@ -197,7 +197,7 @@ impl Agent {
         self.report_error_about(About::Else, text.to_string());
     }
 
-    /// The same, for an error that [`Agent::clear_error`] can clear.
+    /// Like `report_error`, for an error that [`Agent::clear_error`] can clear.
     pub(crate) fn report_error_about(&self, about: About, text: String) {
         log::warn(format_args!("{text}"));
         self.note(about, text);

@@ -16,8 +16,8 @@ use crate::workers::command::{self, hooks, is_roots};
 
 use super::about;
 
-/// Directories of hooks: mote's, qemu-ga's by its documentation, and Red Hat's; each with the
-/// program that qemu-ga runs.
+/// Directories of hooks: mote's, qemu-ga's according to its documentation, and Red Hat's; each with
+/// the program that qemu-ga runs.
 const PLACES: [(&str, &str); 3] = [
     ("etc/mote/freeze.d", ""),
     ("etc/qemu/fsfreeze-hook.d", "etc/qemu/fsfreeze-hook"),

@@ -27,7 +27,7 @@ pub(super) enum End {
     Open,
     /// All file systems stayed frozen until a thaw was requested.
     Asked,
-    /// The same, but a hook failed.
+    /// Like `Asked`, but a hook failed.
     Hooks,
     /// The time limit passed without a request.
     Late,

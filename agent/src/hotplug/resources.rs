@@ -164,7 +164,7 @@ mod tests {
         let root = machine("kept-off");
         put(&root, "proc/cmdline", "console=ttyS0 maxcpus=1\n");
         let mut online = at_start(&root, &|_| true);
-        // Also while the agent runs.
+        // The same holds while the agent runs.
         online.see(&root, b"add@/devices/system/cpu/cpu1", &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
         assert_eq!(says(&root, "memory/memory8/state"), "online");

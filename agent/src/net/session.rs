@@ -19,7 +19,8 @@ const SHORT: usize = 4 * 1024;
 const LONG: usize = 36 * 1024;
 /// Limit of received unprocessed bytes: rustls's limit for a handshake message.
 const LONGEST: usize = 64 * 1024;
-/// The same during the handshake. The longest accepted certificate has half of that.
+/// Limit of received unprocessed bytes during the handshake. The longest accepted certificate is
+/// half as long.
 const UNKNOWN: usize = 16 * 1024;
 /// Default limit of encrypted unsent bytes, as in rustls.
 const UNSENT: usize = 64 * 1024;

@@ -30,9 +30,9 @@ const STALLED: Duration = Duration::from_secs(10);
 /// How long [`Stream::close`] waits for the peer to close: a vsock that is closed immediately may
 /// discard undelivered data.
 const LINGER: Duration = Duration::from_secs(2);
-/// The same for a guest client. A unix socket keeps the answer, but a client that is refused and
-/// continues to send its body would get an error instead. Short, because other clients may need the
-/// connection.
+/// Like `LINGER`, for a guest client. A unix socket keeps the answer, but a client that is refused
+/// and continues to send its body would get an error instead. Short, because other clients may need
+/// the connection.
 const BODY: Duration = Duration::from_millis(50);
 
 /// First and longest interval of checks whether a peer has read all: the kernel reports no event.

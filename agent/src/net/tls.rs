@@ -47,7 +47,7 @@ const SERVER_NAME: &str = "unspecified";
 const DER: usize = 8 * 1024;
 /// Length of a P-256 key in a certificate, bytes. No other kind in Go's TLS has these lengths.
 const P256: usize = 91;
-/// The same of a P-384 key.
+/// Length of a P-384 key in a certificate, bytes.
 const P384: usize = 120;
 /// Shortest RSA key of 2048 bits in a certificate, bytes: its exponent has one byte.
 const RSA_2048: usize = 292;

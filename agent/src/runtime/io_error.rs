@@ -9,7 +9,7 @@ pub(crate) fn io_error(text: impl Into<String>) -> io::Error {
     io_error_of(ErrorKind::Other, text.into())
 }
 
-/// The same, with this kind.
+/// Returns an error with this text and kind.
 #[inline(never)] // its size
 pub(crate) fn io_error_of(kind: ErrorKind, text: String) -> io::Error {
     io::Error::new(kind, Text(text))

@@ -28,7 +28,7 @@ pub(crate) const GENERATION: &str = "run/mote/generation";
 pub(crate) const OF_A_BOOT: [&str; 6] = [READY, HANGING, KNOWN_HOST, FOLLOWED, SIZES, GENERATION];
 /// Mount point of the host's share while it is read.
 pub(crate) const SHARE: &str = "run/mote/share";
-/// The same for `--check`, which may run at the same time as the agent.
+/// Mount point for `--check`, which may run at the same time as the agent.
 pub(crate) const CHECKED_SHARE: &str = "run/mote/check";
 
 /// Returns an error message for a file in `/run/mote`, with advice.

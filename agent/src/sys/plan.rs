@@ -9,7 +9,7 @@ use crate::sys::fd::BorrowedFd;
 /// Search path for programs that the guest's files or system name; the last is NixOS'.
 pub(crate) const PATH: &CStr =
     c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
-/// The same, without the variable's name.
+/// The directories in [`PATH`].
 pub(crate) const DIRECTORIES: &str = match PATH.to_str() {
     Ok(path) => path.split_at("PATH=".len()).1,
     Err(_) => "",

@@ -281,7 +281,7 @@ mod tests {
             take_off(left.iter().find(|entry| entry.source == source).unwrap()).unwrap();
         }
         assert_eq!(points(), Vec::<String>::new());
-        // Replaced while waiting for the device: first by a link, then by another directory.
+        // Replaced while waiting for the device: first with a link, then with another directory.
         std::fs::create_dir(root.join("etc")).unwrap();
         for swap in [false, true] {
             let (place, _) = mount_point(&root, "share", "home/d", false).unwrap();

@@ -31,7 +31,7 @@ use mote_client::clock::until;
 
 /// First argument if this program is to execute another one.
 const MARK: &str = "--mote-host-child";
-/// The same, with the working directory mounted read-only.
+/// Like [`MARK`], with the working directory mounted read-only.
 const READ_ONLY: &str = "--mote-host-read-only";
 /// The parent of a process that outlives this one.
 const NOBODY: &str = "-";
@@ -86,8 +86,8 @@ fn become_reader(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     for mount in mounts(&std::fs::read("/proc/self/mountinfo")?) {
         let flags = MountFlags::BIND | MountFlags::RDONLY;
         let changed = mount_remount(&mount, flags, c"");
-        // Also all other mounts, as far as possible: the program gets a path, which may meanwhile
-        // lead elsewhere.
+        // All other mounts become read-only as far as possible, because the program gets a path,
+        // which may meanwhile lead elsewhere.
         if mount.starts_with(&here) {
             changed.with_context(|| mount.display().to_string())?;
         }

@@ -186,7 +186,7 @@ impl Machine {
         iso::image(&directory, SEED)
     }
 
-    /// Replaces the root disk by an overlay, so that its file is not written.
+    /// Replaces the root disk with an overlay, so that its file is not written.
     pub(crate) fn overlay_disk(&mut self) -> Result<()> {
         let read = self.disk.as_ref().filter(|_| self.writes == Writes::Forgotten);
         let Some((base, format)) = read else { return Ok(()) };
@@ -359,7 +359,7 @@ fn shares(root: &Path, mut shares: Vec<Share>, kind: MachineKind) -> Result<Vec<
     Ok(shares)
 }
 
-/// Replaces the PCI variant of a virtio device by the one for virtio-mmio; returns whether it is
+/// Replaces the PCI variant of a virtio device with the one for virtio-mmio; returns whether it is
 /// one.
 fn on_mmio(device: &mut String) -> bool {
     let (model, options) = device.split_once(',').unwrap_or((device, ""));

@@ -70,8 +70,8 @@ fn never_writes_a_file_through_a_link_of_an_earlier_pull() {
 
 #[test]
 fn a_directory_replaced_during_a_pull_has_no_effect() {
-    // A user who can write to the target can do the same: replace a directory by a link between two
-    // files.
+    // A user who can write to the target can do the same: replace a directory with a link between
+    // two files.
     let target = Arc::new(OnceLock::<PathBuf>::new());
     let ours = target.clone();
     let host = guest(move |asked| {

@@ -67,7 +67,7 @@ pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Du
     wait(what, limit, || holds().then_some(())).1
 }
 
-/// The same as [`wait`] without a panic; `None` if that takes too long.
+/// Like [`wait`], but returns `None` instead of panicking if that takes too long.
 pub fn found<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {

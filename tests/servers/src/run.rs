@@ -20,7 +20,7 @@ impl Output {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// Returns both outputs, trimmed. Replaces binary output by its size, because terminals and
+    /// Returns both outputs, trimmed. Replaces binary output with its size, because terminals and
     /// pages show the text.
     pub fn said(&self) -> String {
         let out = match str::from_utf8(&self.out) {

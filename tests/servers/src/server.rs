@@ -114,7 +114,7 @@ impl Agent {
 #[derive(Debug, Parser)]
 #[command(name = "mote-servers")]
 pub enum Command {
-    /// Drives agents by a real server
+    /// Drives agents with a real server
     #[command(name = "drive", bin_name = "scripts/real-server")]
     Drive(Box<Options>),
     /// Runs checks in the outer VM; without a check it only sets the server up

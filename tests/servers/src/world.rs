@@ -124,7 +124,8 @@ impl World {
         self.until_each(AGAIN * self.slow, what, seconds, look)
     }
 
-    /// The same with a long interval, because polling slows down a booting instance.
+    /// Like `until`, with a given interval: a long one while an instance boots, because polling
+    /// slows it down.
     pub fn until_each(
         &self,
         pause: Duration,

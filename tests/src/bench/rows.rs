@@ -31,7 +31,7 @@ const fn row([id, title, unit]: [&'static str; 3], better: Better, goal: Goal) -
     Row { id, title, unit, better, goal }
 }
 
-/// A row of [`super::counted`], with its title there; its table has the unit.
+/// Returns a row of [`super::counted`], which has the same title; the table there shows the unit.
 const fn count(id: &'static str, title: &'static str) -> Row {
     row([id, title, ""], Lower, Goal::None)
 }

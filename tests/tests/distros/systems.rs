@@ -72,7 +72,7 @@ pub(crate) fn whole_life(system: &System) {
     noted(system, &times, killed, "`poweroff`");
 }
 
-/// The same on Debian 12, for a system without a journal.
+/// Runs [`whole_life`] on Debian 12, for a system without a journal.
 fn on_debian_12(name: &'static str, way: &'static str, reload: &'static str) {
     whole_life(&System { name, release: "bookworm", way, log: FILE, reload });
 }

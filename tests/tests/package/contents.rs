@@ -220,7 +220,7 @@ pub(crate) const MACHINES: [Machine; 3] = [
 /// The packages; fields have the names that `scripts/package` uses.
 pub(crate) struct Packages {
     pub(crate) first: PathBuf,
-    /// The same, built again in another directory at another time.
+    /// The packages built again, in another directory at another time.
     pub(crate) second: PathBuf,
     pub(crate) newer: PathBuf,
     /// The packages of all [`MACHINES`] but the first, each built twice.

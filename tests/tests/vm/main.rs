@@ -168,7 +168,7 @@ fn a_sandboxed_agent_reports_and_reconnects() {
     }
 }
 
-/// The same attempts as over sockets (`boot injected`), with vsock and a real `/dev`.
+/// Repeats the attempts that `boot injected` makes over sockets, with vsock and a real `/dev`.
 #[test]
 fn injected_code_can_do_only_what_the_page_lists() {
     const DENIED: &str = "--deny exec,files,mounts,power";

@@ -118,7 +118,7 @@ fn a_user_cannot_redirect_a_share() {
         until(line, MOTE_BOOT, || guest.ok("cat /run/agent.log").contains(line));
     };
     logged(&mut guest, refused);
-    // The user replaces the directory by a link while the agent waits for the device.
+    // The user replaces the directory with a link while the agent waits for the device.
     plug_after_event(&mut world, "swap", "/home/user/d", || {
         guest.ok("su user -c 'cd && mv d e && ln -s /etc/cron.d d'");
     });

@@ -15,8 +15,8 @@ pub const GRACE: Duration = Duration::from_millis(50);
 /// How long to wait in total for the first message of a caller that has not proved its identity, while
 /// others wait for its slot. A host sends it immediately.
 const UNHEARD: Duration = Duration::from_millis(20);
-/// The same once the agent has answered that. The answer costs the agent milliseconds, so an attack
-/// occupies few slots in this time.
+/// How long to wait in total once the agent has answered that message. The answer costs the agent
+/// milliseconds, so an attack occupies few slots in this time.
 const ANSWERED: Duration = Duration::from_millis(200);
 
 /// The rest of the time for which such a caller may keep the agent waiting. Single bytes do not extend

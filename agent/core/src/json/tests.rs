@@ -71,7 +71,7 @@ fn only_valid_objects_have_members() {
     }
     // The requested member comes first, but the document is invalid after it.
     assert_eq!(check(b"{\"a\":1,}"), Err(JsonError::Syntax(7)));
-    // Also of invalid UTF-8, the offset is reported.
+    // The offset of invalid UTF-8 is reported, too.
     assert_eq!(check(b"[\"ab\xffc\"]"), Err(JsonError::Syntax(4)));
     assert_eq!(check(b"{\"\xed\xa0\x80\":1}"), Err(JsonError::Syntax(2)));
 }

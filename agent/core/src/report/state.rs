@@ -61,8 +61,8 @@ pub fn begin(json: &mut Writer<'_>, flavour: Flavour, state: &State<'_>) {
         ("swap_usage_peak", state.swap_peak),
     ]);
     json.end_object();
-    // A host identifies the state on the ring buffer by pid 1 (P§2.3). It shows a VM as having an
-    // agent if there are processes, so the number is at least 1.
+    // A host identifies the state on the ring buffer by pid 1 (P§2.3). The host shows a VM as
+    // having an agent if there are processes, so the number is at least 1.
     json.numbers(&[("pid", 1), ("processes", state.processes.max(1))]);
     json.begin_member("cpu");
     json.key("usage");

@@ -27,7 +27,7 @@ pub const SMALL_REPLY: usize = 12 * 1024;
 pub const HANDLES: usize = 65_536;
 /// Bits of a mode that a client can set: all except the file's type.
 pub const MODES: u32 = 0o7777;
-/// The same without set-user-id, set-group-id and the sticky bit.
+/// Bits of a mode without set-user-ID, set-group-ID and the sticky bit.
 pub const PLAIN_MODES: u32 = 0o777;
 /// Kernel directory entries read for one reply to READDIR, bytes. An entry of 24 bytes becomes at
 /// most 150 in the reply, so the reply always fits in [`REPLY`].

@@ -105,7 +105,7 @@ fn returns_the_code_of_a_close_frame_or_rejects_it() {
 fn checks_utf8_of_text_cut_anywhere() {
     let text = "a\u{e4}\u{20ac}\u{1f600}b".as_bytes();
     for cut in 0..=text.len() {
-        // Also between two fragments, with a ping between them.
+        // The cut may lie between two fragments, with a ping between them.
         let (left, right) = text.split_at(cut);
         let bytes = [frame(0x01, left), frame(0x89, b""), frame(0x80, right)].concat();
         for size in [1, 2, 3, bytes.len()] {

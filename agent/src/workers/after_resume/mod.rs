@@ -21,7 +21,7 @@ use crate::system::signs;
 use crate::workers::command::{self, hooks};
 
 pub(crate) const CLOCK: &str = "clock";
-/// The same, if the clock was correct before.
+/// Like [`CLOCK`], if the clock was correct before.
 pub(crate) const STOPPED_CLOCK: &str = "clock stopped";
 /// Time limit for the hardware RNG: a host without random numbers must not delay the clock.
 const HARDWARE: Duration = Duration::from_secs(2);

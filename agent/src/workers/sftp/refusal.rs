@@ -32,7 +32,7 @@ impl Refusal {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Eof => Code::Eof,
-            // The clients replace the text of PermissionDenied by their own (P§4.4).
+            // The clients replace the text of PermissionDenied with their own (P§4.4).
             Self::BadHandle | Self::NotRegular | Self::Protected => Code::Failure,
             Self::Unsupported => Code::OpUnsupported,
             Self::Malformed => Code::BadMessage,

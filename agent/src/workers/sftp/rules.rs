@@ -102,7 +102,7 @@ fn limit<'h>(root: &Path, how: &'h Sftp, at: &mut &'h Path) -> io::Result<()> {
     if limited { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Replaces the root directory by one with only these directories; skips empty names. Follows
+/// Replaces the root directory with one that has only these directories; skips empty names. Follows
 /// symbolic links in their paths only if root alone can change them. Sets `at` to the directory in
 /// progress. Errors: the call that failed. The process can then still reach everything.
 fn confine<'b>(root: &Path, below: &'b [PathBuf], at: &mut &'b Path) -> io::Result<()> {

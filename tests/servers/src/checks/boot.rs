@@ -210,7 +210,7 @@ fn publish(world: &World) -> Seen {
     instead(world, make, || is_itself(world, "vm3"), unmake)
 }
 
-/// The same name in another project, with other user-data.
+/// Creates an instance of the same name in another project, with other user-data.
 fn two_projects(world: &World) -> Seen {
     // Incus refuses the same name twice on a network: there the instance has no NIC, as the project
     // has profiles of its own.

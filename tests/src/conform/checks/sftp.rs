@@ -293,7 +293,7 @@ fn session(agent: &Agent, name: &str) -> Try<(Sftp, String, String)> {
     after(agent, name, "true")
 }
 
-/// The same after a script in the directory.
+/// Like [`session`], after a script has run in the directory.
 fn after(agent: &Agent, name: &str, script: &str) -> Try<(Sftp, String, String)> {
     let directory = format!("/tmp/sftp-{name}");
     let _made = agent.guest(&format!("mkdir -p {directory}; cd {directory}; {script}"))?;

@@ -203,7 +203,7 @@ fn grows_a_disk_only_by_policy_or_on_request() {
     world.vm.resize("disk0", NEW * MIB);
     thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD);
-    // Nor if another program grows disks.
+    // It does not grow either if another program grows disks.
     guest.ok("sed -i 's/resources: true/resources: {disks: true}/' /etc/mote-agent.yml");
     guest.ok("mkdir -p /usr/bin; touch /usr/bin/growpart; killall -HUP mote-agent");
     world.host.connected(MOTE_BOOT);

@@ -80,7 +80,7 @@ pub struct Table {
     pub(super) piece: [u8; ENTRIES],
     /// Length of the entries, bytes; 0 for an MBR.
     pub(super) length: usize,
-    /// The same, rounded up to sectors.
+    /// `length` rounded up to whole sectors.
     pub(super) padded: usize,
     /// Offset of the last partition's entry.
     pub(super) place: usize,

@@ -195,7 +195,7 @@ fn an_end_in_the_middle_closes_without_an_answer() {
         "Transfer-Encoding: chunked\r\n\r\nzz\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n",
     ]
     .map(put);
-    // Also while draining.
+    // The same holds while draining.
     for body in [&known, &chunked, &broken] {
         assert_eq!(feed([body.as_bytes()], Answered::AtTheHead), ["PUT /"]);
     }

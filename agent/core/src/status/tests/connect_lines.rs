@@ -58,7 +58,7 @@ fn drops_an_overlong_line_and_a_partial_one_with_its_port() {
     let expected = Action::Verify { host: at_port(7), attempt: 1 };
     assert_eq!(actions(&mut status, 2), [expected]);
     assert!(status.verified(at(2), 1, true));
-    // Also one with a wrong address.
+    // The same holds for a line with a wrong address.
     status.received(at(3), b"CONNECT 2:4");
     status.port_appeared(at(1000));
     status.received(at(1001), b"0\n");

@@ -43,7 +43,7 @@ fn calls_an_unverified_host_without_an_alternative() {
         status.put_started(at(1), host);
         assert_eq!(status.host(), Some(host));
     }
-    // Nor does a lost one count after another is announced.
+    // A lost host no longer counts after another is announced.
     let mut status = lost();
     assert_eq!(status.host(), Some(HOST));
     status.put_started(at(600), NEW);
