@@ -43,7 +43,7 @@ impl Pair {
         self.scratch.0.join("root")
     }
 
-    /// Sends bytes on a new connection, shuts down that side, and returns all that comes back.
+    /// Sends bytes on a new connection, shuts down that side, and returns the whole reply.
     pub fn talk(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         // The agent may close a refused connection early.

@@ -164,7 +164,8 @@ const CALLERS: [usize; 2] = [500, 4096];
 /// The agent's time limit for a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// The beginning of a ClientHello that is longer than the agent accepts, in the longest records.
+/// Returns the beginning of a ClientHello that is longer than the agent accepts, in the longest
+/// records.
 fn endless_hello() -> Vec<u8> {
     let mut hello = vec![0; 60_000];
     hello[..4].copy_from_slice(&[1, 0, 0xff, 0xff]);

@@ -20,7 +20,7 @@ use super::{Points, about, add, hooks};
 
 /// SIGTERM, which ends the wait.
 pub(super) const THAW: i32 = 15;
-/// Signals that end the wait: all that commonly end programs, such as at a shutdown.
+/// Signals that end the wait: those that commonly end programs, for example at a shutdown.
 const SIGNALS: [i32; 4] = [1, 2, 3, THAW];
 /// Message for a file system that could not be opened, synced or frozen in time.
 const LATE: &str = "timed out, or it hangs";

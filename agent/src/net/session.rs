@@ -36,7 +36,7 @@ pub(super) struct Session {
     processed: usize,
     /// Next read size: [`SHORT`] or [`LONG`].
     room: usize,
-    /// Plaintext, unread from index `read` on.
+    /// Plaintext; unread starting at index `read`.
     opened: Vec<u8>,
     read: usize,
     outgoing: Outgoing,

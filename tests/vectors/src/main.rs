@@ -1,4 +1,4 @@
-//! Checks ring against known answers of Wycheproof, for all that the agent's TLS 1.3 uses.
+//! Checks ring against Wycheproof's known answers, for everything that the agent's TLS 1.3 uses.
 //! `scripts/build --vectors` links this program with the agent's flags, which omit parts of ring
 //! and replace two of its functions, so a faulty one gives a wrong answer here. Prints a line for
 //! each set. Exit code 1 if an answer is wrong.

@@ -78,7 +78,7 @@ impl Link {
         self.verifying = Some(Verification { attempt: self.attempts, target, how });
     }
 
-    /// Ends the verification of that number, unless replaced, and adopts its host if `ok`.
+    /// Ends the verification `attempt`, unless another replaced it, and adopts its host if `ok`.
     pub(super) fn end(&mut self, attempt: u32, ok: bool) -> Option<Verification> {
         let ended = self.verifying.take_if(|it| it.attempt == attempt)?;
         if ok {

@@ -47,7 +47,7 @@ impl StatusLine {
 
 impl Status {
     /// Returns the next action that is due; call it until it returns `None`. After a long pause it
-    /// writes one line, not all that were missed.
+    /// writes one line, not each missed one.
     pub fn poll(&mut self, now: Uptime) -> Option<Action> {
         if let Some(why) = self.log.refused.take() {
             return Some(Action::Refused(why));

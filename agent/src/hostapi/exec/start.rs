@@ -28,9 +28,10 @@ use crate::runtime::{log, sleep};
 use crate::sys::file;
 use crate::system::power;
 
-/// Memory of a long command besides its bytes until it starts: parts of pages, its operation.
+/// Memory of a long command in addition to its bytes, until it starts: parts of pages, its
+/// operation.
 const HELD_PAGES: usize = 16 * 1024;
-/// Allowance besides a request's bytes: [`HELD_PAGES`], and the agent's own variables.
+/// Allowance in addition to a request's bytes: [`HELD_PAGES`], and the agent's own variables.
 const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
 /// Once the audit line has this length, arguments except the last one are only counted, bytes.
 const ARGV: usize = 256;

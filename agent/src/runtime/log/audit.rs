@@ -9,7 +9,7 @@ use mote_core::rate::TokenBucket;
 
 use crate::runtime::{log, now, sleep};
 
-/// Burst of host calls that act: as many as a script may make in a row.
+/// Burst of host calls that act: as many as a script makes in a row.
 const BURST: u32 = 200;
 /// Interval after the burst. A command has two lines, so the limit is 200 lines per second.
 const REFILL: Duration = Duration::from_millis(10);

@@ -241,7 +241,7 @@ fn no_command(body: &Value) -> String {
 
 /// Limit for a query of the operation.
 const OPERATION_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Statuses from here on are final.
+/// This status and higher ones are final.
 const FINAL: u64 = 200;
 const SUCCESS: u64 = 200;
 

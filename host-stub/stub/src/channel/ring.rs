@@ -173,7 +173,7 @@ fn share_read(blocks: &Value) -> Option<u64> {
     blocks.as_array()?.iter().find(is_it)?["stats"]["rd_bytes"].as_u64()
 }
 
-/// Returns the decisive line: the last one. Incus from 7.0.1 on uses the one before it if there are
+/// Returns the decisive line: the last one. Incus since 7.0.1 uses the one before it if there are
 /// two, which is why agents write STOPPED twice (P§2.3).
 fn decisive<'a>(flavour: Flavour, lines: &[&'a str]) -> Option<&'a str> {
     let back = if flavour == Flavour::Incus && lines.len() > 1 { 2 } else { 1 };

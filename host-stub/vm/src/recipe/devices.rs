@@ -9,7 +9,7 @@ use mote_client::{Channel, Flavour, Vsock};
 
 /// Size of QEMU's ring buffer under LXD, and under Incus before 7.0.1, bytes (P§2.1).
 const RING: u32 = 16;
-/// Its size under Incus from 7.0.1 on, where an agent without vsock reports its state through it
+/// Its size under Incus since 7.0.1, where an agent without vsock reports its state through it
 /// (P§2.4).
 const RING_OF_INCUS: u32 = 16 * 1024;
 
