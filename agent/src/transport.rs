@@ -206,7 +206,7 @@ pub(crate) fn bind_unnamed(path: &Path) -> io::Result<OwnedFd> {
         Err(error) => return Err(error.into()),
     }
     let fd = stream(AddressFamily::UNIX)?;
-    // The umask is 077: nobody else can connect before the mode is set, either.
+    // The umask is 077, so no other user can connect before the mode is set.
     bind(&fd, &SocketAddrUnix::new(&unnamed)?)?;
     file::chmod(&unnamed, 0o600)?;
     listen(&fd, BACKLOG)?;

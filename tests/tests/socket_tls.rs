@@ -101,7 +101,7 @@ impl Meeting {
         fs::read_to_string(self.path("server.log")).unwrap()
     }
 
-    /// Replaces `server.crt` by one with the same key and other dates.
+    /// Replaces `server.crt` with one that has the same key and other dates.
     fn redate(&self, begin: &str, end: &str) {
         let config = "[ca]\ndefault_ca=c\n[c]\ndatabase=index\nrand_serial=yes\n\
                       default_md=sha256\npolicy=p\nnew_certs_dir=.\n[p]\ncommonName=supplied\n";
@@ -114,7 +114,8 @@ impl Meeting {
         self.tell();
     }
 
-    /// Replaces `server.crt` by one with an RSA key of 16,384 bits, which nobody owns.
+    /// Replaces `server.crt` with one that has an RSA key of 16,384 bits; the private key does not
+    /// exist.
     fn lengthen(&self) {
         let number = "f".repeat(16_384 / 4);
         let key = format!(

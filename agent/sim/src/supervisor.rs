@@ -30,7 +30,7 @@ const CONNECTED: Micros = 30_500 * MILLI;
 /// Interval without vsock: every 5 s, with a report that takes up to 2.5 s (P§2.2).
 const ALONE: Micros = 8 * SECOND;
 /// With everything that it needs, an agent starts at its next check, at most a second later.
-/// Another one hands over within 5 s.
+/// A running agent hands over to it within 5 s.
 const START: Micros = 1_400 * MILLI;
 const ROOM: Micros = 5 * SECOND;
 /// Pause before a service manager restarts a failed agent.

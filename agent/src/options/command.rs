@@ -50,7 +50,7 @@ pub(crate) enum Starter {
     Agent,
     /// The guest.
     Guest,
-    /// Anyone, also the host, to which the command gives no right that the policy denies.
+    /// Anyone, even the host: the command gives no right that the policy denies.
     Host,
 }
 

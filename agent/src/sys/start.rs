@@ -26,9 +26,9 @@ extern "C" fn main(_: libc::c_int, given: *mut *const c_char) -> libc::c_int {
             }
         }
     }
-    // Ignored: a write fails instead, to a pipe that nobody reads or beyond RLIMIT_FSIZE. SIGCHLD
-    // may be inherited as ignored: the kernel would reap children without their exit code.
-    // SAFETY: no code runs on these signals.
+    // Ignored: a write to a pipe without a reader or beyond RLIMIT_FSIZE fails instead. SIGCHLD may
+    // be inherited as ignored: the kernel would reap children without their exit code. SAFETY: no
+    // code runs on these signals.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);

@@ -334,8 +334,8 @@ fn config(file: Option<&Path>, more: Vec<(String, String)>) -> Result<BTreeMap<S
     Ok(config)
 }
 
-/// Returns the shares with their servers. One through which a guest could change this program's
-/// files is an error.
+/// Returns the shares with their servers. Fails if a guest could change this program's files
+/// through one of them.
 fn shares(root: &Path, mut shares: Vec<Share>, kind: MachineKind) -> Result<Vec<Share>> {
     // On virtio-mmio, QEMU 7.2's virtiofs gets its first answer only: 9p or a copy is used.
     let may_be_virtiofs = !shares.is_empty() && kind == MachineKind::Pci;

@@ -39,7 +39,7 @@ pub fn output(command: &mut Command) -> Result<Output> {
 /// Starts a program and kills it if it has not ended by then.
 pub fn within(command: &mut Command, limit: Duration) -> Result<Child> {
     let child = command.spawn()?;
-    // Nobody has reaped it yet, so its id is still valid.
+    // It has not been reaped yet, so its id is still valid.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let name = format!("{command:?}");
     thread::spawn(move || {

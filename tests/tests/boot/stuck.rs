@@ -54,7 +54,8 @@ fn an_unread_stderr_blocks_nothing_and_is_written_later() {
 #[test]
 fn a_stopped_terminal_blocks_nothing() {
     let boot = Boot::new("lxd");
-    // script(1) gives the agent a terminal; nobody reads what script prints, so the terminal fills.
+    // script(1) gives the agent a terminal. Nothing reads what script prints, so the terminal
+    // fills.
     let (_reader, writer) = full_pipe(&boot.scratch.0.join("stdout"));
     let plain = boot.command(&[]);
     let words: Vec<_> = std::iter::once(plain.get_program()).chain(plain.get_args()).collect();
@@ -78,7 +79,7 @@ fn an_invalid_port_blocks_nothing() {
     let (_reader, _writer) = full_pipe(&path("fifo"));
     put(path("file"), "");
     fs::create_dir(path("directory")).unwrap();
-    // A terminal that is full: nobody reads what script(1) prints.
+    // A full terminal: nothing reads what script(1) prints.
     let (_screen, screen) = full_pipe(&path("screen"));
     let line = format!("tty >'{}'; seq 1 90000; sleep 99", path("tty").display());
     let mut script = Command::new("script");

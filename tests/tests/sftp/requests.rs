@@ -107,7 +107,7 @@ fn new_files_have_the_requested_mode_despite_the_umask() {
         ("default", 0o644),
         ("private", 0o600),
         ("run", 0o755),
-        ("all", 0o644), // nobody means files that all may write
+        ("all", 0o644), // files that everyone can write are never intended
         ("dir", 0o755),
         ("private-dir", 0o700),
     ] {

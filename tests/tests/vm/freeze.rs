@@ -159,7 +159,7 @@ fn commands_and_status_work_while_the_log_is_frozen() {
 /// cut.
 fn copied(disks: &Path, name: &str) -> u64 {
     let copy: PathBuf = disks.join(format!("{name}.copy"));
-    // Nobody writes to it, so the check must find no errors.
+    // Nothing writes to it, so the check must find no errors.
     let checked = Command::new("e2fsck").args(["-f", "-y"]).arg(&copy).output().expect("e2fsck");
     assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
     let read = Command::new("debugfs").args(["-R", "cat /number"]).arg(&copy).output();

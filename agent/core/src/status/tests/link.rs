@@ -35,7 +35,7 @@ fn a_new_host_replaces_a_verified_one_only_once_it_is_verified() {
 fn calls_an_unverified_host_without_an_alternative() {
     let mut status = status();
     assert_eq!(status.host(), None);
-    // A line's is not: it would send a guest's secrets to a host that nobody has checked.
+    // The host of a CONNECT line is not called: guests' secrets would reach an unverified host.
     status.received(at(0), line(NEW).as_bytes());
     actions(&mut status, 0);
     assert_eq!((status.state(), status.host()), (State::Connect, None));

@@ -54,7 +54,7 @@ pub(in super::super) const ALL: &[Check] = &[
             piece.map_err(|error| error.to_string())?;
         }
         equal("each", (text.as_str(), ended(&mut child, "TERM")?), ("hup\nint\nterm\n", Some(7)))?;
-        // Without control nobody can stop the command, so the agent kills it.
+        // Without a control socket nothing can stop the command, so the agent kills it.
         let dropped = ["-n", "--fault", "drop-control=500", NAME, "--", "sleep", "60"];
         equal("a lost control", exec(agent, &dropped, "")?.0, killed(agent))
     }),
