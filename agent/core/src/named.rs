@@ -15,9 +15,7 @@ macro_rules! named {
 
             /// Returns the value's name or message.
             pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$one => $text,)*
-                }
+                [$($text),*].get(self as usize).copied().unwrap_or_default()
             }
 
             /// Returns the value of that name.
