@@ -113,7 +113,7 @@ fn each_test_stage_is_listed_and_can_be_run() {
         "eval \"$(sed -n '/^stages=/,/^\"$/p; /^names()/p' scripts/test)\"; names <<<\"$stages\"",
     );
     assert_eq!(found.lines().collect::<Vec<_>>(), told);
-    exits(machine.sh("scripts/test lints nonsense"), Some(2), &["no stage nonsense"]);
+    exits(machine.sh("scripts/test lints nosuch"), Some(2), &["no stage nosuch"]);
     assert_eq!(machine.asked(), "");
 }
 
