@@ -11,7 +11,7 @@ pub fn folder() -> PathBuf {
 
 pub fn kept(target: &str) -> Vec<Vec<u8>> {
     let text = std::fs::read_to_string(folder().join(target)).unwrap_or_default();
-    unpack(&text)
+    unpack(&text).unwrap_or_else(|line| panic!("{target}: line {line} is not an input"))
 }
 
 /// Formats inputs as text: printable bytes unchanged, others as `\xNN`, newlines as `\n`.
@@ -32,6 +32,29 @@ pub fn pack(inputs: &[Vec<u8>]) -> String {
     out
 }
 
-pub fn unpack(text: &str) -> Vec<Vec<u8>> {
-    text.split_terminator('\n').map(Vec::unescape_bytes).collect()
+/// Parses such a text; an error is the number of a line that [`pack`] would not write.
+pub fn unpack(text: &str) -> Result<Vec<Vec<u8>>, usize> {
+    let input = |(number, line): (usize, &str)| {
+        let input = Vec::unescape_bytes(line);
+        let again = pack(std::slice::from_ref(&input));
+        if again.strip_suffix('\n') == Some(line) { Ok(input) } else { Err(number + 1) }
+    };
+    text.split_terminator('\n').enumerate().map(input).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_input_is_one_line_and_reads_back() {
+        let all: Vec<u8> = (0..=255).collect();
+        let inputs = [all, Vec::new(), b"\\x41\n\\".to_vec(), "\u{e9}".into()];
+        let text = pack(&inputs);
+        assert!(text.is_ascii() && text.lines().count() == inputs.len());
+        assert_eq!(unpack(&text).unwrap(), inputs);
+        for bad in ["\\", "\\x4", "\\q", "a\n\\xzz"] {
+            assert!(unpack(bad).is_err(), "{bad}");
+        }
+    }
 }

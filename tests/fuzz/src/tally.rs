@@ -49,3 +49,17 @@ pub fn table(all: &Tally) -> String {
 }
 
 pub const MARKS: [&str; 2] = ["<!-- fuzz:begin -->\n", "<!-- fuzz:end -->\n"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_reads_back() {
+        let all = BTreeMap::from([(TARGETS[0].to_owned(), [1_234_567, 10, 5, 9])]);
+        assert_eq!(read(&write(&all)), all);
+        let table = table(&all);
+        assert!(table.contains("| 1,234,567 | 123,456 | 5 of 9 |"), "{table}");
+        assert!(table.contains("| all | 1,234,567 |"));
+    }
+}

@@ -140,6 +140,18 @@ mod tests {
     }
 
     #[test]
+    fn a_record_reads_back() {
+        for line in [
+            r#"{"agent":"own","build":"x","check":"a.b","holds":"x\ny","run":"r","took":0.5,"tries":1}"#,
+            r#"{"agent":"mote","build":"x","check":"a.b","fails":"no","run":"r","took":1.0,"tries":2}"#,
+        ] {
+            let entry: Entry = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_value(entry).unwrap().to_string(), line);
+        }
+        assert!(serde_json::from_str::<Entry>(r#"{"agent":"own","check":"exec.uname"}"#).is_err());
+    }
+
+    #[test]
     fn later_runs_replace_only_their_own_results() {
         let (mut first, mut later) = (column("1"), column("2"));
         first.note("exec.uname", Verdict::Fails("no".into()), 1.0);

@@ -66,6 +66,25 @@ fn reads_all_styles_of_a_map() {
 }
 
 #[test]
+fn reads_metadata_of_real_images() {
+    let image = "architecture: x86_64\ncreation_date: 1761033000\nexpiry_date: 1763625000\n\
+        properties:\n  architecture: amd64\n  description: Debian bookworm amd64 (20251121_05:24)\n\
+        \x20 name: debian-bookworm-amd64-default-20251121_05:24\n  os: debian\n  notes: |\n    a: [b\n\n    \
+        - c\ntemplates:\n  /etc/hostname:\n    when:\n    - create\n    - copy\n    create_only: false\n    \
+        template: hostname.tpl\n    properties: {}\n  \"/etc/hosts\": {when: [create], template: 'h.tpl'}\n";
+    same(
+        "{\"architecture\" \"x86_64\" \"creation_date\" \"1761033000\" \"expiry_date\" \"1763625000\" \
+         \"properties\" {\"architecture\" \"amd64\" \"description\" \
+         \"Debian bookworm amd64 (20251121_05:24)\" \"name\" \
+         \"debian-bookworm-amd64-default-20251121_05:24\" \"os\" \"debian\" \"notes\" |} \
+         \"templates\" {\"/etc/hostname\" {\"when\" [\"create\" \"copy\"] \"create_only\" \"false\" \
+         \"template\" \"hostname.tpl\" \"properties\" {}} \"/etc/hosts\" {\"when\" [\"create\"] \
+         \"template\" \"h.tpl\"}}}",
+        &[image],
+    );
+}
+
+#[test]
 fn reads_every_notation_of_a_document() {
     for (meaning, ways) in [
         // An omitted value is null.

@@ -184,7 +184,9 @@ fn over(agent: &Agent, cat: Running, claim: Claim) -> Claim {
 }
 
 pub(super) fn is_rfc3339(text: &str) -> bool {
-    DateTime::parse_from_rfc3339(text).is_ok()
+    // chrono also accepts a blank, lowercase letters and another minus sign.
+    let usual = |letter: char| letter.is_ascii_digit() || "-:.+TZ".contains(letter);
+    text.chars().all(usual) && DateTime::parse_from_rfc3339(text).is_ok()
 }
 
 const NOBODY: &str = "/1.0/operations/12345678-1234-4234-8234-123456789abc";
