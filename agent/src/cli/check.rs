@@ -247,11 +247,8 @@ fn about_policy(facts: &mut Facts, judged: &Judged, theirs: Option<&View<'_>>) {
     let is_another =
         |theirs: &&str| theirs.strip_suffix(sandbox::WORD).unwrap_or(theirs) != judged.text;
     if let Some(theirs) = theirs.and_then(|view| view.policy.as_deref()).filter(is_another) {
-        // Its options may differ, too.
-        facts.note(
-            "policy",
-            format_args!("the running agent has another one until SIGHUP: {theirs}"),
-        );
+        let why = "by its options or until SIGHUP";
+        facts.note("policy", format_args!("the running agent has another one, {why}: {theirs}"));
     }
     let add = match judged.grade {
         Grade::Good => Facts::ok,

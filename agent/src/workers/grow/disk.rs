@@ -76,7 +76,7 @@ impl<'d> Disk<'d> {
         let found = Filesystem::on(self.root, path, name);
         match &found {
             Some(found) => found.advise(&mut self.todo),
-            None => self.todo.push_str("the tool that grows its contents"),
+            None => self.todo.push_str("a tool that grows what it contains"),
         }
         found
     }

@@ -165,8 +165,8 @@ fn assert_blocked(boot: &Boot, why: &str) {
 #[test]
 fn check_distinguishes_an_unread_policy_and_its_sandbox() {
     let (boot, agent) = Boot::running("lxd", &[]);
-    let theirs =
-        "note     policy: the running agent has another one until SIGHUP: everything is allowed\n";
+    let theirs = "note     policy: the running agent has another one, by its options or until SIGHUP: \
+                  everything is allowed\n";
     let text = check(boot.command(&[]), &[]).1;
     assert!(!text.contains("the running agent has another"), "{text}");
     boot.put("etc/mote-agent.yml", "features: {state: true}\n");
