@@ -13,6 +13,8 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{CommonState, Error};
 
+use crate::sys::heap;
+
 /// Read size while the peer sends little, bytes.
 const SHORT: usize = 4 * 1024;
 /// Read size while it sends much, bytes: two records, in a block that the heap caches (`sys/heap`).
@@ -321,8 +323,7 @@ impl Outgoing {
         loop {
             let end = self.sealed + room;
             if self.bytes.len() < end {
-                // `Vec::resize` writes byte by byte at this optimization level.
-                let mut longer = vec![0; end];
+                let mut longer = heap::zeros(end);
                 if let (Some(to), Some(from)) =
                     (longer.get_mut(..self.sealed), self.bytes.get(..self.sealed))
                 {

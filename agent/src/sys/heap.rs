@@ -10,7 +10,7 @@
 //!
 //! musl maps and unmaps a page for nearly each block of a size that has few: states and buffers of a
 //! connection, TLS records, and small objects when their group happens to be full. So one freed
-//! block of each of musl's size classes and two TLS records are cached until [`rest`]. A cached
+//! block of each of musl's size classes and three TLS records are cached until [`rest`]. A cached
 //! block also keeps its group, which has room for the next blocks of that size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -26,10 +26,11 @@ const RECORDS: RangeInclusive<usize> = LONG..=BLOCK;
 /// Size of a cached TLS record, bytes. Shorter data does not touch its last pages.
 const BLOCK: usize = RECORD as usize;
 /// Sizes of the cached blocks, bytes: musl's size classes, four per doubling (its `size_classes`,
-/// without the header), and two TLS records: a transfer reads into one and holds data in the other.
-const SIZES: [u16; 30] = [
+/// without the header), and three TLS records: a transfer reads into one, holds data in another, and
+/// rustls encrypts in the third.
+const SIZES: [u16; 31] = [
     12, 28, 44, 60, 76, 92, 108, 124, 140, 156, 188, 236, 284, 316, 396, 492, 572, 668, 796, 1004,
-    1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, RECORD, RECORD,
+    1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, RECORD, RECORD, RECORD,
 ];
 const RECORD: u16 = 36 * 1024;
 /// Index of the first TLS record.
@@ -65,6 +66,18 @@ pub(crate) fn rest() {
     let start = std::ptr::without_provenance_mut(end - STACK);
     // SAFETY: nothing below the stack pointer is in use.
     unsafe { libc::madvise(start, STACK, libc::MADV_DONTNEED) };
+}
+
+/// Returns zeros in a block that may be a cached one, for a buffer that is used whole and soon freed.
+/// `vec![0; length]` takes new pages from the kernel: for 31 KiB, two system calls and eight page faults.
+pub(crate) fn zeros(length: usize) -> Vec<u8> {
+    let mut zeros = Vec::<u8>::with_capacity(length);
+    // SAFETY: it has room for `length` bytes, and all are written.
+    unsafe {
+        zeros.as_mut_ptr().write_bytes(0, length);
+        zeros.set_len(length);
+    }
+    zeros
 }
 
 /// Returns the layout to request from musl: long ones are enlarged to [`MAPPED`].
