@@ -187,7 +187,7 @@ fn mote_host_writes_a_page_for_each_of_its_commands() {
         assert!(quoted || page.contains(&format!(".SH {heading}\n")), "{heading}: {page}");
     }
     let all = fs::read_dir(&scratch.0).expect("the pages").count();
-    assert_eq!(all, 42, "pages of mote-host, file and the commands of both");
+    assert_eq!(all, 36, "pages of mote-host, file and the commands of both");
     let page = fs::read_to_string(scratch.0.join("mote-host.1")).expect("the main page");
     assert!(page.contains("\\-\\-dir") && page.contains("MOTE_HOST_DIR"), "{page}");
 }

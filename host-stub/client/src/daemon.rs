@@ -1,7 +1,6 @@
 //! The client of the daemon's control socket, and what the daemon knows about an agent before a
 //! call to it.
 
-use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use serde_json::Value;
 use crate::clock::until;
 use crate::common::printable::{quoted, word};
 use crate::net::http::{read_answer, write_request};
-use crate::{Agent, CallFailure, Limit, Timed, limits, printable};
+use crate::{Agent, CallFailure, Limit, Timed, limits};
 
 /// Limit for the daemon's answer, which may itself call the agent.
 const ASK: Duration = Duration::from_secs(20);
@@ -68,20 +67,6 @@ pub fn state_after(root: &Path, name: &str, failure: Option<CallFailure>) -> Res
 /// Sends an order for an instance.
 pub fn order(root: &Path, name: &str, what: &str, body: &Value) -> Result<Value> {
     ask(root, "POST", &format!("/1.0/instances/{name}/{what}"), body)
-}
-
-pub fn print_events(root: &Path, only: Option<&str>) -> Result<()> {
-    let mut stream = arrived(root, || UnixStream::connect(path(root)))?;
-    let target = only.map_or("/1.0/events".to_owned(), |only| format!("/1.0/events/{only}"));
-    write_request(&mut stream, "GET", &target, b"")?;
-    let lines = BufReader::new(stream).lines();
-    // After the head.
-    let is_head = |line: &io::Result<String>| line.as_ref().is_ok_and(|line| !line.is_empty());
-    for line in lines.skip_while(is_head).skip(1) {
-        printable::print_exact(format!("{}\n", line?).as_bytes())?;
-        io::stdout().flush()?;
-    }
-    Ok(())
 }
 
 /// Returns the agent if the daemon considers it reachable. Real hosts call no agent before they

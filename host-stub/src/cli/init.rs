@@ -188,19 +188,15 @@ pub(crate) fn qemu(root: &Path, args: &QemuArgs) -> Result<()> {
 
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
-    /// The vsock port to listen on [default: random, as real hosts choose one at each start]
-    #[arg(long)]
-    port: Option<u32>,
     /// End when the last instance is deleted
     #[arg(long)]
     until_empty: bool,
 }
 
 pub(crate) fn daemon(root: &Path, args: &DaemonArgs) -> Result<()> {
-    let port = args.port.unwrap_or_else(random::port);
     let _lock = store::lock(root)?;
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    let daemon = Daemon::new(root, port, None)?;
+    let daemon = Daemon::new(root, random::port(), None)?;
     let ending = daemon.clone();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {

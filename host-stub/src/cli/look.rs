@@ -1,12 +1,12 @@
 //! Commands that print what the host stores or knows, and those that ask an agent: `state`, `metrics`,
-//! `operations`, `events --agent` (P§4.2 to P§4.6).
+//! `events` (P§4.3 to P§4.6).
 
 use std::io::{Write, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
 use mote_client::agent::client::AGENT_PORT;
@@ -16,10 +16,6 @@ use mote_client::daemon::{self, Known, ask, order, state_after};
 use mote_client::exec::run::listen;
 use mote_client::report::{check_state, openmetrics};
 use mote_client::{Agent, FailedCall, Limit, complain, connecting, limits, printable};
-
-fn stored(root: &Path, name: &str) -> Result<Value> {
-    ask(root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)
-}
 
 /// Limit for an agent's greeting, short because the user waits.
 const GREETING: Duration = Duration::from_secs(3);
@@ -51,12 +47,8 @@ pub(crate) fn explained(root: &Path, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-pub(crate) fn show(root: &Path, name: &str) -> Result<()> {
-    Ok(writeln!(stdout(), "{}", printable::pretty_json(&stored(root, name)?))?)
-}
-
 pub(crate) fn get(root: &Path, name: &str, key: &str) -> Result<()> {
-    let shown = stored(root, name)?;
+    let shown = ask(root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)?;
     let value = shown["config"][key].as_str();
     let value = value.with_context(|| format!("{name} has no {key}"))?;
     Ok(printable::print_exact(format!("{value}\n").as_bytes())?)
@@ -231,36 +223,6 @@ const REQUEST: Duration = Duration::from_secs(20);
 /// A real host's limit for state and metrics, including the greeting (P§3.2).
 const HOSTS: Duration = Duration::from_secs(3);
 
-#[derive(Debug, Args)]
-pub(crate) struct OperationsArgs {
-    /// The instance
-    name: String,
-    /// The action
-    #[arg(value_enum, default_value = "list")]
-    action: Action,
-    /// Id of the operation, except for list
-    #[arg(required_if_eq_any = [("action", "show"), ("action", "wait"), ("action", "delete")])]
-    id: Option<String>,
-    /// For wait: give up after this many seconds
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    timeout: Option<i64>,
-    /// For list: print JSON, as the other actions always do
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Action {
-    /// List all
-    List,
-    /// Show one
-    Show,
-    /// Wait for the end of one
-    Wait,
-    /// End one
-    Delete,
-}
-
 pub(crate) fn state(root: &Path, name: &str, json: bool) -> Result<()> {
     let (agent, known) = permitted(root, name)?;
     let said = match &known {
@@ -316,34 +278,7 @@ fn print(json: bool, said: &Value, readable: &str) -> Result<()> {
     Ok(printable::print_exact(readable.as_bytes())?)
 }
 
-pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
-    let agent = daemon::reach(root, &args.name)?;
-    let one = format!("/1.0/operations/{}", args.id.as_deref().unwrap_or_default());
-    let (method, target, limit) = match (args.action, args.timeout) {
-        (Action::List, _) => ("GET", "/1.0/operations?recursion=1".to_owned(), Some(REQUEST)),
-        (Action::Show, _) => ("GET", one, Some(REQUEST)),
-        (Action::Delete, _) => ("DELETE", one, None),
-        (Action::Wait, None) => ("GET", format!("{one}/wait"), None),
-        (Action::Wait, Some(seconds)) => ("GET", format!("{one}/wait?timeout={seconds}"), None),
-    };
-    // A wait without a timeout lasts as long as the operation.
-    let limit = limit.map_or(Limit::Each(Duration::from_secs(3600)), Limit::within);
-    let said = agent.metadata(method, &target, limit)?;
-    if args.action == Action::List && args.json {
-        return Ok(writeln!(stdout(), "{}", printable::json(&said))?);
-    }
-    if args.action != Action::List {
-        return Ok(writeln!(stdout(), "{}", printable::pretty_json(&said))?);
-    }
-    let groups = said.as_object().context("operations: not an object")?;
-    for operation in groups.values().filter_map(Value::as_array).flatten() {
-        let word = |key: &str| text(operation[key].as_str().unwrap_or("-"));
-        writeln!(stdout(), "{} {} {}", word("id"), word("status"), word("description"))?;
-    }
-    Ok(())
-}
-
-/// Runs `events NAME --agent`: prints the agent's events, one per line, until it ends.
+/// Runs `events NAME`: prints the agent's events, one per line, until it ends.
 pub(crate) fn events(root: &Path, name: &str) -> Result<()> {
     let agent = daemon::reach(root, name)?;
     // A request shows why an agent refuses the host; the websocket does not.

@@ -18,7 +18,6 @@ use serde_json::json;
 
 use self::change::{change, object};
 use mote_client::common::printable::pair;
-use mote_client::daemon::print_events;
 use mote_client::exec::request::{Exec, ShellArgs};
 use mote_client::exec::run as exec;
 use mote_client::files::args::FileCommand;
@@ -96,8 +95,6 @@ enum Command {
         #[arg(long, short)]
         force: bool,
     },
-    /// Print an instance as stored (JSON)
-    Show(OneArgs),
     /// Print what the host knows about an instance's agent (JSON)
     AgentState(OneArgs),
     /// Print one configuration value
@@ -142,14 +139,8 @@ enum Command {
         /// The device
         device: String,
     },
-    /// Print events as they happen
-    Events {
-        /// Only this instance
-        name: Option<String>,
-        /// The agent's own events instead of the host's
-        #[arg(long, requires = "name")]
-        agent: bool,
-    },
+    /// Print the agent's events as they happen
+    Events(OneArgs),
     /// Send any request to the agent
     Query {
         /// The instance
@@ -175,8 +166,6 @@ enum Command {
     State(ReportArgs),
     /// Print the metrics that the agent reports; fails if a host would not decode them
     Metrics(ReportArgs),
-    /// List, show, wait for or delete the agent's operations
-    Operations(look::OperationsArgs),
     /// Forward connections into the guest; for LXD by mote-agent connect
     PortForward(port_forward::ForwardArgs),
     /// Start the VM that boot created; for another VM, report its start to the host
@@ -298,7 +287,6 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::List(args) => look::list(root, &args),
         Command::Info(args) => look::info(root, &args.name, args.json),
         Command::Delete { name, force } => change::delete(root, &name, force),
-        Command::Show(args) => look::show(root, &args.name),
         Command::AgentState(args) => look::agent_state(root, &args.name),
         Command::Get { name, key } => look::get(root, &name, &key),
         Command::Set { name, pairs } => change(root, &name, "config", &object(pairs)),
@@ -310,8 +298,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::DeviceRemove { name, device } => {
             change(root, &name, "devices", &json!({"name": device, "config": null}))
         }
-        Command::Events { name: Some(name), agent: true } => look::events(root, &name),
-        Command::Events { name, .. } => print_events(root, name.as_deref()),
+        Command::Events(args) => look::events(root, &args.name),
         Command::Query { name, method, path, body } => {
             look::query(root, &name, &json!({"method": method, "path": path, "body": body}))
         }
@@ -319,7 +306,6 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Sftp(args) => commands::pipe(root, &args.name),
         Command::State(args) => look::state(root, &args.name, args.json),
         Command::Metrics(args) => look::metrics(root, &args.name, args.json),
-        Command::Operations(args) => look::operations(root, &args),
         Command::PortForward(args) => port_forward::run(root, &args),
         Command::Start(args) => change::start(root, &args.name),
         Command::Stop(args) => change::stop(root, &args),

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
-use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -121,9 +119,6 @@ fn answer(host: &Arc<Host>, stream: UnixStream) -> Result<()> {
     let Some(request) = read_request(&mut stream, limits::CONTROL)? else { return Ok(()) };
     stream.limit(Limit::Each(READ));
     let path: Vec<&str> = request.path().split('/').skip(1).collect();
-    if let ["1.0", "events", only @ ..] = path.as_slice() {
-        return stream_events(&host.daemon, stream, only.first().map(|name| (*name).to_owned()));
-    }
     let (status, value) = match act(host, &request, &path) {
         Ok(Some(value)) => (200, value),
         Ok(None) => (404, json!({"error": "no such endpoint"})),
@@ -171,25 +166,6 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
         ("POST", ["1.0", "instances", name, "stop"]) => stop(daemon, name, &body)?,
         _ => return Ok(None),
     }))
-}
-
-/// Sends a line per event until the reader closes.
-fn stream_events(daemon: &Arc<Daemon>, mut stream: Timed, only: Option<String>) -> Result<()> {
-    let events = daemon.events.subscribe(only);
-    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")?;
-    loop {
-        match events.recv_timeout(Duration::from_secs(1)) {
-            Ok(event) => stream.write_all(format!("{event}\n").as_bytes())?,
-            Err(RecvTimeoutError::Timeout) => {
-                stream.limit(Limit::within(Duration::from_millis(1)));
-                if matches!(stream.read(&mut [0; 64]), Ok(0)) {
-                    return Ok(());
-                }
-                stream.limit(Limit::Each(READ));
-            }
-            Err(RecvTimeoutError::Disconnected) => bail!("a listener does not keep up"),
-        }
-    }
 }
 
 /// Changes configuration: `{"key": "value"}`, or null to unset. Switching devlxd sends a PUT before
@@ -268,7 +244,6 @@ fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<()> {
 /// # Errors
 /// The agent's answer is an error, which a real host shows to its user.
 fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) -> Result<()> {
-    daemon.events.tell(name, kind, metadata);
     let instance = daemon.with(name, |live| {
         // Without a status channel, an agent that has called is running.
         (live.agent.started || live.called).then(|| live.instance.clone())

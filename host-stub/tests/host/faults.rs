@@ -1,11 +1,10 @@
 //! The devlxd API as a guest sees it; faults that the host makes on request, and faults that guests
 //! cannot cause.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Stdio;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::peers::guest::{Guest, drain};
 use crate::peers::host::{Host, SOON, wait};
@@ -52,26 +51,6 @@ fn refuses_every_other_certificate() {
     let text = Guest::with_share(&host, "old", Some(&other)).try_ask("GET", "/1.0", "").unwrap();
     assert_eq!(text.body, b"Unauthorized\n", "Incus says it in plain text");
     assert_eq!(Guest::with_share(&host, "old", Some(&old)).get("/1.0").0, 200);
-}
-
-#[test]
-fn prints_the_events_of_one_instance() {
-    let host = Host::started("lxd", &[]);
-    let guest = Guest::of(&host);
-    host.init("other", "lxd", &[]);
-    let mut child =
-        mote_machine::bounded(host.command(&["events", "vm1"]).stdout(Stdio::piped())).unwrap();
-    // Until it listens.
-    std::thread::sleep(Duration::from_millis(500));
-    host.run(&["start", "other"]);
-    guest.ask("PATCH", "/1.0", r#"{"state":"Ready"}"#);
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let event: Value = serde_json::from_str(&line).unwrap();
-    assert_eq!((&event["instance"], &event["type"]), (&json!("vm1"), &json!("lifecycle")));
-    assert_eq!(event["metadata"]["action"], "instance-ready");
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 fn started() -> (Host, Guest) {

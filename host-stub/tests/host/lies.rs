@@ -177,19 +177,16 @@ fn an_unsolicited_answer_ends_the_session() {
 }
 
 #[test]
-fn survives_excess_data_and_overflowing_numbers() {
+fn survives_excess_data() {
     let host = guest(|asked| match asked.kind {
         READ => Said::Data(vec![b'x'; 40_000]),
         OPEN | OPENDIR => Said::Handle,
         STAT | LSTAT => Said::File,
-        200 => Said::Numbers(u64::MAX),
         _ => Said::Done,
     });
     let target = host.path("target");
     let error = host.refused(MEMORY, &["file", "pull", "vm1/t", target.to_str().unwrap()]);
     assert!(error.contains("40000 bytes instead of up to 32768"), "{error}");
-    let output = host.run_within(MEMORY, &["file", "df", "vm1/"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The host still serves others.
     wait("the host", SOON, || host.try_run(&["list"]).ok());
 }

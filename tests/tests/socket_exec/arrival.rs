@@ -95,6 +95,17 @@ fn a_lost_control_socket_ends_the_command() {
     assert_eq!(running.exec.code(&agent, LIMIT), Ok(137));
 }
 
+#[test]
+fn a_lost_input_socket_ends_the_input() {
+    let pair = start();
+    let agent = pair.client();
+    let mut running = Running::start(&agent, &plain(&["wc", "-c"])).unwrap();
+    running.stdin.binary(b"12345").unwrap();
+    running.stdin.drop_line();
+    assert_eq!(running.out.as_mut().unwrap().output().unwrap(), b"5\n");
+    assert_eq!(running.exec.code(&agent, LIMIT), Ok(0));
+}
+
 // Commands that run when the agent is stopped. The servers' Go client expects an event for the end
 // of an operation, and treats an earlier end of the event stream as a failure (P§4.1).
 

@@ -1,9 +1,7 @@
 //! Options of `exec` and the request made from them: the host adds what the caller omits (P§4.1).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -30,9 +28,6 @@ pub struct Exec {
     /// Run it in this directory
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
-    /// Leave the defaults (environment, directory) to the agent
-    #[arg(long)]
-    pub bare: bool,
     #[command(flatten)]
     pub terminal: Terminal,
     /// No input
@@ -41,10 +36,6 @@ pub struct Exec {
     /// Set a variable of the command's environment
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
     pub env: Vec<(String, String)>,
-    /// Inject a fault: skip=S, bad-secret=S (S: control, 0, 1, 2), no-barrier,
-    /// drop-control=MILLISECONDS, stall=SECONDS (output is not read)
-    #[arg(long = "fault", value_name = "KIND", value_parser = Fault::parse)]
-    pub faults: Vec<Fault>,
     /// Whether signals that end a process are not passed on to the command.
     #[arg(skip)]
     pub keeps_signals: bool,
@@ -68,21 +59,6 @@ pub struct Terminal {
 impl Terminal {
     pub const YES: Self = Self { force_interactive: true, force_noninteractive: false };
     pub const NO: Self = Self { force_interactive: false, force_noninteractive: true };
-}
-
-/// A fault that the host makes in an exec.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Connects this socket with an invalid secret.
-    BadSecret(String),
-    /// Ends the control socket without a close frame after that time.
-    DropControl(Duration),
-    /// Ends the input's socket without a barrier.
-    NoBarrier,
-    /// Never connects this socket.
-    Skip(String),
-    /// Does not read output for that time.
-    Stall(Duration),
 }
 
 #[derive(Debug, Args)]
@@ -114,19 +90,12 @@ impl Exec {
         self.user.is_some() || self.group.is_some() || self.cwd.is_some()
     }
 
-    pub fn stall(&self) -> Duration {
-        let stall = |fault: &Fault| if let Fault::Stall(time) = fault { Some(*time) } else { None };
-        self.faults.iter().find_map(stall).unwrap_or_default()
-    }
-
     pub fn body(&self, instance: &Instance, interactive: bool) -> Value {
         let mut environment = self.env.iter().cloned().collect();
         let mut cwd = self.cwd.clone().unwrap_or_default();
-        if !self.bare {
-            fill(&mut environment, instance, self.user);
-            if cwd.is_empty() {
-                cwd = environment.get("HOME").map_or("/", String::as_str).to_owned();
-            }
+        fill(&mut environment, instance, self.user);
+        if cwd.is_empty() {
+            cwd = environment.get("HOME").map_or("/", String::as_str).to_owned();
         }
         let (width, height) = interactive.then(terminal::size).flatten().unwrap_or((0, 0));
         json!({
@@ -165,35 +134,13 @@ fn fill(environment: &mut BTreeMap<String, String>, instance: &Instance, user: O
     set(environment, "LANG", "C.UTF-8");
 }
 
-impl Fault {
-    fn parse(text: &str) -> Result<Self> {
-        let (kind, value) = text.split_once('=').unwrap_or((text, ""));
-        let number = || value.parse().with_context(|| format!("{kind} needs a number"));
-        let socket = || match value {
-            "control" | "0" | "1" | "2" => Ok(value.to_owned()),
-            _ => bail!("{kind} needs control, 0, 1 or 2"),
-        };
-        Ok(match kind {
-            "bad-secret" => Self::BadSecret(socket()?),
-            "drop-control" => Self::DropControl(Duration::from_millis(number()?)),
-            "no-barrier" => Self::NoBarrier,
-            "skip" => Self::Skip(socket()?),
-            "stall" => Self::Stall(Duration::from_secs(number()?)),
-            other => bail!(
-                "unknown fault {other}; known are bad-secret=S, drop-control=MILLISECONDS, \
-                 no-barrier, skip=S, stall=SECONDS"
-            ),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     use crate::Flavour;
 
-    fn parse(line: &str) -> Result<Exec> {
+    fn parse(line: &str) -> anyhow::Result<Exec> {
         crate::common::printable::parsed(line)
     }
 
@@ -214,14 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn adds_defaults_unless_disabled() {
+    fn adds_defaults() {
         let instance = Instance::sample(Flavour::Lxd, &[("environment.A", "of the instance")]);
         let body = parse("vm1 -T --env A=mine -- id").unwrap().body(&instance, false);
         let environment = &body["environment"];
         assert_eq!((&environment["A"], &environment["HOME"]), (&json!("mine"), &json!("/root")));
         let other = parse("vm1 -T --user 1 -- id").unwrap().body(&instance, false);
         assert_eq!((&other["environment"]["HOME"], &other["cwd"]), (&Value::Null, &json!("/")));
-        let bare = parse("vm1 --bare -T -- id").unwrap().body(&instance, false);
-        assert_eq!((&bare["environment"], &bare["cwd"]), (&json!({}), &json!("")));
     }
 }

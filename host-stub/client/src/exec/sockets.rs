@@ -7,8 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{JoinHandle, scope, sleep, spawn};
-use std::time::Duration;
+use std::thread::{JoinHandle, scope, spawn};
 
 use anyhow::{Context, Result, bail};
 use rustix::stdio::{stderr, stdin, stdout};
@@ -19,7 +18,7 @@ use signal_hook::consts::{
 use signal_hook::iterator::Signals;
 
 use super::output::{AllOutput, Flow, Tail};
-use super::request::{Exec, Fault};
+use super::request::Exec;
 use super::run::Asked;
 use super::terminal;
 use crate::agent::websocket::{self, Incoming, Outgoing, Piece, Pulse, Socket, hang_up};
@@ -28,11 +27,11 @@ use crate::{Agent, Limit};
 /// Bytes per message, as in Go's client.
 const PIECE: usize = 32 * 1024;
 
-/// All sockets. One is missing only because of a fault.
+/// All sockets.
 pub struct Sockets {
-    control: Option<Socket>,
+    control: Socket,
     /// A terminal's, which has both directions, or stdin, stdout and stderr.
-    data: Vec<Option<Socket>>,
+    data: Vec<Socket>,
 }
 
 enum Control {
@@ -40,8 +39,6 @@ enum Control {
     Signal(i32),
     /// All output has ended.
     Goodbye,
-    /// A fault: the socket ends without a close frame.
-    Cut,
 }
 
 impl Sockets {
@@ -54,18 +51,11 @@ impl Sockets {
         if secrets.len() != names.len() + 1 {
             bail!("unexpected set of fds: {}", asked.fds);
         }
-        let connect = |name: &str| -> Result<Option<Socket>> {
+        let connect = |name: &str| -> Result<Socket> {
             let secret = secrets.get(name).and_then(Value::as_str);
             let secret = secret.with_context(|| format!("no secret for {name}"))?;
-            let is = |fault: fn(String) -> Fault| exec.faults.contains(&fault(name.to_owned()));
-            if is(Fault::Skip) {
-                return Ok(None);
-            }
-            let id = &asked.id;
-            let secret = if is(Fault::BadSecret) { &"0".repeat(64) } else { secret };
-            let target = format!("/1.0/operations/{id}/websocket?secret={secret}");
-            let socket = websocket::connect(agent, &target, limit);
-            socket.map(Some).with_context(|| format!("socket {name}"))
+            let target = format!("/1.0/operations/{}/websocket?secret={secret}", asked.id);
+            websocket::connect(agent, &target, limit).with_context(|| format!("socket {name}"))
         };
         let control = connect("control")?;
         let data = if agent.instance.flavour.is_lxd() {
@@ -85,26 +75,16 @@ impl Sockets {
 
     pub fn serve(self, exec: &Exec) -> Result<AllOutput> {
         let (control, orders) = channel();
-        let pulse = self.control.as_ref().map(|socket| socket.incoming.pulse());
-        if let Some(socket) = self.control {
-            spawn(move || drain(socket.incoming));
-            spawn(move || steer(socket.outgoing, &socket.line, &orders));
-        }
+        let Socket { incoming, outgoing, .. } = self.control;
+        let pulse = incoming.pulse();
+        spawn(move || drain(incoming));
+        spawn(move || steer(outgoing, &orders));
         let is_interactive = self.data.len() == 1;
-        let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
+        let mut outputs = Outputs::default();
         watch_signals(control.clone(), exec, &outputs.flow, pulse)?;
-        for fault in &exec.faults {
-            if let Fault::DropControl(after) = *fault {
-                let control = control.clone();
-                spawn(move || {
-                    sleep(after);
-                    let _over = control.send(Control::Cut);
-                });
-            }
-        }
         let mut data = self.data.into_iter();
         let mut input = None;
-        if let Some(Socket { incoming, outgoing, line }) = data.next().flatten() {
+        if let Some(Socket { incoming, outgoing, line }) = data.next() {
             input = Some(line.try_clone()?);
             if is_interactive {
                 let to = terminal::unbuffered(stdout())?;
@@ -117,7 +97,7 @@ impl Sockets {
         }
         let to = [terminal::unbuffered(stdout())?, terminal::unbuffered(stderr())?];
         for ((name, to), tail) in ["stdout", "stderr"].into_iter().zip(to).zip(&exec.tails) {
-            if let Some(Socket { incoming, line, .. }) = data.next().flatten() {
+            if let Some(Socket { incoming, line, .. }) = data.next() {
                 outputs.receive(name, to, tail, incoming, line)?;
             }
         }
@@ -148,7 +128,7 @@ fn drain(mut incoming: Incoming) {
     while incoming.receive().is_ok_and(|piece| !matches!(piece, Piece::Closed)) {}
 }
 
-fn steer(mut control: Outgoing, line: &UnixStream, orders: &Receiver<Control>) {
+fn steer(mut control: Outgoing, orders: &Receiver<Control>) {
     for order in orders {
         let (command, args, signal) = match order {
             Control::Resize(width, height) => {
@@ -158,7 +138,6 @@ fn steer(mut control: Outgoing, line: &UnixStream, orders: &Receiver<Control>) {
             }
             Control::Signal(signal) => ("signal", Value::Null, signal),
             Control::Goodbye => return drop(control.close()),
-            Control::Cut => return hang_up(line),
         };
         // All three are always present.
         let message = json!({"command": command, "args": args, "signal": signal});
@@ -173,7 +152,7 @@ fn watch_signals(
     control: Sender<Control>,
     exec: &Exec,
     flow: &Arc<Flow>,
-    guest: Option<Pulse>,
+    guest: Pulse,
 ) -> Result<()> {
     const ENDS: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP];
     let mut signals = Signals::new([SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH])?;
@@ -188,10 +167,8 @@ fn watch_signals(
                 if let Some(flow) = unread.take() {
                     spawn(move || flow.end_if_unread(signal));
                 }
-                if let Some(guest) = guest.clone() {
-                    let flow = flow.clone();
-                    spawn(move || flow.end_if_silent(&guest, signal));
-                }
+                let (flow, guest) = (flow.clone(), guest.clone());
+                spawn(move || flow.end_if_silent(&guest, signal));
             }
             let order = match (signal, terminal::size()) {
                 (SIGWINCH, Some((width, height))) if is_interactive => {
@@ -214,7 +191,6 @@ struct Outputs {
     threads: Vec<JoinHandle<Option<String>>>,
     lines: Vec<UnixStream>,
     flow: Arc<Flow>,
-    stall: Duration,
 }
 
 impl Outputs {
@@ -227,7 +203,7 @@ impl Outputs {
         mut incoming: Incoming,
         line: UnixStream,
     ) -> Result<()> {
-        let (stall, flow, tail) = (self.stall, self.flow.clone(), tail.clone());
+        let (flow, tail) = (self.flow.clone(), tail.clone());
         let mut write = move |piece: &[u8]| {
             tail.take(piece);
             to.write_all(piece)
@@ -235,7 +211,6 @@ impl Outputs {
         self.lines.push(line.try_clone()?);
         self.threads.push(spawn(move || {
             flow.writing.fetch_add(1, Ordering::AcqRel);
-            sleep(stall);
             let cut = loop {
                 flow.writing.fetch_sub(1, Ordering::AcqRel);
                 let next = incoming.receive();
@@ -277,11 +252,7 @@ fn send(mut outgoing: Outgoing, line: &UnixStream, exec: &Exec) {
             Some(_) => {}
         }
     }
-    let has_barrier = !exec.faults.contains(&Fault::NoBarrier);
-    if has_barrier && outgoing.barrier().is_err() {
-        return;
-    }
-    if !(exec.is_interactive() && has_barrier) {
+    if outgoing.barrier().is_ok() && !exec.is_interactive() {
         hang_up(line);
     }
 }

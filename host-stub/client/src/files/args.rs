@@ -29,13 +29,7 @@ pub enum FileCommand {
                                 mote-host file pull [OPTIONS] NAME PATH ... FILE")]
     Pull(PullArgs),
     /// List a directory
-    Ls {
-        #[command(flatten)]
-        paths: WhereArgs,
-        /// Print JSON, one line per name
-        #[arg(long)]
-        json: bool,
-    },
+    Ls(WhereArgs),
     /// Remove files and empty directories
     #[command(visible_alias = "delete")]
     Rm {
@@ -57,27 +51,6 @@ pub enum FileCommand {
     },
     /// Print attributes (JSON)
     Stat(WhereArgs),
-    /// Create a link
-    #[command(override_usage = "mote-host file ln [-s] TARGET NAME/PATH\n       \
-                                mote-host file ln [-s] NAME TARGET PATH")]
-    Ln {
-        /// The target of the link, and its path
-        #[arg(required = true, num_args = 2..=3, value_name = "PATH")]
-        paths: Vec<String>,
-        /// Create a symbolic link
-        #[arg(short, long)]
-        symbolic: bool,
-    },
-    /// Rename
-    #[command(override_usage = "mote-host file mv NAME/FROM NAME/TO\n       \
-                                mote-host file mv NAME FROM TO")]
-    Mv(WhereArgs),
-    /// Change permissions; MODE is octal: 0644
-    #[command(override_usage = "mote-host file chmod MODE NAME/PATH ...\n       \
-                                mote-host file chmod NAME MODE PATH ...")]
-    Chmod(WhereArgs),
-    /// Print the size of the file system and its free space, in bytes (JSON)
-    Df(WhereArgs),
 }
 
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::args::{FileCommand, NewArgs, PullArgs, PushArgs, before, inside, octal, path};
+use super::args::{FileCommand, NewArgs, PullArgs, PushArgs, before, inside, path};
 use super::local_directory::{Missing, Target, place};
 use super::session::{self, Session, guest, local, start};
 use super::sftp::wire::Attrs;
@@ -15,24 +15,18 @@ use super::tree::{self, Left, Pull, Push, Unlike};
 use crate::common::limits::LISTING;
 use crate::daemon;
 use crate::exec::terminal::unbuffered;
-use crate::{connecting, printable, store};
+use crate::{connecting, printable};
 
 pub fn run(root: &Path, command: FileCommand) -> Result<()> {
     match command {
         FileCommand::Push(args) => push(root, args),
         FileCommand::Pull(args) => pull(root, args),
-        FileCommand::Ls { paths, json } => {
-            on_one(root, paths.paths, |session, path| list(session, path, json))
-        }
+        FileCommand::Ls(args) => on_one(root, args.paths, list),
         FileCommand::Rm { paths, recursive, .. } => on_each(root, paths.paths, |session, path| {
             if recursive { tree::remove(session, path, Left::ALL) } else { session.remove(path) }
         }),
         FileCommand::Mkdir { paths, new } => make_directories(root, paths.paths, &new),
         FileCommand::Stat(args) => on_each(root, args.paths, show),
-        FileCommand::Ln { paths, symbolic } => link(root, paths, symbolic),
-        FileCommand::Mv(args) => rename(root, args.paths),
-        FileCommand::Chmod(args) => change_mode(root, args.paths),
-        FileCommand::Df(args) => on_one(root, args.paths, free),
     }
 }
 
@@ -49,18 +43,12 @@ pub fn pipe(root: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn list(session: &mut Session, path: &Path, json: bool) -> Result<()> {
+fn list(session: &mut Session, path: &Path) -> Result<()> {
     for entry in session.list(path, LISTING)?.0 {
-        let at = path.join(&entry.name);
-        if json {
-            let mut shown = described(session, &at, &entry.attrs)?;
-            shown["name"] = json!(entry.name.to_string_lossy());
-            writeln!(stdout(), "{}", printable::json(&shown))?;
-            continue;
-        }
         let mut line = printable::text(&entry.long);
         if entry.attrs.is_link() {
-            line += &format!(" -> {}", printable::name(session.readlink(&at)?));
+            let target = session.readlink(&path.join(&entry.name))?;
+            line += &format!(" -> {}", printable::name(target));
         }
         writeln!(stdout(), "{line}")?;
     }
@@ -114,38 +102,6 @@ fn on_one(
     act(&mut start(root, &name)?, &path).with_context(|| guest(&path))
 }
 
-fn rename(root: &Path, paths: Vec<String>) -> Result<()> {
-    let (name, paths) = inside(paths)?;
-    let [from, to] = paths.as_slice() else { bail!("two paths are needed, from and to") };
-    let (from, to) = (path(from), path(to));
-    start(root, &name)?
-        .extended("posix-rename@openssh.com", &from, &to)
-        .with_context(|| format!("{} to {}", guest(&from), printable::name(&to)))
-}
-
-/// Runs `chmod NAME MODE PATH ...` or `chmod MODE NAME/PATH ...`.
-fn change_mode(root: &Path, mut words: Vec<String>) -> Result<()> {
-    if words.len() < 2 {
-        bail!("a mode and a path are needed");
-    }
-    let mode_is_first = !store::exists(root, &words[0]) && octal(&words[0]).is_ok();
-    let mode = octal(&words.remove(usize::from(!mode_is_first)))?;
-    let attrs = Attrs { mode: Some(mode), ..Attrs::default() };
-    on_each(root, words, |session, path| session.setstat(path, &attrs))
-}
-
-fn link(root: &Path, paths: Vec<String>, symbolic: bool) -> Result<()> {
-    let (name, targets, link) = before(root, paths)?;
-    let [target] = targets.as_slice() else { bail!("a target and a path are needed") };
-    let (link, mut session) = (path(&link), start(root, &name)?);
-    let inside = path(target.strip_prefix(&format!("{name}/")).unwrap_or(target));
-    let made = match symbolic {
-        true => session.symlink(Path::new(target), &link),
-        false => session.extended("hardlink@openssh.com", &inside, &link),
-    };
-    made.with_context(|| guest(&link))
-}
-
 /// Prints attributes as JSON; those of a link are its own.
 fn show(session: &mut Session, path: &Path) -> Result<()> {
     let attrs = session.lstat(path)?;
@@ -171,15 +127,6 @@ fn described(session: &mut Session, path: &Path, attrs: &Attrs) -> Result<Value>
         shown["target"] = json!(session.readlink(path)?.to_string_lossy());
     }
     Ok(shown)
-}
-
-fn free(session: &mut Session, path: &Path) -> Result<()> {
-    let [_, unit, blocks, free, available, files, free_files, ..] = session.statvfs(path)?;
-    // A guest may return any number.
-    let bytes = |blocks: u64| unit.saturating_mul(blocks);
-    let shown = json!({"size": bytes(blocks), "free": bytes(free), "available": bytes(available),
-        "files": files, "free_files": free_files});
-    Ok(writeln!(stdout(), "{}", printable::json(&shown))?)
 }
 
 fn push(root: &Path, args: PushArgs) -> Result<()> {

@@ -132,7 +132,7 @@ mod tests {
         let name = "unspecified".try_into().unwrap();
         let (near, far) = UnixStream::pair().unwrap();
         let peer = spawn(move || {
-            let server = ServerConnection::new(tls::server(&agent, 0).unwrap()).unwrap();
+            let server = ServerConnection::new(tls::server(&agent).unwrap()).unwrap();
             let far = Timed::new(far, Limit::within(Duration::from_secs(60)));
             let mut peer = StreamOwned::new(server, far);
             peer.write_all(b"unread").unwrap();

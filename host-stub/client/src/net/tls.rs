@@ -21,6 +21,9 @@ use rustls::{
 
 use crate::common::whole_file::write_whole;
 
+/// Session tickets per connection, as in Go.
+const TICKETS: usize = 1;
+
 /// Returns the configuration for calls to an agent with exactly this certificate.
 pub fn client(pair: &Pair, agent: CertificateDer<'static>) -> Result<Arc<ClientConfig>> {
     let config = ClientConfig::builder_with_provider(provider())
@@ -33,13 +36,13 @@ pub fn client(pair: &Pair, agent: CertificateDer<'static>) -> Result<Arc<ClientC
 
 /// Returns the configuration for guests, whose certificate is requested and checked later. As with
 /// Go's servers, a session ticket is sealed and contains all state.
-pub fn server(pair: &Pair, tickets: usize) -> Result<Arc<ServerConfig>> {
+pub fn server(pair: &Pair) -> Result<Arc<ServerConfig>> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(Exactly(None)))
         .with_single_cert(vec![pair.certificate.clone()], pair.key())?;
     config.ticketer = Ticketer::new()?;
-    config.send_tls13_tickets = tickets;
+    config.send_tls13_tickets = TICKETS;
     Ok(Arc::new(config))
 }
 

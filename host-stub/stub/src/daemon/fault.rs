@@ -33,8 +33,6 @@ pub enum Kind {
     Garbage,
     /// Never call the agent with PUT /1.0
     DenyPut,
-    /// Send no TLS tickets, and answer N milliseconds late (0)
-    NoTickets,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +64,7 @@ impl fmt::Display for Fault {
         out.write_str(&word(self.kind))?;
         if self.kind == Kind::Stall {
             write!(out, " {}", self.time.as_secs())?;
-        } else if matches!(self.kind, Kind::Slow | Kind::NoTickets) {
+        } else if self.kind == Kind::Slow {
             write!(out, " {}", self.time.as_millis())?;
         }
         Ok(())

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -17,7 +16,6 @@ use self::agent_state::{AgentState, Edge, Put, Word};
 use self::diagnosis::{by_port_alone, diagnose};
 use self::fault::{Fault, Kind};
 use self::vm::{Orders, Vm};
-use mote_client::common::clock::now;
 use mote_client::common::whole_file::write_whole;
 use mote_client::instance::{AGENT, POWER, READY, vsock_device};
 use mote_client::net::tls::Pair;
@@ -34,7 +32,6 @@ pub struct Daemon {
     pub root: PathBuf,
     pub port: u32,
     pub pair: Pair,
-    pub events: Events,
     instances: Mutex<BTreeMap<String, Live>>,
     sockets: Mutex<Vec<PathBuf>>,
     begun: Instant,
@@ -51,7 +48,6 @@ impl Daemon {
             root: root.to_owned(),
             port,
             pair,
-            events: Events::default(),
             instances: Mutex::default(),
             sockets: Mutex::default(),
             begun: Instant::now(),
@@ -120,8 +116,6 @@ impl Daemon {
 
     pub fn event(&self, name: &str, action: &str) {
         self.log(&format!("{name}: {action}"));
-        let source = format!("/1.0/instances/{name}");
-        self.events.tell(name, "lifecycle", &json!({"action": action, "source": source}));
     }
 
     /// Records lines of the agent; `decisive` is the one that counts (P§2.3).
@@ -355,49 +349,5 @@ impl Daemon {
         if let Err(error) = result {
             self.log(&format!("{name}: {error:#}"));
         }
-    }
-}
-
-/// Events queued for one listener.
-const BACKLOG: usize = 1024;
-
-#[derive(Default)]
-pub struct Events(Mutex<Vec<Listener>>);
-
-/// The only instance of interest, if any, and where its events go.
-type Listener = (Option<String>, SyncSender<Value>);
-
-impl Events {
-    pub fn subscribe(&self, only: Option<String>) -> Receiver<Value> {
-        let (sender, receiver) = sync_channel(BACKLOG);
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.push((only, sender));
-        receiver
-    }
-
-    pub fn tell(&self, name: &str, kind: &str, metadata: &Value) {
-        let event = json!({"type": kind, "timestamp": now(), "instance": name,
-            "metadata": metadata});
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.retain(|(only, sender)| {
-            only.as_deref().is_some_and(|only| only != name)
-                || sender.try_send(event.clone()).is_ok()
-        });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn drops_a_listener_that_does_not_keep_up() {
-        let events = Events::default();
-        let all = events.subscribe(None);
-        for _ in 0..=BACKLOG {
-            events.tell("b", "lifecycle", &json!({}));
-        }
-        assert_eq!(all.try_iter().count(), BACKLOG);
-        assert!(all.recv().is_err(), "dropped");
     }
 }

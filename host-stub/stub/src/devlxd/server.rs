@@ -32,8 +32,6 @@ const READING: usize = 32;
 const WRITE: Duration = Duration::from_secs(30);
 /// Limit for an endless answer.
 const HUGE: Duration = Duration::from_secs(600);
-/// Session tickets per connection, as in Go.
-const TICKETS: usize = 1;
 /// Bytes per write of an image.
 const PIECE: usize = 64 * 1024;
 
@@ -46,8 +44,6 @@ struct Door {
     agent: CertificateDer<'static>,
     right: Arc<ServerConfig>,
     wrong: Arc<ServerConfig>,
-    /// TLS without tickets.
-    forgetful: Arc<ServerConfig>,
     slots: Arc<Slots>,
     reading: Arc<Slots>,
     life: Life,
@@ -145,9 +141,8 @@ impl Door {
             name: instance.name.clone(),
             flavour: instance.flavour,
             agent: certificate(&store::share(&daemon.root, &instance.name).join("agent.crt"))?,
-            right: tls::server(&daemon.pair, TICKETS)?,
-            wrong: tls::server(&Pair::load_or_make(&directory, "wrong")?, TICKETS)?,
-            forgetful: tls::server(&daemon.pair, 0)?,
+            right: tls::server(&daemon.pair)?,
+            wrong: tls::server(&Pair::load_or_make(&directory, "wrong")?)?,
             slots: Slots::new(AT_ONCE),
             reading: Slots::new(READING),
             life: life.clone(),
@@ -180,11 +175,7 @@ impl Door {
             let _over = std::io::copy(&mut socket, &mut std::io::sink());
             return Ok(());
         }
-        let config = match () {
-            () if fault.kind == Kind::WrongCert => &self.wrong,
-            () if fault.kind == Kind::NoTickets => &self.forgetful,
-            () => &self.right,
-        };
+        let config = if fault.kind == Kind::WrongCert { &self.wrong } else { &self.right };
         let mut slot = Some(self.reading.take());
         socket.limit(Limit::within(READ));
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone())?, socket);
@@ -207,7 +198,7 @@ impl Door {
         if fault.kind == Kind::Huge {
             return huge(&mut stream);
         }
-        if matches!(fault.kind, Kind::Slow | Kind::NoTickets) {
+        if fault.kind == Kind::Slow {
             // For Go the ticket is part of the handshake, so it is sent before the answer.
             stream.flush()?;
             drop(slot.take());

@@ -34,8 +34,6 @@ pub(crate) enum Said {
     End,
     Done,
     Handle,
-    /// Eleven times this number.
-    Numbers(u64),
     /// Endless unsolicited answers.
     Flood,
     /// Data that arrives one byte at a time for half a minute.
@@ -111,9 +109,6 @@ fn tell(stream: &mut Stream, id: Writer, path: &str, said: Said) -> anyhow::Resu
         Said::Data(bytes) => (kind::DATA, id.bytes(bytes)),
         Said::Target(to) => names(&[to.to_owned()]),
         Said::Names(all) => names(&all),
-        Said::Numbers(number) => {
-            (kind::EXTENDED_REPLY, (0..11).fold(id, |packet, _| packet.u64(number)))
-        }
         Said::End => status(END),
         Said::Done => status(0),
         Said::Trickle => {

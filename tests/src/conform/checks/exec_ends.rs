@@ -16,31 +16,6 @@ pub(super) const ALL: &[Check] = &[
         let back = running.output()?;
         hold("other bytes come back", back == input)
     }),
-    GROUP.is("8 MiB go in and come out as they were", |agent| {
-        let mut state = 1_u32;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            state.to_be_bytes()[0]
-        };
-        let input: Vec<u8> = (0..8 << 20).map(|_| next()).collect();
-        let Running { exec, mut stdin, out, err, control } =
-            Running::start(agent, &plain(&["cat"]))?;
-        let mut out = out.ok_or("no output")?;
-        let back = thread::scope(|scope| {
-            let sender = scope.spawn(|| {
-                stdin.within(Duration::from_secs(60)).binary(&input)?;
-                stdin.barrier()
-            });
-            let back = out.within(Duration::from_secs(60)).output();
-            sender.join().map_err(|_| "a panic".to_owned())??;
-            back
-        })?;
-        hold(format!("{} bytes come back", back.len()), back.len() == input.len())?;
-        hold("other bytes come back", back == input)?;
-        let code = exec.code(agent, TIMEOUT)?;
-        drop((control, err));
-        same("the exit code", code, 0)
-    }),
     GROUP.is("complaints come on a socket of their own", |agent| {
         let done = run(agent, &script("echo one; echo two >&2"), b"")?;
         same("the output", done.out, "one\n")?;
@@ -56,13 +31,6 @@ pub(super) const ALL: &[Check] = &[
         }
         same("the output", String::from_utf8_lossy(&text), "one\ntwo\n")?;
         hold("the end is not an empty text", last == Message::text(""))
-    }),
-    GROUP.is("the barrier ends the input", |agent| {
-        same(
-            "the output",
-            run(agent, &plain(&["wc", "-c"]), b"1234567")?.out.trim().to_owned(),
-            "7",
-        )
     }),
     GROUP.is("a close frame ends the input", |agent| {
         let mut running = Running::start(agent, &plain(&["wc", "-c"]))?;

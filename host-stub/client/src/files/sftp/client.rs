@@ -1,7 +1,6 @@
 //! An SFTP client with one request at a time; `transfer` keeps many in flight for the content of
 //! files. The server is not trusted: lengths are bounded, and names must be single components.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +19,6 @@ const ENTRY: usize = 128;
 pub struct Client<S> {
     pub stream: S,
     next: u32,
-    pub extensions: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
@@ -86,11 +84,7 @@ impl<S: Read + Write> Client<S> {
         if kind != kind::VERSION || version != VERSION {
             bail!("packet {kind} with version {version} where VERSION 3 was expected");
         }
-        let mut extensions = BTreeMap::new();
-        while !reader.0.is_empty() {
-            extensions.insert(reader.text()?, reader.text()?);
-        }
-        Ok(Self { stream, next: 0, extensions })
+        Ok(Self { stream, next: 0 })
     }
 
     pub fn ask(&mut self, kind: u8, body: Writer) -> Result<u32> {
@@ -235,26 +229,6 @@ impl<S: Read + Write> Client<S> {
             Err(second) if self.lstat(path).is_ok_and(|attrs| attrs.is_directory()) => Err(second),
             Err(_) => Err(error),
         }
-    }
-
-    pub fn extended(&mut self, name: &str, from: &Path, to: &Path) -> Result<()> {
-        if !self.extensions.contains_key(name) {
-            bail!("the server has no {name}");
-        }
-        let body = Writer::default().bytes(name.as_bytes()).path(from).path(to);
-        self.call(kind::EXTENDED, body)?.done()
-    }
-
-    pub fn statvfs(&mut self, path: &Path) -> Result<[u64; 11]> {
-        let body = Writer::default().bytes(b"statvfs@openssh.com").path(path);
-        let answer = self.call(kind::EXTENDED, body)?;
-        let mut reader = answer.expect(kind::EXTENDED_REPLY)?;
-        let mut numbers = [0; 11];
-        for number in &mut numbers {
-            *number = reader.u64()?;
-        }
-        reader.end()?;
-        Ok(numbers)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files (P§4.4).
 
-use super::{FILES, REPORTS, SOON, ended, exec, fails, host, much, sh, started, text};
+use super::{FILES, REPORTS, SOON, exec, fails, host, much, sh, text};
 use crate::conform::prelude::*;
 use crate::plain;
 
@@ -50,20 +50,15 @@ pub(in super::super) const ALL: &[Check] = &[
         let shown = stat("/tmp/d/x")?;
         let of_file = ["uid", "gid", "mode", "size"].map(|name| &shown[name]);
         equal("a file", json!(of_file), json!([5, 6, "0600", 3]))?;
-        agent.host(&["file", "chmod", NAME, "644", "/tmp/d/x"])?;
-        equal("chmod", &stat("/tmp/d/x")?["mode"], "0644")?;
-        agent.host(&["file", "ln", "-s", NAME, "x", "/tmp/d/soft"])?;
+        equal("ln", sh(agent, "ln -s x /tmp/d/soft")?.0, 0)?;
         equal("a symbolic link", &stat("/tmp/d/soft")?["target"], "x")?;
-        agent.host(&["file", "ln", NAME, "/tmp/d/x", "/tmp/d/hard"])?;
-        agent.host(&["file", "mv", NAME, "/tmp/d/hard", "/tmp/d/moved"])?;
         let listed = agent.host(&["file", "ls", NAME, "/tmp/d"])?;
         let names = listed.lines().filter_map(|line| line.split_whitespace().nth(8));
-        equal(&listed, names.collect::<Vec<_>>(), ["e", "moved", "soft", "x"])?;
+        equal(&listed, names.collect::<Vec<_>>(), ["e", "soft", "x"])?;
         hold(&listed, listed.contains("drwxr-x---") && listed.contains("soft -> x"))?;
         hold("a full directory: no words", !fails(agent, &["file", "rm", NAME, "/tmp/d"])?.is_empty())?;
         agent.host(&["file", "rm", "-r", NAME, "/tmp/d"])?;
-        let space = agent.host(&["file", "df", NAME, "/tmp"])?;
-        hold(format!("df: {space}"), space.contains("\"size\":"))
+        Ok(())
     }),
     FILES.is("OpenSSH's `sftp` works through the pipe", |agent| {
         let scratch = Scratch::new();
@@ -134,30 +129,6 @@ pub(in super::super) const ALL: &[Check] = &[
             }
         }
         hold("each of five starts some", false)
-    }),
-    REPORTS.of("P§4.2").is("operations are listed while they run", |agent| {
-        let script = "echo on; until rm /tmp/go; do sleep 0.1; done 2>/dev/null";
-        let (mut child, _output) = started(agent, &[NAME, "--", "sh", "-c", script], "on\n")?;
-        let list = agent.host(&["operations", NAME])?;
-        // Earlier operations may be listed: a Go agent waits for a command's background processes.
-        let mut running =
-            list.lines().filter_map(|line| line.strip_suffix(" Running Executing command"));
-        let show = |id: &str| agent.host(&["operations", NAME, "show", id]);
-        let is_ours = |id: &&str| show(id).is_ok_and(|shown| shown.contains("until rm /tmp/go;"));
-        let id = running.find(is_ours).ok_or_else(|| format!("it is not listed: {list}"))?;
-        let all = agent.host(&["operations", NAME, "--json"])?;
-        hold(&all, all.contains(&format!("\"{id}\"")))?;
-        let shown = show(id)?;
-        hold(&shown, shown.contains("\"websocket\""))?;
-        let late = fails(agent, &["operations", NAME, "wait", id, "--timeout", "1"])?;
-        // Debian 12's LXD 5.0.2 does not support `wait`, Debian 13's does.
-        let has_none = agent.column == Column::LxdAgent && late.contains("page not found");
-        hold(format!("wait: {late}"), has_none || late.contains("deadline exceeded"))?;
-        sh(agent, "touch /tmp/go")?;
-        equal("its exit code", ended(&mut child, "the command")?, Some(0))?;
-        // The agent keeps an operation for some time after its end (P§4.1).
-        let shown = show(id)?;
-        hold(&shown, shown.contains("\"return\": 0"))
     }),
     // Uses mote's client, which supports the Go agents' event streams too (P§4.3).
     REPORTS.of("P§5.3").is("guests hear what the host sets", |agent| {
