@@ -330,16 +330,3 @@ fn a_new_policy_ends_everything_but_running_commands() {
     wait("exec", LIMIT, || exec().ok());
     assert_eq!(running.finish(&client).expect("its output").out, "whole\n");
 }
-
-#[test]
-fn a_sandboxed_agent_allows_nothing_more_until_restarted() {
-    let true = by_root() else { return };
-    let boot = Boot::new("incus");
-    let mut agent: Process = boot.start(&["--deny", "exec,files,mounts,power"]);
-    boot.logged(" CONNECTED");
-    boot.logged("in a sandbox");
-    let (mut wire, _accepted) = forwarded(&boot.client());
-    kill(Signal::HUP, agent.0.id());
-    wire.rest().expect("the connection's end");
-    assert_eq!(agent.ends(SOON), Some(1), "{}", boot.log());
-}
