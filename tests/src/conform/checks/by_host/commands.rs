@@ -87,20 +87,6 @@ pub(in super::super) const ALL: &[Check] = &[
         equal("the shell", ended(&mut child, "the shell")?, Some(5))?;
         hold("raw mode is not taken back", modes(&terminal)? == before)
     }),
-    COMMANDS.is("an editor follows the size while it runs", |agent| {
-        let lines = "i=1; while [ $i -le 60 ]; do echo line-$i.; i=$((i+1)); done >/tmp/lines";
-        equal("60 lines", sh(agent, lines)?.0, 0)?;
-        let mut terminal = Terminal::open(80, 25);
-        let vi = ["--env", "TERM=linux", NAME, "--", "vi", "/tmp/lines"];
-        let mut child = inside(agent, &terminal, &vi)?;
-        // The last of 25 lines is vi's status, drawn last. Then it waits for keys or a signal.
-        terminal.until(" 1/60 ");
-        terminal.resize(80, 40);
-        signal(&child, Signal::WINCH)?;
-        terminal.until("line-39.");
-        terminal.say(":q!\r");
-        equal("vi", ended(&mut child, "vi")?, Some(0))
-    }),
 ];
 
 const LIFE: Group = Group::new("Life", "P§1.3").alone();

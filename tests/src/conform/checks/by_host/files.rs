@@ -130,22 +130,6 @@ pub(in super::super) const ALL: &[Check] = &[
         }
         hold("each of five starts some", false)
     }),
-    // Uses mote's client, which supports the Go agents' event streams too (P§4.3).
-    REPORTS.of("P§5.3").is("guests hear what the host sets", |agent| {
-        let listen =
-            "mkdir -p /run/heard; timeout 60 mote-agent events >/run/heard/out 2>/run/heard/err &";
-        sh(agent, listen)?;
-        let turn = Cell::new(0);
-        // The Go agents lose events that precede the listener.
-        agent.wait("the event in the guest", SOON, |agent| {
-            turn.set(turn.get() + 1);
-            let set = agent.host(&["set", NAME, &format!("user.heard=n{}", turn.get())]);
-            let heard = sh(agent, "sleep 1; cat /run/heard/out /run/heard/err");
-            let is_whole =
-                |text: &str| text.contains("\"user.heard\"") && text.contains("\"config\"");
-            set.is_ok() && heard.is_ok_and(|(_, heard, _)| is_whole(&heard))
-        })
-    }),
     // Debian's incus-agent does not support port-forward.
     REPORTS.of("P§4.7").incus().is("connections are carried into the guest", |agent| {
         agent

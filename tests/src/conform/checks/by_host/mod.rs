@@ -13,7 +13,7 @@ pub(super) mod files;
 // Alone: they inspect operations and processes, and transfer as much as possible.
 const COMMANDS: Group = Group::new("By mote-host: commands", "P§4.1").alone();
 const FILES: Group = Group::new("By mote-host: files", "P§4.4").alone();
-const REPORTS: Group = Group::new("By mote-host: state, metrics, events", "P§4.5").alone();
+const REPORTS: Group = Group::new("By mote-host: state, metrics, port-forward", "P§4.5").alone();
 
 const SOON: Duration = Duration::from_secs(60);
 
