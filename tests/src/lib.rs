@@ -154,7 +154,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns the path; skips the calling test if the file does not exist.
+/// Returns whether this is root; if not, reports the calling test as skipped.
 #[track_caller]
 pub fn by_root() -> bool {
     is_root() || {
