@@ -346,8 +346,9 @@ impl Outgoing {
 /// Limit of one write to the host, bytes: vsock sends it as one packet. Since 6.7 the guest's
 /// kernel splits a packet over 32 KiB into several buffers. Host devices in user space that expect
 /// one buffer (vhost-device-vsock 0.3.0, older ones of cloud-hypervisor and libkrun) then lose
-/// bytes or stop; the kernel's vhost-vsock does not.
-const PACKET: usize = 32 * 1024;
+/// bytes or stop; the kernel's vhost-vsock does not. Half a kilobyte less, so that the guest's kernel
+/// needs 32 KiB for it with its own data, and does not clear 64.
+const PACKET: usize = 32 * 1024 - 512;
 
 pub(crate) fn receive(fd: &OwnedFd, out: impl Buffer<u8>) -> io::Result<usize> {
     Ok(recv(fd, out, RecvFlags::empty())?.1)
