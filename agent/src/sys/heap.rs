@@ -90,7 +90,7 @@ fn long(asked: Layout) -> Layout {
 
 /// Returns the range of [`SIZES`] whose blocks fit; empty if there is none, for example because the
 /// alignment exceeds malloc(3)'s.
-fn places(asked: Layout) -> Range<usize> {
+fn slots(asked: Layout) -> Range<usize> {
     let size = asked.size();
     if asked.align() > 16 {
         return 0..0;
@@ -114,50 +114,50 @@ fn resized(size: usize, old: usize, usable: usize) -> usize {
 
 // SAFETY: every call goes to System with at least the caller's size and the same alignment, or
 // takes a cached block, which has no owner. System's `dealloc` and `realloc` use address and
-// alignment, not the given size. A block whose layout has places has the size of its first place:
-// `alloc` requests that, and `realloc` moves a block whose places change.
+// alignment, not the given size. A block whose layout has slots has the size of its first slot:
+// `alloc` requests that, and `realloc` moves a block whose slots change.
 unsafe impl GlobalAlloc for Heap {
     #[inline(never)] // inlined, it adds kilobytes
     unsafe fn alloc(&self, asked: Layout) -> *mut u8 {
-        let places = places(asked);
-        if let Some(block) = self.take(&places) {
+        let slots = slots(asked);
+        if let Some(block) = self.take(&slots) {
             return block;
         }
         // SAFETY: the caller guarantees that the size is not zero.
-        unsafe { System.alloc(whole(asked, &places)) }
+        unsafe { System.alloc(whole(asked, &slots)) }
     }
 
     unsafe fn alloc_zeroed(&self, asked: Layout) -> *mut u8 {
-        let places = places(asked);
-        if places.start == FIRST_RECORD {
+        let slots = slots(asked);
+        if slots.start == FIRST_RECORD {
             // From the kernel, so that pages that stay unused take no memory: often only a part of
             // the buffer is used for long. musl would write zeros to a shorter one.
             // SAFETY: the size is not zero.
             return unsafe { System.alloc_zeroed(Layout::new::<[u8; MAPPED]>()) };
         }
-        if let Some(block) = self.take(&places) {
+        if let Some(block) = self.take(&slots) {
             // SAFETY: the block has room for `asked`.
             unsafe { block.write_bytes(0, asked.size()) };
             return block;
         }
         // SAFETY: as above.
-        unsafe { System.alloc_zeroed(whole(asked, &places)) }
+        unsafe { System.alloc_zeroed(whole(asked, &slots)) }
     }
 
     #[inline(never)] // as above
     unsafe fn dealloc(&self, at: *mut u8, asked: Layout) {
-        let (size, places) = (asked.size(), places(asked));
+        let (size, slots) = (asked.size(), slots(asked));
         // SAFETY: the caller guarantees that `at` was allocated here with that size and gives it
         // up.
         unsafe {
             // The kernel wipes mappings.
-            let is_mapped = places.is_empty()
+            let is_mapped = slots.is_empty()
                 && size >= GROWN
                 && (size >= LONG || libc::malloc_usable_size(at.cast()) >= LONG);
             if !is_mapped {
                 libc::explicit_bzero(at.cast(), size);
             }
-            if !self.keep(at, &places) {
+            if !self.keep(at, &slots) {
                 System.dealloc(at, asked);
             }
         }
@@ -166,7 +166,7 @@ unsafe impl GlobalAlloc for Heap {
     #[inline(never)] // as above
     unsafe fn realloc(&self, at: *mut u8, asked: Layout, size: usize) -> *mut u8 {
         let Ok(new) = Layout::from_size_align(size, asked.align()) else { return null_mut() };
-        let (from, to) = (places(asked), places(new));
+        let (from, to) = (slots(asked), slots(new));
         if from != to {
             // SAFETY: the caller's guarantees for `at`, `asked` and `size`.
             return unsafe { self.moved(at, asked, new) };
@@ -185,9 +185,9 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Returns the layout to request from musl for a block of these places.
-fn whole(asked: Layout, places: &Range<usize>) -> Layout {
-    let size = if places.is_empty() { None } else { SIZES.get(places.start) };
+/// Returns the layout to request from musl for a block of these slots.
+fn whole(asked: Layout, slots: &Range<usize>) -> Layout {
+    let size = if slots.is_empty() { None } else { SIZES.get(slots.start) };
     let whole =
         size.and_then(|size| Layout::from_size_align(usize::from(*size), asked.align()).ok());
     whole.unwrap_or_else(|| long(asked))
@@ -198,19 +198,19 @@ impl Heap {
         Self { spare: [const { AtomicPtr::new(null_mut()) }; SIZES.len()] }
     }
 
-    /// Takes a cached block from one of these places.
-    fn take(&self, places: &Range<usize>) -> Option<*mut u8> {
+    /// Takes a cached block from one of these slots.
+    fn take(&self, slots: &Range<usize>) -> Option<*mut u8> {
         let mut taken = self
             .spare
-            .get(places.clone())?
+            .get(slots.clone())?
             .iter()
             .map(|spare| spare.swap(null_mut(), Ordering::Acquire));
         taken.find(|block| !block.is_null())
     }
 
-    /// Caches a block at one of these places; returns false if all are taken.
-    fn keep(&self, block: *mut u8, places: &Range<usize>) -> bool {
-        self.spare.get(places.clone()).into_iter().flatten().any(|spare| {
+    /// Caches a block at one of these slots; returns false if all are taken.
+    fn keep(&self, block: *mut u8, slots: &Range<usize>) -> bool {
+        self.spare.get(slots.clone()).into_iter().flatten().any(|spare| {
             let was_empty =
                 spare.compare_exchange(null_mut(), block, Ordering::Release, Ordering::Relaxed);
             was_empty.is_ok()
@@ -224,13 +224,13 @@ impl Heap {
         }
     }
 
-    /// Moves a block whose places change.
+    /// Moves a block whose slots change.
     ///
     /// # Safety
     /// As for `realloc`.
     unsafe fn moved(&self, at: *mut u8, old: Layout, new: Layout) -> *mut u8 {
         let (had, has) = (old.size(), new.size());
-        let size = if places(new).is_empty() { resized(has, had, had) } else { has };
+        let size = if slots(new).is_empty() { resized(has, had, had) } else { has };
         let Ok(new) = Layout::from_size_align(size, new.align()) else { return null_mut() };
         // SAFETY: `at` has `had` bytes; the new block, unless null, has `has` and does not overlap.
         unsafe {
@@ -356,7 +356,7 @@ mod tests {
 
             zeroed.write_bytes(9, 668);
             let shorter = heap.realloc(zeroed, record(668), 580);
-            assert_eq!(shorter, zeroed, "it has the same place");
+            assert_eq!(shorter, zeroed, "it has the same slot");
             assert!(std::slice::from_raw_parts(shorter.add(580), 88).iter().all(|byte| *byte == 0));
             let small = heap.realloc(shorter, record(580), 10);
             assert!(std::slice::from_raw_parts(small, 10).iter().all(|byte| *byte == 9));
@@ -369,13 +369,13 @@ mod tests {
     #[test]
     fn maps_each_size_to_its_cache_slot() {
         for size in [4077, LONG - 1, BLOCK + 1] {
-            assert!(places(record(size)).is_empty(), "{size}");
+            assert!(slots(record(size)).is_empty(), "{size}");
         }
-        assert!(places(Layout::from_size_align(600, 64).unwrap()).is_empty());
+        assert!(slots(Layout::from_size_align(600, 64).unwrap()).is_empty());
         for (size, expected) in [(1, 0), (12, 0), (13, 1), (572, 16), (573, 17), (4076, 27)] {
-            assert_eq!(places(record(size)), expected..expected + 1, "{size}");
+            assert_eq!(slots(record(size)), expected..expected + 1, "{size}");
         }
-        assert_eq!(places(record(LONG)), FIRST_RECORD..SIZES.len());
+        assert_eq!(slots(record(LONG)), FIRST_RECORD..SIZES.len());
         assert!(SIZES.is_sorted());
     }
 }
