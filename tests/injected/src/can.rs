@@ -174,7 +174,8 @@ impl Around {
             fs::write(open.join(name), "x")?;
         }
         let sleep = Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn()?;
-        let name = format!("mote-injected-{}", std::process::id());
+        // Of this directory alone: other tests of the same process need one, too.
+        let name = format!("mote-injected {}", directory.display());
         let named = |name: &str| SocketAddr::from_pathname(open.join(name));
         let bound = |address: SocketAddr| {
             let socket = UnixDatagram::bind_addr(&address)?;
