@@ -85,7 +85,9 @@ fn figures(server: Server, columns: &[Column]) -> String {
     let mut text = String::new();
     for column in columns {
         let agent = column.agent.title(server);
-        for row in column.rows.iter().filter(|row| row.check.starts_with("hotplug.")) {
+        let groups = ["connect.", "hotplug."];
+        let rows = column.rows.iter();
+        for row in rows.filter(|row| groups.iter().any(|group| row.check.starts_with(group))) {
             if let Verdict::Holds(seen) = &row.verdict {
                 let _fits = writeln!(text, "- {}, {agent}: {}", row.check, line(seen));
             }
@@ -94,7 +96,7 @@ fn figures(server: Server, columns: &[Column]) -> String {
     if text.is_empty() {
         text
     } else {
-        format!("\nFigures of `hotplug`, by the outer VM's clock:\n\n{text}")
+        format!("\nFigures of `connect` and `hotplug`, by the outer VM's clock:\n\n{text}")
     }
 }
 

@@ -13,7 +13,9 @@ pub use std::thread;
 pub use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use clap::Args;
-pub use mote_checks::{Reason, Table, Try, Verdict, line, markdown, qmp, reasons};
+pub use mote_checks::{
+    Reason, Table, Try, Verdict, has, line, line_with, markdown, noise, qmp, reasons, same,
+};
 pub use serde::{Deserialize, Serialize};
 pub use serde_json::{Value, json};
 
@@ -21,7 +23,6 @@ pub use crate::report::Line;
 pub use crate::run::{Background, Output, Terminal};
 pub use crate::server::{Agent, Options, Server};
 pub use crate::world::{
-    BIG, BOOTING, BRIDGE, Seen, VM, World, checksum, first_word, has, line_with, noise, put, read,
-    round, same,
+    BIG, BOOTING, BRIDGE, Seen, VM, World, checksum, first_word, put, read, round,
 };
 pub(crate) use crate::{checks, setup};

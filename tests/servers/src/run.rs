@@ -183,7 +183,8 @@ impl Terminal {
         // In its own session with this terminal, so that signals from keys and size changes reach
         // it.
         let mut command = Command::new("setsid");
-        command.arg("--ctty").args(words).stdin(side()?).stdout(side()?).stderr(side()?);
+        command.arg("--ctty").args(words).env("TERM", "xterm");
+        command.stdin(side()?).stdout(side()?).stderr(side()?);
         let child = command.spawn().map_err(failed)?;
         Ok(Self { ours, child, limit })
     }
@@ -207,10 +208,6 @@ impl Terminal {
         let status = wait(&mut self.child, self.limit)
             .ok_or_else(|| format!("the client did not end: {:?}", self.ours.end_of_text()))?;
         Ok((code(status), self.ours.bytes))
-    }
-
-    pub fn kill(mut self) {
-        let _gone = self.child.kill();
     }
 }
 

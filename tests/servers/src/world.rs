@@ -1,7 +1,5 @@
 //! The instance under test and its server, as checks use them.
 
-pub use mote_checks::{has, line_with, noise, same};
-
 use crate::prelude::*;
 use crate::run::Run;
 
@@ -75,8 +73,7 @@ impl World {
     }
 
     pub fn exec_on_terminal(&self, words: &[&str]) -> Try<Terminal> {
-        let with = ["exec", VM, "-t", "--env", "TERM=xterm", "--"];
-        self.terminal(&[&with, words].concat())
+        self.terminal(&[&["exec", VM, "-t", "--"], words].concat())
     }
 
     /// Queries the server's API directly: in emulation the command line takes seconds to start, and

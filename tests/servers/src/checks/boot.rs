@@ -8,8 +8,8 @@ use crate::setup::{FIRST_IN_GUEST, nic};
 
 group! {
     "boot":
-    restart, clean_stop_start_with_devices, forced_stop, stop_during_command,
-    forced_stop_during_command, console, start_with_console, guest_powers_off, stateful_stop;
+    restart, clean_stop_start_with_devices, stop_during_command, forced_stop_during_command,
+    guest_powers_off, stateful_stop;
     "others": copy, publish, two_projects
 }
 
@@ -69,11 +69,6 @@ fn clean_stop_start_with_devices(world: &World) -> Seen {
     Ok(format!("stopped in {stopped} s, agent {took} s after the start; {line}; lan7 has MTU 1400"))
 }
 
-fn forced_stop(world: &World) -> Seen {
-    stop(world, &["-f"])?;
-    Ok(format!("agent {} s after the start", start(world)?))
-}
-
 fn during_command(world: &World, how: &[&str], code: i32) -> Seen {
     let during = During::begin(world)?;
     let stopped = stop(world, how);
@@ -90,36 +85,6 @@ fn stop_during_command(world: &World) -> Seen {
 /// The server only sees its connection break, with any agent: 255 (docs/protocol/exec.md).
 fn forced_stop_during_command(world: &World) -> Seen {
     during_command(world, &["-f"], 255)
-}
-
-/// Types Ctrl-a q one by one: the client examines only the first byte of each read.
-fn detach(world: &World, terminal: &Terminal) -> Try {
-    terminal.say("\x01")?;
-    thread::sleep(world.limit(1));
-    terminal.say("q")
-}
-
-fn console(world: &World) -> Seen {
-    let mut terminal = world.terminal(&["console", VM])?;
-    terminal.say("\r")?;
-    terminal.until("# ")?;
-    terminal.say("echo console$((40+2))\r")?;
-    terminal.until("console42")?;
-    detach(world, &terminal)?;
-    same("the exit code", terminal.end()?.0, 0)?;
-    Ok(String::new())
-}
-
-fn start_with_console(world: &World) -> Seen {
-    stop(world, &[])?;
-    let mut terminal = world.terminal(&["start", "--console", VM])?;
-    let seen = terminal.until("inner: init");
-    detach(world, &terminal)?;
-    let ended = terminal.end();
-    let took = world.agent_of(VM)?;
-    seen?;
-    ended?;
-    Ok(format!("the guest's first line is seen; agent {took} s later"))
 }
 
 fn guest_powers_off(world: &World) -> Seen {

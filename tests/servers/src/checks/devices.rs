@@ -5,11 +5,10 @@ use crate::prelude::*;
 group! {
     "devices":
     directory [is_incus], directory_read_only [is_incus], directory_long_name [is_incus],
-    two_directories [is_incus], block_volume;
+    two_directories [is_incus];
     "guestapi":
-    config_and_event, many_events, metadata, metadata_format, cloud_init_keys,
-    user_data_escapes, device_event [is_incus], ready [is_incus], last_state_ready [is_incus],
-    off_and_on
+    config_and_event, many_events, metadata, user_data_escapes,
+    device_event [is_incus], ready [is_incus], off_and_on
 }
 
 pub(super) fn plug(world: &World, name: &str, path: &str, more: &[&str]) -> Try {
@@ -90,24 +89,6 @@ fn two_directories(world: &World) -> Seen {
     Ok(String::new())
 }
 
-fn block_volume(world: &World) -> Seen {
-    let volume = format!("volume-{VM}");
-    world.ok(&["storage", "volume", "create", "default", &volume, "--type=block", "size=32MiB"])?;
-    let source = format!("source={volume}");
-    let disks = || world.sh("ls /sys/block");
-    let before = disks()?;
-    let plugged = world
-        .ok(&["config", "device", "add", VM, "volume", "disk", "pool=default", &source])
-        .and_then(|_| world.until("another disk", 30, || Ok(disks()? != before)));
-    let removed = plugged.and_then(|came| {
-        unplug(world, "volume")?;
-        Ok((came, world.until("no other disk", 30, || Ok(disks()? == before))?))
-    });
-    world.ok(&["storage", "volume", "delete", "default", &volume])?;
-    let (came, went) = removed?;
-    Ok(format!("there after {came} s, gone after {went} s"))
-}
-
 fn get(world: &World, key: &str) -> Try<String> {
     Ok(world.exec(&["mote-agent", "get", key]).text()?.trim().to_owned())
 }
@@ -160,22 +141,15 @@ fn many_events(world: &World) -> Seen {
     Ok(format!("after {took} s"))
 }
 
-fn metadata(world: &World) -> Seen {
-    let meta_data = world.exec(&["mote-agent", "metadata"]).text()?;
-    has(&meta_data, "instance-id: ")?;
-    has(&meta_data, &format!("local-hostname: {VM}"))?;
-    has(&world.exec(&["mote-agent", "config"]).text()?, "user.greeting")?;
-    has(&world.exec(&["mote-agent", "devices"]).text()?, "\"root\"")?;
-    line_with(&meta_data, "instance-id")
-}
-
 fn config(world: &World, key: &str) -> Try<String> {
     let instance = world.query(&format!("/1.0/instances/{VM}"))?;
     Ok(instance["config"][key].as_str().unwrap_or_default().to_owned())
 }
 
-/// Byte by byte, because cloud-init reads it as YAML.
-fn metadata_format(world: &World) -> Seen {
+/// Compares it byte by byte, because cloud-init reads it as YAML.
+fn metadata(world: &World) -> Seen {
+    has(&world.exec(&["mote-agent", "config"]).text()?, "user.greeting")?;
+    has(&world.exec(&["mote-agent", "devices"]).text()?, "\"root\"")?;
     let mine = "mine: \"a: b\"\nlist: [1, 2]\n";
     world.with_key("user.meta-data", mine, None, || {
         let seen = world.exec(&["mote-agent", "metadata"]).text()?;
@@ -186,20 +160,12 @@ fn metadata_format(world: &World) -> Seen {
     Ok(String::new())
 }
 
-fn cloud_init_keys(world: &World) -> Seen {
-    let data = "#cloud-config\nruncmd: [touch /run/me]\n";
-    for key in ["cloud-init.user-data", "cloud-init.vendor-data"] {
-        world.with_key(key, data, None, || same(key, get(world, key)?, data.trim()))?;
-    }
-    Ok("user-data and vendor-data, as they are".into())
-}
-
 /// Characters that JSON, YAML, HTML and C escape, and one of four bytes.
 const ESCAPES: &str = "#cloud-config\nwrite_files:\n- content: \"tab\\t \\\"quoted\\\" \\\\ \\u00e9 %s %41 \u{2028} .\"\n  \
     path: '/run/\u{1f600} \u{fc} <b>&amp;</b> $HOME `id`'\n#\ta tab, \u{1f469}\u{200d}\u{1f680} and an end\n";
 
 fn user_data_escapes(world: &World) -> Seen {
-    for key in ["cloud-init.user-data", "user.user-data"] {
+    for key in ["cloud-init.user-data", "cloud-init.vendor-data", "user.user-data"] {
         let seen = || world.exec(&["mote-agent", "get", key]).text();
         world.with_key(key, ESCAPES, None, || same(key, seen()?, ESCAPES))?;
     }
@@ -217,20 +183,14 @@ fn device_event(world: &World) -> Seen {
 }
 
 fn ready(world: &World) -> Seen {
-    for (word, status) in [("ready", "Ready"), ("started", "Running"), ("ready", "Ready")] {
+    let ready = ("ready", "Ready", "true");
+    for (word, status, kept) in [ready, ("started", "Running", "false"), ready] {
         world.exec(&["mote-agent", word]).code(0)?;
         same("the status", world.status()?, status)?;
+        same(word, config(world, "volatile.last_state.ready")?, kept)?;
     }
     let listed = world.ok(&["list", VM, "-f", "csv", "-c", "s"])?;
     same("in the list", listed.trim(), "READY")?;
-    Ok(String::new())
-}
-
-fn last_state_ready(world: &World) -> Seen {
-    for (word, value) in [("ready", "true"), ("started", "false"), ("ready", "true")] {
-        world.exec(&["mote-agent", word]).code(0)?;
-        same(word, config(world, "volatile.last_state.ready")?, value)?;
-    }
     Ok(String::new())
 }
 

@@ -4,10 +4,10 @@ use crate::prelude::*;
 
 group! {
     "exec":
-    uname, exit_codes, not_found, streams_apart, env_cwd_user, default_environment, big_input,
-    big_output, both_ways, no_input, ten_at_once, in_turn, signals, background_child,
-    recorded_output, monitored;
-    "terminal": shell, window_change, editor, long_output, client_killed
+    uname, exit_codes, not_found, streams_apart, env_cwd_user, default_environment, big_output,
+    both_ways, no_input, ten_at_once, in_turn, signals, background_child,
+    recorded_output;
+    "terminal": shell, editor, long_output, client_killed
 }
 
 fn uname(world: &World) -> Seen {
@@ -59,16 +59,6 @@ fn rate(begun: Instant) -> String {
     format!("{BIG} MiB, {rate:.2} MiB/s")
 }
 
-fn big_input(world: &World) -> Seen {
-    let data = noise(BIG << 20);
-    let begun = Instant::now();
-    let words = ["exec", VM, "--", "sha256sum"];
-    let output = world.cli(&words).input(data.clone()).within(world.limit(300)).code(0)?;
-    let took = rate(begun);
-    same("the checksum", first_word(&output)?, checksum(&data)?)?;
-    Ok(took)
-}
-
 fn big_output(world: &World) -> Seen {
     let script = format!(
         "dd if=/dev/urandom bs=1M count={} of=/tmp/big 2>/dev/null; sha256sum </tmp/big",
@@ -85,11 +75,12 @@ fn big_output(world: &World) -> Seen {
 }
 
 fn both_ways(world: &World) -> Seen {
-    let data = noise(BIG << 18);
+    let data = noise(BIG << 20);
     let words = ["exec", VM, "--", "cat"];
-    let output = world.cli(&words).input(data.clone()).within(world.limit(200)).code(0)?;
+    let begun = Instant::now();
+    let output = world.cli(&words).input(data.clone()).within(world.limit(300)).code(0)?;
     same("what came back is what was sent", output.out == data, true)?;
-    Ok(format!("{} bytes", data.len()))
+    Ok(rate(begun))
 }
 
 fn no_input(world: &World) -> Seen {
@@ -170,27 +161,10 @@ fn recorded_output(world: &World) -> Seen {
     Ok(log)
 }
 
-fn monitored(world: &World) -> Seen {
-    let types = ["monitor", "--type=lifecycle", "--type=operation", "--format=json"];
-    let monitor = world.cli(&types).start()?;
-    // The client prints nothing when it has connected.
-    thread::sleep(world.limit(1));
-    for turn in 0..5 {
-        world.exec(&["echo", &turn.to_string()]).text()?;
-    }
-    thread::sleep(world.limit(1));
-    monitor.signal("-TERM")?;
-    let text = monitor.end(world.limit(10))?.text();
-    let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
-    let (execs, operations) = (count("instance-exec"), count("\"type\":\"operation\""));
-    same("five commands have events", execs >= 5 && operations >= 5, true)?;
-    Ok(format!("{execs} lifecycle events, {operations} of operations"))
-}
-
 const NOTICE: Duration = Duration::from_millis(1500);
 
 fn shell(world: &World) -> Seen {
-    let mut terminal = world.exec_on_terminal(&["sh"])?;
+    let mut terminal = world.terminal(&["shell", VM])?;
     terminal.until("# ")?;
     terminal.say("stty size; tty; echo T=$TERM\r")?;
     terminal.until("31 97")?;
@@ -211,17 +185,6 @@ fn shell(world: &World) -> Seen {
     terminal.say("exit 9\r")?;
     same("the exit code", terminal.end()?.0, 9)?;
     Ok(format!("resized; Ctrl-C took {took} s"))
-}
-
-fn window_change(world: &World) -> Seen {
-    let script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.3; done";
-    let mut terminal = world.exec_on_terminal(&["sh", "-c", script])?;
-    terminal.until("ready")?;
-    terminal.resize(60, 20)?;
-    terminal.until("20 60")?;
-    terminal.say("\x03")?;
-    same("the exit code by Ctrl-C", terminal.end()?.0, 130)?;
-    Ok(String::new())
 }
 
 fn editor(world: &World) -> Seen {
@@ -250,7 +213,7 @@ fn client_killed(world: &World) -> Seen {
     let mut terminal = world.exec_on_terminal(&["sh", "-c", "echo ready; exec sleep 4321"])?;
     terminal.until("ready")?;
     has(&world.sh("ps")?, "sleep 4321")?;
-    terminal.kill();
+    drop(terminal);
     let gone = || Ok(!world.sh("ps")?.contains("sleep 4321"));
     Ok(format!("the command is gone after {} s", world.until("its end", 20, gone)?))
 }

@@ -6,7 +6,7 @@ use crate::setup::knows_vms;
 
 group! {
     "life":
-    agent_killed, agent_ends_during_command, pause_and_resume, snapshot, server_killed,
+    agent_killed, agent_ends_during_command, pause_and_resume, policy, upgrade, server_killed,
     server_restarted;
     "hotplug":
     limits_cpu [is_incus], limits_memory [is_incus], nic_plugged_in [is_incus],
@@ -17,7 +17,7 @@ group! {
 /// the service restarts it, and one for the rest.
 const BACK: u64 = 2;
 
-fn agents_pid(world: &World) -> Try<String> {
+pub(super) fn agents_pid(world: &World) -> Try<String> {
     Ok(world.sh("cat /run/agent.pid")?.trim().to_owned())
 }
 
@@ -59,16 +59,51 @@ fn pause_and_resume(world: &World) -> Seen {
     Ok(format!("answers after {took} s; {}", world.status()?))
 }
 
-fn snapshot(world: &World) -> Seen {
-    let [make, delete]: [&[&str]; 2] = if world.server.is_incus() {
-        [&["snapshot", "create", VM, "s1"], &["snapshot", "delete", VM, "s1"]]
-    } else {
-        [&["snapshot", VM, "s1"], &["delete", &format!("{VM}/s1")]]
-    };
-    world.ok(make)?;
-    world.ok(delete)?;
-    same("it is alive", world.exec(&["echo", "hi"]).text()?, "hi\n")?;
-    Ok(String::new())
+/// docs/how-to/restrict-the-host.md: SIGHUP applies the policy. Root with group 1000 lifts it.
+fn policy(world: &World) -> Seen {
+    let policy =
+        "features: {exec: {users: [0, 1000], groups: [1000]}, guestapi: true, state: true}";
+    let reload = "kill -HUP $(cat /run/agent.pid)";
+    let exec =
+        |user, words: &[&str]| world.cli(&[&["exec", VM, "-T", "--user", user], words].concat());
+    let pull = || world.cli(&["file", "pull", &format!("{VM}/etc/hostname"), "-"]).run();
+    world.sh(&format!("echo '{policy}' >/etc/mote-agent.yml; {reload}"))?;
+    let files = world.until("no files", 20, || Ok(pull()?.code != 0)).and_then(|_| pull());
+    let refused = exec("1000", &["id"]).run();
+    let allowed = exec("1000", &["--group", "1000", "id"]).text();
+    let lift = format!("rm /etc/mote-agent.yml; {reload}");
+    exec("0", &["--group", "1000", "--", "sh", "-c", &lift]).code(0)?;
+    world.until("files again", 20, || Ok(pull()?.code == 0))?;
+    let (files, refused) = (files?, refused?);
+    has(&refused.said(), "does not allow exec with group 0")?;
+    has(&allowed?, "uid=1000(user) gid=1000(user)")?;
+    Ok(format!("{}; {}", files.said(), refused.said()))
+}
+
+/// docs/how-to/upgrade.md: a new program waits for an open shell, then continues in the same
+/// process. No call is refused meanwhile.
+fn upgrade(world: &World) -> Seen {
+    report_ready(world)?;
+    let (was, status) = (agents_pid(world)?, world.status()?);
+    let mut shell = world.terminal(&["shell", VM])?;
+    shell.until("# ")?;
+    let replace = "sleep 4321 >/dev/null 2>&1 </dev/null & echo $! >/run/sleep
+        cp /sbin/mote-agent /sbin/newer; mv /sbin/newer /sbin/mote-agent; kill -HUP $(cat /run/agent.pid)";
+    world.sh(replace)?;
+    let waits = "program: restarts when no host command is running";
+    has(&world.sh("mote-agent status")?, waits)?;
+    shell.say("exit\r")?;
+    shell.end()?;
+    let mut refused = Ok(());
+    let took = world.until_each(BOOTING * world.slow, "the new program", 90, || {
+        let program = world.sh("readlink /proc/$(cat /run/agent.pid)/exe");
+        refused = refused.clone().and(program.clone().map(drop));
+        Ok(!program?.contains("deleted"))
+    })?;
+    refused?;
+    same("pid and status", (agents_pid(world)?, world.status()?), (was, status))?;
+    world.sh("kill $(cat /run/sleep)")?;
+    Ok(format!("{waits}; {took} s after the shell's end"))
 }
 
 /// Checks that everything works once the server is back: the agent, which must be the same one, the

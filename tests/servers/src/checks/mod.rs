@@ -20,6 +20,7 @@ mod devices;
 mod exec;
 mod files;
 mod life;
+mod snapshot;
 mod state;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +46,7 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
         connect::CHECKS,
         files::CHECKS,
         devices::CHECKS,
+        snapshot::CHECKS,
         life::CHECKS,
         boot::CHECKS,
     ];

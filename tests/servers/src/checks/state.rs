@@ -1,11 +1,11 @@
 //! State and metrics that the server reports, based on its agent.
 
+use super::life::report_ready;
 use crate::prelude::*;
 
 group! {
     "state":
-    agent_is_seen, fields, info, list_columns, address, templates, metrics, top [is_incus],
-    wait [is_incus_7]
+    agent_is_seen, fields, info, list, templates, metrics, wait [is_incus_7]
 }
 
 fn agent_is_seen(world: &World) -> Seen {
@@ -40,17 +40,13 @@ fn info(world: &World) -> Seen {
     line_with(&text, "Memory (current)")
 }
 
-fn list_columns(world: &World) -> Seen {
-    let text = world.ok(&["list", VM, "-f", "csv", "-c", "nstNmMu4"])?;
+fn list(world: &World) -> Seen {
+    let list = || world.ok(&["list", VM, "-f", "csv", "-c", "nstNmMu4"]);
+    world.until("an IPv4 address in the list", 40, || Ok(list()?.contains("10.77.0.")))?;
+    let text = list()?;
     let processes = text.split(',').nth(3).unwrap_or_default();
     same("the processes are a number", processes.parse::<u64>().is_ok(), true)?;
     Ok(text.trim().to_owned())
-}
-
-fn address(world: &World) -> Seen {
-    let list = || world.ok(&["list", VM, "-f", "csv", "-c", "4"]);
-    world.until("an IPv4 address in the list", 40, || Ok(list()?.contains("10.77.0.")))?;
-    Ok(list()?.trim().to_owned())
 }
 
 fn templates(world: &World) -> Seen {
@@ -76,19 +72,12 @@ fn metrics(world: &World) -> Seen {
     Ok(format!("{} names", names.len()))
 }
 
-fn top(world: &World) -> Seen {
-    if world.cli(&["top", "--help"]).run()?.code != 0 {
-        return Ok("this client has no top".into());
-    }
-    let mut terminal = world.terminal(&["top"])?;
-    terminal.until(VM)?;
-    terminal.kill();
-    Ok(format!("shows {VM}"))
-}
-
 fn wait(world: &World) -> Seen {
+    let wait = |condition| world.ok(&["wait", VM, condition, "--timeout", "60", "--interval", "1"]);
     for condition in ["agent", "ipv4", "status=running"] {
-        world.ok(&["wait", VM, condition, "--timeout", "60", "--interval", "1"])?;
+        wait(condition)?;
     }
-    Ok("agent, ipv4 and status=running".into())
+    report_ready(world)?;
+    wait("status=ready")?;
+    Ok("agent, ipv4, status=running, then status=ready".into())
 }
