@@ -7,7 +7,7 @@ use std::time::Duration;
 use mote_core::leave::{Leave, Load};
 use smol::future::FutureExt;
 
-use crate::agent::{Agent, HOST_REQUEST_PERMITS, SESSIONS};
+use crate::agent::{Agent, HOST_REQUEST_PERMITS, NEWCOMERS, SESSIONS};
 use crate::built;
 use crate::handover::reexec::{self, Mode, OldRoot};
 use crate::runtime::{Async, Task, log, notify, now, sleep, within};
@@ -144,6 +144,7 @@ pub(crate) async fn fetched(agent: &Agent) {
     let taken = left(agent, Leave::reexec(now()), |agent| {
         let is_busy = agent.operations.load() == Load::Busy
             || agent.host_requests.free() != HOST_REQUEST_PERMITS
+            || agent.newcomers.free() != NEWCOMERS
             || agent.events.hosts() > 0;
         if is_busy { Load::Busy } else { Load::Idle }
     });
@@ -156,12 +157,11 @@ async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
     }
 }
 
-/// Returns whether a request of the host or an application's Ready is in progress. Also busy
-/// without `/proc`, which a new root may lack at first: the program could not be found.
+/// Returns what is in progress. Also busy without `/proc`, which a new root may lack at first: the
+/// program could not be found.
 fn load(agent: &Agent) -> Load {
     let is_busy = agent.host_requests.free() != HOST_REQUEST_PERMITS
         || agent.sessions.free() != SESSIONS
-        || agent.ready.is_held()
         || !sys::is_found();
     let load = agent.operations.load();
     if is_busy || load == Load::Busy {
@@ -169,6 +169,8 @@ fn load(agent: &Agent) -> Load {
     } else if agent.events.hosts() > 0 {
         // It does so before it sends its command.
         Load::Listener
+    } else if agent.ready.is_held() || agent.newcomers.free() != NEWCOMERS {
+        Load::Peers
     } else {
         load
     }

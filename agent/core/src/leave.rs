@@ -9,6 +9,9 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Longest wait for results that the host may still request. A host that runs one short command
 /// after another must not delay the exit forever.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
+/// Longest wait for peers that may be hostile. After [`LEAVE_DEADLINE`] a moment without any suffices,
+/// so a host that calls all the time loses no call.
+const PEERS_DEADLINE: Duration = Duration::from_secs(20);
 /// Longest wait for a host that only listens to events: it waits for the end of a command, or is
 /// about to send one. Without its listener it reports exit code 129 (P§4.1).
 const LISTENER_DEADLINE: Duration = Duration::from_secs(60);
@@ -22,6 +25,9 @@ pub enum Load {
     Idle,
     /// Only results of commands that the host may still request.
     Results,
+    /// Only handshakes, whose callers may be any program, or reports of programs in the guest, and
+    /// perhaps results.
+    Peers,
     /// A host that listens to events, and perhaps results.
     Listener,
     Busy,
@@ -58,8 +64,9 @@ impl Leave {
         match load {
             Load::Idle => {}
             Load::Results if is_late => {}
+            Load::Peers if waited >= PEERS_DEADLINE => {}
             Load::Listener if waited >= LISTENER_DEADLINE => {}
-            Load::Results | Load::Listener | Load::Busy => {
+            Load::Results | Load::Peers | Load::Listener | Load::Busy => {
                 self.quiet_since = None;
                 return self.latest.is_some_and(|latest| now >= latest);
             }
@@ -84,7 +91,7 @@ mod tests {
 
     #[test]
     fn leaves_once_idle_or_after_its_limit() {
-        use Load::{Busy, Listener, Results};
+        use Load::{Busy, Listener, Peers, Results};
         let reexec = || Leave::reexec(START);
         let always = [(Busy, 0, u64::MAX)];
         for (leave, loads, expected) in [
@@ -97,6 +104,8 @@ mod tests {
             // A listener outlasts its commands' results, but does not delay it forever, either.
             (reexec(), &[(Listener, 0, 20_000), (Results, 20_000, 25_000)], Some(20_000)),
             (reexec(), &[(Listener, 0, u64::MAX)], Some(60_000)),
+            (reexec(), &[(Peers, 0, u64::MAX)], Some(20_000)),
+            (reexec(), &[(Peers, 0, 12_000), (Peers, 12_050, u64::MAX)], Some(12_000)),
             // Only a takeover limits the wait for commands.
             (reexec(), &always, None),
             (Leave::replaced(START), &always, Some(300_000)),

@@ -48,6 +48,8 @@ pub(crate) const UNKNOWN_CALLER_LOG_INTERVAL: Duration = Duration::from_secs(30)
 pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
 /// Permits of [`Agent::host_requests`]: more than there are connections.
 pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
+/// Limit of handshakes, whose callers may be any program of the host. Each can occupy 25 kB.
+pub(crate) const NEWCOMERS: usize = 128;
 /// Most sessions at once. Beyond it: 503.
 pub(crate) const SESSIONS: usize = 64;
 /// Shortest interval between log lines about denied requests, which the host can repeat endlessly.
@@ -107,6 +109,7 @@ pub(crate) struct Agent {
     pub(crate) operations: Operations,
     /// A permit for each forwarded connection, and each request of the host until its answer ends.
     pub(crate) host_requests: Rc<Semaphore>,
+    pub(crate) newcomers: Rc<Semaphore>,
     pub(crate) sessions: Rc<Semaphore>,
     pub(crate) children: Children,
     /// Runs the tasks, some of which hold the agent; both live until the process ends.
@@ -162,6 +165,7 @@ impl Agent {
             files,
             operations: Operations::new(flavour, events),
             host_requests: Rc::new(Semaphore::new(HOST_REQUEST_PERMITS)),
+            newcomers: Rc::new(Semaphore::new(NEWCOMERS)),
             sessions: Rc::new(Semaphore::new(SESSIONS)),
             children: Children::default(),
             executor: Executor::new(),

@@ -40,9 +40,6 @@ use crate::workers::run;
 
 /// Limit of connections; further ones wait in the listen queue. A running exec holds up to five.
 const CALLERS: usize = 4096;
-/// Limit of them during their handshake, when they may be any program of the host. Each can occupy
-/// 25 kB.
-const NEWCOMERS: usize = 128;
 /// How long a long request waits for memory; then: 503. Shorter than a body's deadline.
 const ADMIT_WAIT: Duration = Duration::from_secs(3);
 /// Longest report, bytes: ten times one with 500 mounts and 500 interfaces.
@@ -52,7 +49,7 @@ const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 /// Errors: any permanent error of accept(2), or rustls's for an unusable identity.
 pub(crate) async fn listen(agent: Rc<Agent>, listeners: Vec<Listener>) -> io::Result<Infallible> {
     let config = agent.identity.server()?;
-    let permits = [CALLERS, NEWCOMERS].map(|most| Rc::new(Semaphore::new(most)));
+    let permits = Rc::new(Semaphore::new(CALLERS));
     let mut all: BoxFuture<'static, _> = Box::pin(pending());
     for listener in listeners {
         all = Box::pin(all.or(callers(agent.clone(), listener, config.clone(), permits.clone())));
@@ -64,17 +61,15 @@ async fn callers(
     agent: Rc<Agent>,
     listener: Listener,
     config: tls::Server,
-    [callers, newcomers]: [Rc<Semaphore>; 2],
+    callers: Rc<Semaphore>,
 ) -> io::Result<Infallible> {
     loop {
         let permit = callers.clone().take().await;
-        let slot = newcomers.clone().take().await;
         let socket = accept(&agent, &listener).await?;
-        // Before a restart, the agent waits for the first answer on each accepted connection.
-        let act = agent.host_requests.try_take();
+        let slot = agent.newcomers.clone().take().await;
         let (task, config) = (agent.clone(), config.clone());
         agent.spawn(async move {
-            serve_one(&task, socket, config, slot, act).await;
+            serve_one(&task, socket, config, slot).await;
             drop(permit);
         });
     }
@@ -94,13 +89,7 @@ async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
     }
 }
 
-async fn serve_one(
-    agent: &Rc<Agent>,
-    socket: Socket,
-    config: tls::Server,
-    slot: Permit,
-    act: Option<Permit>,
-) {
+async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: tls::Server, slot: Permit) {
     let accepted = within(limits::HEAD_TIMEOUT, Stream::accept(socket, config, &slot)).await;
     drop(slot);
     let stream = match accepted {
@@ -122,7 +111,9 @@ async fn serve_one(
         return;
     };
     agent.heard();
-    serve(stream, &HostService { agent: agent.clone(), act: Cell::new(act), peer }).await;
+    // Before a restart, the agent waits for the first answer on each connection.
+    let act = Cell::new(agent.host_requests.try_take());
+    serve(stream, &HostService { agent: agent.clone(), act, peer }).await;
     // The vsock driver resets all connections when the VM is migrated or restored.
     agent.woken.raise();
 }

@@ -1,5 +1,6 @@
 //! Sockets that connect late or twice.
 
+use mote_tests::attack::{Attack, Kind};
 use mote_tests::conform::prelude::*;
 
 use super::start;
@@ -168,6 +169,15 @@ fn a_restart_in_place_waits_for_the_command_of_a_host_that_listens() {
     assert!(!restarts(), "{}", pair.log());
     drop((running, events));
     until("the restart", LIMIT + END, restarts);
+}
+
+/// Any program of the host can connect without a certificate.
+#[test]
+fn silent_callers_delay_a_restart_in_place_by_seconds_only() {
+    let pair = Pair::start("lxd", &[]);
+    let _attack = Attack::start(&pair.scratch.0.join("vs.listen_8443"), Kind::Silent, 4, 0);
+    kill(Signal::HUP, pair.agent.0.id());
+    until("the restart", 4 * LIMIT, || pair.log().contains("restarting in place"));
 }
 
 #[test]
