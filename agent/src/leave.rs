@@ -132,11 +132,11 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
 /// hang-up (P§4.1). Then waits until the host has fetched that: it has no open request and has left
 /// the events.
 pub(crate) async fn hang_up(agent: &Agent) {
-    if agent.operations.load() != Load::Busy {
-        return;
-    }
+    let is_busy = agent.operations.load() == Load::Busy;
     agent.operations.hang_up();
-    fetched(agent).await;
+    if is_busy {
+        fetched(agent).await;
+    }
 }
 
 /// Waits until the host has fetched the results of its commands, at most [`HANG_UP`].

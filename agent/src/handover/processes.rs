@@ -14,7 +14,6 @@ use rustix::path::DecInt;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::guest_path::is_private;
-use crate::handover::reexec::REMOVED;
 use crate::runtime::read_to_end;
 use crate::sys::file;
 use crate::sys::listener::NUMBERS;
@@ -119,7 +118,7 @@ impl Process {
     pub(super) fn has_lock(&self, pid: u64, path: &[u8]) -> bool {
         let is_lock = |number, link: &[u8]| {
             let rest = link.strip_prefix(path);
-            rest.is_some_and(|rest| rest.is_empty() || rest == REMOVED.as_bytes())
+            rest.is_some_and(|rest| rest.is_empty() || rest == file::REMOVED.as_bytes())
                 && self.has_locked(pid, number)
         };
         self.is_roots_here() && self.has_open(&mut { is_lock })

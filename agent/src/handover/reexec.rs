@@ -17,8 +17,6 @@ use crate::options::{INITRAMFS, LEFT};
 use crate::runtime::{log, notify};
 use crate::sys::{self, SELF, file};
 
-/// Suffix of a removed file's name in `/proc`.
-pub(crate) const REMOVED: &str = " (deleted)";
 /// First byte of `argv[0]` by which systemd recognises what it must not kill when it leaves the
 /// initramfs (<https://systemd.io/ROOT_STORAGE_DAEMONS/>).
 const SURVIVES_SYSTEMD: u8 = b'@';
@@ -53,9 +51,8 @@ pub(crate) fn is_spared() -> bool {
 
 /// Returns the path of this program's file, which an upgrade replaces.
 fn path() -> Option<CString> {
-    let path = file::readlink("/proc/self/exe".as_ref()).ok()?;
-    let path = path.as_os_str().as_bytes();
-    CString::new(path.strip_suffix(REMOVED.as_bytes()).unwrap_or(path)).ok()
+    let link = file::readlink("/proc/self/exe".as_ref()).ok()?;
+    CString::new(file::program(&link)).ok()
 }
 
 fn arguments(mode: Mode) -> impl Iterator<Item = CString> {

@@ -9,7 +9,6 @@ use mote_core::status::view::{View, WAITING};
 
 use crate::agent::Agent;
 use crate::built::VERSION;
-use crate::handover::reexec::REMOVED;
 use crate::options::Options;
 use crate::runtime::{log, now, run_dir, run_dir::unwritable, write_small};
 use crate::sys::{file, process_id};
@@ -105,6 +104,6 @@ fn program(agent: &Agent) -> Option<&'static str> {
         return Some("restarts when no host command is running");
     }
     let name = file::readlink("/proc/self/exe".as_ref()).ok()?;
-    let newer = name.to_str()?.strip_suffix(REMOVED)?;
+    let newer = name.to_str()?.strip_suffix(file::REMOVED)?;
     file::exists(newer.as_ref()).then_some("replaced; SIGHUP starts the newer one")
 }

@@ -84,3 +84,12 @@ pub(crate) fn readlink(path: &Path) -> Result<PathBuf> {
     let target = fs::readlink(&*name(path)?, Vec::new())?;
     Ok(OsString::from_vec(target.into_bytes()).into())
 }
+
+/// Suffix of a removed file's name in `/proc`.
+pub(crate) const REMOVED: &str = " (deleted)";
+
+/// Returns the path of a program whose file an upgrade may have replaced, from its link in `/proc`.
+pub(crate) fn program(link: &Path) -> &[u8] {
+    let link = link.as_os_str().as_bytes();
+    link.strip_suffix(REMOVED.as_bytes()).unwrap_or(link)
+}

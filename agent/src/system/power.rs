@@ -34,7 +34,7 @@ pub(crate) fn find(root: &Path, power: &Power) -> Result<Way, String> {
     } else if let Some(fifo) = FIFOS.iter().find_map(|name| fifo(&root.join(name))) {
         return Ok(Way::Fifo(fifo));
     } else if is_whole
-        && program.as_os_str().as_encoded_bytes().ends_with(b"/busybox")
+        && file::program(&program).ends_with(b"/busybox")
         && is_init(&text_of(root, "proc/1/cmdline"))
     {
         power.busybox
@@ -62,8 +62,12 @@ pub(crate) fn is_mote() -> bool {
     if !built::INIT {
         return false;
     }
-    let first = file::id("/proc/1/exe".as_ref());
-    first.is_ok() && first == file::id("/proc/self/exe".as_ref())
+    // One file may have two names, and an upgrade replaces it while process 1 runs.
+    let [first, own] = ["/proc/1/exe", "/proc/self/exe"].map(Path::new);
+    match [first, own].map(file::readlink) {
+        [Ok(name), Ok(other)] if file::program(&name) == file::program(&other) => true,
+        [name, _] => name.is_ok() && file::id(first) == file::id(own),
+    }
 }
 
 /// Opens a FIFO that a process reads.

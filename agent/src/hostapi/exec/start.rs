@@ -11,6 +11,7 @@ use mote_core::http::head::Request as HttpRequest;
 use mote_core::http::query;
 use mote_core::json::{Document, JsonError};
 use mote_core::limits;
+use smol::future::FutureExt;
 
 use super::execute::{Failure, Held, execute};
 use crate::agent::exec_sockets::State;
@@ -144,7 +145,9 @@ async fn run(
         }
     }
     if let Some((way, power)) = way {
-        leave::fetched(agent).await;
+        // A restart in place waits for this, and the agent's end does not prevent it.
+        let _permit = agent.sessions.try_take();
+        leave::fetched(agent).or(agent.operations.hung_up()).await;
         way.ask(power);
     }
     // The host asks for the result after the end.
