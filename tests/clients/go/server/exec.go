@@ -156,6 +156,7 @@ func resize(server incus.InstanceServer) error {
 		_ = conn.WriteJSON(api.InstanceExecControl{
 			Command: "window-resize", Args: map[string]string{"width": "120", "height": "50"},
 		})
+		hold(conn)
 	}
 	seen, err := run(server, want)
 	if err != nil {
