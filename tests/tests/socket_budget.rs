@@ -158,7 +158,7 @@ fn incomplete_requests_of_the_host() {
     drop((events, commands, short));
 }
 
-/// Numbers of callers of an attack; the second is a former limit of those in their handshake.
+/// Connections of an attack; 4096 is the former limit of concurrent handshakes.
 const CALLERS: [usize; 2] = [500, 4096];
 
 /// The agent's time limit for a handshake.

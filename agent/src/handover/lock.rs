@@ -24,7 +24,7 @@ pub(crate) struct Lock(LockFile);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// The lock file is still the one of that name.
+    /// The lock's path still leads to the locked file.
     Same,
     /// The lock was renewed in a new directory, which lacks the other files.
     Renewed,

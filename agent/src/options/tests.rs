@@ -25,7 +25,7 @@ fn values_come_after_a_space_or_an_equals_sign() {
 fn commands_take_exactly_their_arguments() {
     assert_eq!(parsed("get user.a").unwrap().command, Command::Ask(Ask::Get("user.a".into())));
     assert_eq!(parsed("--debug status").unwrap().command, Command::Ask(Ask::Status));
-    // The worker has another name.
+    // `grow` is the user's command; the worker is `grow-worker`.
     for (line, disk, dry_run) in [
         ("grow", None, false),
         ("grow --dry-run live", Some("live"), true),

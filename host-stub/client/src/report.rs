@@ -1,6 +1,7 @@
 //! `metrics` and `state`: the agent's reports, decoded as strictly as hosts decode them (P§4.5, P§4.6).
 //! Each host refuses the other's form and every wrong type. Null or missing values are ignored or
-//! count as 0. LXD expects maps by device, Incus lists with the device inside.
+//! count as 0. LXD expects maps keyed by device, and Incus expects lists whose
+//! entries name the device.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -5,7 +5,7 @@ use super::head::Framing;
 
 /// Longest chunk head or trailer line, bytes: a size, and extensions, which no known client sends.
 const LINE: usize = 256;
-/// Limit of trailer lines, which are ignored.
+/// Most trailer lines. Their contents are ignored.
 const TRAILERS: usize = 32;
 
 /// Invalid framing: the connection must be closed.

@@ -149,7 +149,7 @@ fn value<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     line.split(|byte| matches!(byte, 0 | b',')).find_map(|part| part.strip_prefix(key))
 }
 
-/// Returns the file with its output, if `run` or `boot` started it.
+/// Returns the path of the device's log, which exists if `run` or `boot` started the device.
 fn log(line: &[u8]) -> PathBuf {
     let socket = value(line, b"socket=").unwrap_or_default();
     Path::new(std::ffi::OsStr::from_bytes(socket)).with_extension("log")
