@@ -58,7 +58,7 @@ pub fn state(root: &Path, name: &str) -> Result<Value> {
     state_after(root, name, None)
 }
 
-/// Does the same, given the cause of a call that just failed.
+/// Like [`state`], with the cause of a call that just failed, which the diagnosis considers.
 pub fn state_after(root: &Path, name: &str, failure: Option<CallFailure>) -> Result<Value> {
     let met = failure.map_or(String::new(), |failure| format!("?failure={}", word(failure)));
     ask(root, "GET", &format!("/1.0/internal/{name}/agent-state{met}"), &Value::Null)
@@ -80,11 +80,11 @@ pub fn reach(root: &Path, name: &str) -> Result<Agent> {
 
 /// What the daemon knows about an agent.
 pub enum Known {
-    /// It has not reported itself or has reported its end, with the reason.
+    /// The agent has not reported itself, or has reported its end; the text is the reason.
     Absent(String),
     Reachable,
-    /// It cannot be called, but reports its state over the status port (P§2.4): the state, and the
-    /// reason.
+    /// The agent cannot be called, for this reason, but reports this state over the status port
+    /// (P§2.4).
     State(Value, String),
 }
 

@@ -1,7 +1,7 @@
-//! `metrics` and `state`: the agent's reports, decoded as strictly as hosts decode them (P§4.5, P§4.6).
-//! Each host refuses the other's form and every wrong type. Null or missing values are ignored or
-//! count as 0. LXD expects maps keyed by device, and Incus expects lists whose
-//! entries name the device.
+//! `metrics` and `state`: the agent's reports, decoded as strictly as hosts decode them (P§4.5,
+//! P§4.6). LXD expects maps keyed by device, and Incus expects lists whose entries name the device.
+//! Each refuses the form that the other expects, and values of another type. Null or missing values
+//! are ignored or count as 0.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,13 +20,14 @@ const DISK: &str = "read_bytes reads_completed written_bytes writes_completed";
 const FILESYSTEM: &str = "avail_bytes free_bytes size_bytes";
 const NETWORK: &str = "receive_bytes receive_drop receive_errs receive_packets transmit_bytes \
                        transmit_drop transmit_errs transmit_packets";
-/// Sections of devices: their metrics, labels other than the device, and the names' suffix.
+/// Sections with an entry for each device: name, metrics, labels besides the device, and suffix of
+/// the metrics' names.
 const DEVICES: [(&str, &str, &[&str], &str); 3] = [
     ("disk", DISK, &[], "_total"),
     ("filesystem", FILESYSTEM, &["fstype", "mountpoint"], ""),
     ("network", NETWORK, &[], "_total"),
 ];
-/// The agent's names, and those of the metrics.
+/// Names of the fields in the agent's report, and of the metrics made from them.
 const MEMORY: [(&str, &str); 21] = [
     ("memory_active_anon_bytes", "memory_Active_anon_bytes"),
     ("memory_active_file_bytes", "memory_Active_file_bytes"),
@@ -51,7 +52,7 @@ const MEMORY: [(&str, &str); 21] = [
     ("memory_oom_kills", "memory_OOM_kills_total"),
 ];
 
-/// Labels of one line, without the instance's.
+/// Labels of one metrics line, without those that identify the instance.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
@@ -98,7 +99,8 @@ pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     Ok(text.out)
 }
 
-/// Returns rows with their keys, in the form that this host decodes.
+/// Returns the entries of a section with their names. The section must have the form that this host
+/// decodes.
 fn rows<'a>(
     flavour: Flavour,
     all: &'a Map<String, Value>,
@@ -152,7 +154,7 @@ struct Text<'a> {
 
 impl Text<'_> {
     fn head(&mut self, name: &str) {
-        // The number of processes or CPUs may fall.
+        // The numbers of processes and CPUs can fall, so they are gauges.
         let is_counter =
             name.ends_with("_total") && !matches!(name, "procs_total" | "cpu_effective_total");
         let kind = if is_counter { "counter" } else { "gauge" };

@@ -77,7 +77,7 @@ fn make(root: &Path, machine: &mut Machine) -> Result<()> {
 }
 
 /// Lets a daemon serve an instance. A running daemon may be about to end with its last instance;
-/// then another is started, which finds this one.
+/// then starts another daemon, which finds this instance.
 fn serve_by_daemon(root: &Path, name: &str) -> Result<()> {
     let begun = Instant::now();
     loop {

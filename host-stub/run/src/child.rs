@@ -1,8 +1,9 @@
-//! Processes that end with this one, however it ends. The kernel kills a process with its parent if
-//! the process itself asks for it, between fork and exec, where only unsafe code could run. So this
-//! program starts itself again, asks for it and then executes the other program.
+//! Processes that end with this one, however it ends. The kernel kills a process when its parent
+//! ends, if the process has requested that itself. Between fork and exec, only unsafe code could
+//! make the request. So this program starts itself again, makes the request and then executes the
+//! other program.
 //!
-//! To the kernel the parent is a thread, so the main thread must start them.
+//! For the kernel, the parent is a thread, so the main thread must start these processes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -123,7 +124,7 @@ fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     // included. Other users' programs have no such capability, and cannot drop it.
     let _has_none = remove_capability_from_bounding_set(CapabilitySet::MKNOD);
     if parent == NOBODY {
-        // Signals of a closed terminal must not end it.
+        // Signals of a closed terminal must not end this process.
         setsid()?;
     } else {
         end_with(&parent)?;
@@ -131,7 +132,7 @@ fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     if !lock.is_empty() {
         let file = File::options().append(true).create(true).open(&lock)?;
         file.try_lock().with_context(|| lock.display().to_string())?;
-        // It stays open and locked while the other program runs.
+        // The lock stays held while the other program runs.
         fcntl_setfd(&file, FdFlags::empty())?;
         std::mem::forget(file);
     }

@@ -35,9 +35,10 @@ pub(crate) enum News {
 const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait after QEMU's end for the monitor's last messages and the guest's last data.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// A panic ends QEMU immediately or never. After this time the agent is asked whether it was one.
+/// A kernel panic ends QEMU immediately or never. After this time, a call to the agent shows
+/// whether the kernel still runs.
 const PANICKED: Duration = Duration::from_millis(400);
-/// Limit for the agent's answer.
+/// Limit for that call.
 const ANSWER: Duration = Duration::from_millis(500);
 /// Part of mote's message if there is a vsock device, as in every run, but neither the kernel nor
 /// its modules have a driver.
@@ -71,8 +72,8 @@ pub(crate) struct Course<'a> {
     pub(crate) lacks: Vec<String>,
 }
 
-/// Reports signals that end a process. The second one ends this process immediately; the kernel
-/// then ends the others.
+/// Reports signals that end a process. The second signal ends this process immediately, and the
+/// kernel then ends its child processes.
 pub(crate) fn watch_signals() -> Result<(Sender<News>, Receiver<News>)> {
     let (sender, receiver) = channel();
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;

@@ -119,7 +119,7 @@ impl Job {
     fn before(&self, tell: &Tell<'_>) -> Result<()> {
         let mut session = self.session(RetryPolicy::until(self.until))?;
         if !self.shares.is_empty() {
-            // This limits a guest that makes a little progress now and then, too.
+            // Also limits a guest that makes only a little progress now and then.
             session.stream.limit(RetryPolicy::until(self.until).whole());
             let list = self.mounts(&mut session)?;
             session.stream.limit(Limit::Each(SILENCE));
@@ -237,8 +237,8 @@ pub(crate) struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns calls until `end`, or a little longer for an agent that reports itself in the last
-    /// second.
+    /// Returns a policy that repeats calls until `end`, or longer ([`SETTLES`]) for an agent that
+    /// has just reported itself.
     pub(crate) fn until(end: Instant) -> Self {
         let begun = Instant::now();
         Self { begun, until: end.max(begun + SETTLES) }

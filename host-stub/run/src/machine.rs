@@ -24,7 +24,8 @@ const MEMORY_WITH_DISK: u32 = 512;
 /// The configuration key from which cloud-init reads if it detects LXD by the devlxd socket; it
 /// then ignores the seed.
 const USER_DATA: &str = "cloud-init.user-data";
-/// With QEMU's own ACPI tables it has a timer only under KVM. The RTC has the IRQ of a device.
+/// A microvm for TCG. With QEMU's own ACPI tables, the guest has a timer only under KVM. The RTC
+/// would use the IRQ of one of the devices.
 const MICRO_TCG: &str = "microvm,acpi=off,rtc=off";
 /// Volume labels of the disks.
 const SHARE: &str = "incus-agent";
@@ -67,12 +68,12 @@ struct Kernel {
     initrd: Option<PathBuf>,
     /// An agent to add to the initramfs.
     mote: Option<PathBuf>,
-    /// Words of its command line.
+    /// Words to add to the kernel's command line.
     append: Vec<String>,
 }
 
 impl Machine {
-    /// Resolves the arguments, of which the first kernel and initramfs count.
+    /// Resolves the arguments. Of several kernels and initramfs files, uses the first ones.
     pub(crate) fn new(root: &Path, name: &str, args: VmArgs, scratch: &Path) -> Result<Self> {
         let HardwareArgs { memory, cpus, accel, machine: kind, arch, network, .. } = args.hardware;
         let flavour = args.hardware.flavour;

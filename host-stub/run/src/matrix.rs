@@ -56,7 +56,7 @@ fn select(vm: &mut VmArgs, number: usize) -> Option<()> {
     Some(())
 }
 
-/// Runs all of them, `--jobs` at the same time. Returns the highest code.
+/// Runs a process for each kernel, `--jobs` at the same time. Returns the highest exit code.
 pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let RunArgs { vm, job, reports, .. } = args;
     let is_for_one = job.terminal || job.keep || job.shell_on_failure;

@@ -26,16 +26,16 @@ pub(crate) enum Outcome {
     Signal(i32),
 }
 
-/// Exit code of a command that exceeded its time limit, as of timeout(1).
+/// Exit code of a command that exceeded its time limit, as with timeout(1).
 const TIMED_OUT: u8 = 124;
-/// Exit code if the command never ran, as of timeout(1).
+/// Exit code if the command never ran, as with timeout(1).
 pub const NOT_RUN: u8 = 125;
-/// Exit code if the guest was lost, as of `exec`.
+/// Exit code if the guest was lost, as with `exec`.
 const LOST: u8 = 129;
 
 impl Outcome {
-    /// Returns the exit code, the name for programs, because a command may have any of the codes,
-    /// and the cause, unless the command itself reports it.
+    /// Returns the exit code, the outcome's name and its cause. Programs need the name, because a
+    /// command may exit with any of the codes. There is no cause if the command itself reports it.
     fn described(&self) -> (u8, &'static str, Option<&str>) {
         match self {
             Self::Exited(code) => (*code, "exited", None),

@@ -79,7 +79,7 @@ pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
     } else {
         switch_off(root, name, limit)?
     };
-    // The monitor ends with the VM; without one there is nothing to wait for.
+    // The monitor ends with the VM. Without a monitor, there is nothing to wait for.
     loop {
         let state = state(root, name)?;
         if !is_ordered || state["status"] == "Stopped" {
@@ -130,7 +130,7 @@ pub(crate) fn delete(root: &Path, name: &str, force: bool) -> Result<()> {
     store::remove(root, name)
 }
 
-/// Exit code on timeout, as of timeout(1).
+/// Exit code on timeout, as with timeout(1).
 const LATE: u8 = 124;
 
 /// How long to wait for a daemon to start or restart.

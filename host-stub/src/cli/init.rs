@@ -116,7 +116,8 @@ fn context_id(text: &str) -> Result<u32> {
     id.with_context(|| format!("{text} is not a guest's context id: the lowest is 3"))
 }
 
-/// Checks that socket paths are short enough; the host's own has a port number after it.
+/// Checks that socket paths are short enough. The host appends a port number to the path of its own
+/// socket.
 fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
     const MAX_SOCKET_PATH: usize = 107;
     const PORT: usize = "_65535".len();

@@ -9,7 +9,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// The release: the package's if it sets one, else the sources'.
+/// The release: the version that the package sets, or else that of the sources.
 pub(super) const VERSION: &str = match option_env!("MOTE_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// The words of an example, up to what is the shell's.
+    /// Returns the words of an example, up to the part that the shell interprets.
     fn words(line: &str) -> Vec<&str> {
         let is_shells =
             |word: &&str| ["|", ">", "<", "2>", "&"].iter().any(|mark| word.starts_with(mark));
@@ -144,7 +144,7 @@ mod tests {
             assert!(!examples.is_empty(), "{path}");
             known += examples.len();
             for (line, _) in examples {
-                // A quoted word is one.
+                // A quoted word is a single argument.
                 let line = line.replace("\"$(cat user-data)\"", "x");
                 let taken = command().try_get_matches_from(words(&line));
                 assert!(taken.is_ok(), "{line}: {}", taken.unwrap_err());

@@ -93,8 +93,8 @@ impl Host {
 const READ: Duration = Duration::from_secs(5);
 const QUERY: Duration = Duration::from_secs(10);
 
-/// Serves until the process ends. The caller holds the directory's lock, so an existing socket is a
-/// dead daemon's.
+/// Serves until the process ends. The caller holds the directory's lock, so an existing socket was
+/// left by a dead daemon.
 pub fn serve(host: &Arc<Host>) -> Result<()> {
     let path = path(&host.daemon.root);
     let _stale = std::fs::remove_file(&path);
@@ -235,7 +235,7 @@ fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<()> {
     if flavour != Flavour::Incus || !instance.is_running() {
         share::write_devices(&daemon.root, &instance)?;
     }
-    // The device is always added (P§4.3).
+    // A guest's refusal does not undo the change of the device (P§4.3).
     tell_guest(daemon, name, "device", &metadata)
 }
 

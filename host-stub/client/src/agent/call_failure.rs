@@ -93,7 +93,7 @@ impl FailedCall {
         error.downcast_ref().is_some_and(late)
     }
 
-    /// Returns an error of a call to this instance's agent, with the cause in front.
+    /// Adds the cause of a failed call to this instance's agent in front of its error.
     pub fn of_failure(
         error: impl Into<anyhow::Error>,
         instance: &Instance,
@@ -102,7 +102,8 @@ impl FailedCall {
         error.into().context(Self { instance: instance.name.clone(), failure })
     }
 
-    /// Does the same if the cause is known.
+    /// Like [`Self::of_failure`], with the cause that the error reveals. Returns the error
+    /// unchanged if it reveals none.
     pub fn explained(error: anyhow::Error, instance: &Instance) -> anyhow::Error {
         let mut found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
         match found.find_map(CallFailure::meant) {

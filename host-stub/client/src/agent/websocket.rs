@@ -94,7 +94,7 @@ impl Pulse {
     }
 }
 
-/// How long a peer has been silent, in reads of [`TICK`] that got nothing.
+/// Measures how long a peer has been silent: the number of [`TICK`]s in which no data arrived.
 struct Watch {
     is_paused: Box<dyn Fn() -> bool + Send>,
     /// The process that carries the guest's vsock.
@@ -222,8 +222,8 @@ pub fn connect(agent: &Agent, target: &str, limit: Limit) -> Result<Socket> {
     Ok(Socket { incoming, outgoing: Outgoing(outgoing), line: socket })
 }
 
-/// Reads the body of an answer other than an upgrade, of which the handshake returns only the part
-/// that came with the head. The status is reported even if the body is truncated.
+/// Reads the whole body of an answer that refuses the upgrade. The handshake returns only the part
+/// of the body that came with the head. The status is reported even if the body is truncated.
 fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
     let mut body = answer.body().clone().unwrap_or_default();
     let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());
@@ -234,7 +234,8 @@ fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
     body
 }
 
-/// Converts a failed handshake. The system's error is kept, so that its cause can be found.
+/// Converts the error of a handshake. Keeps an I/O error in the chain, so that its cause can be
+/// found.
 fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
     match error {
         HandshakeError::Failure(Error::Io(error)) => anyhow::Error::from(error),

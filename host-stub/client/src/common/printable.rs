@@ -1,6 +1,6 @@
-//! Text for people and shells. That of a guest is printed in a form that cannot control a terminal:
-//! control characters, line ends and characters that change the writing direction are escaped. The
-//! output of a command in the guest is passed on unchanged.
+//! Text for people and shells. Text from a guest is printed in a form that cannot control a
+//! terminal: control characters, line ends and characters that change the writing direction are
+//! escaped. The output of a command in the guest is passed on unchanged.
 
 use std::ffi::OsStr;
 use std::fmt::{Arguments, Write as _};

@@ -36,7 +36,7 @@ impl AllOutput {
     }
 
     /// Waits while output arrives or is waiting to be read here. Gives up after `still` without
-    /// either. Returns why output was lost, and whether another process still has some open.
+    /// either. Returns why output was lost, and whether another process still has a stream open.
     pub fn wait_while_it_flows(self, still: Duration) -> (Vec<String>, bool) {
         let mut cuts = Vec::new();
         loop {

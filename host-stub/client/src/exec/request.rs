@@ -39,7 +39,7 @@ pub struct Exec {
     /// Whether signals that end a process are not passed on to the command.
     #[arg(skip)]
     pub keeps_signals: bool,
-    /// Of stdout and stderr.
+    /// The ends of stdout and stderr to keep.
     #[arg(skip)]
     pub tails: [Tail; 2],
 }

@@ -39,9 +39,9 @@ const LOST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// Exit code if the connection to the guest is lost.
 const DISCONNECTED: u8 = 129;
-/// The reason if no better one is known.
+/// Why a guest was lost, if no better reason is known.
 const RESET: &str = "the guest has lost its connections, as after a suspend";
-/// Exit code if output was lost of a command that exited 0.
+/// Exit code for a command that exited 0 but lost part of its output.
 const INCOMPLETE: u8 = 1;
 
 pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
@@ -119,7 +119,7 @@ pub fn listen(agent: &Agent, limit: Limit) -> Result<Incoming> {
 pub struct Asked {
     body: Value,
     pub(super) id: String,
-    /// Secrets by the names of the sockets.
+    /// The secret of each socket, keyed by the socket's name.
     pub(super) fds: Value,
 }
 
@@ -163,8 +163,8 @@ impl Asked {
         let (mut lost, mut is_open) = (Vec::new(), false);
         match &outcome {
             Ok(Outcome { error: None, .. }) => {
-                // The guest has lost the other connections too, and nothing arrives on them that
-                // would show it.
+                // The guest has lost its other connections too, but no reset arrives on them to
+                // show that.
                 let still = if is_reset { REST } else { STILL };
                 (lost, is_open) = output.wait_while_it_flows(still);
             }
@@ -184,7 +184,8 @@ impl Asked {
 }
 
 pub struct End {
-    /// Its exit code or signal; if neither is known, the reason, if known (exit code 129).
+    /// The command's exit code or signal. The error says why neither is known, or is empty (exit
+    /// code 129).
     pub outcome: Result<Outcome, String>,
     pub body: Value,
     /// Reasons why part of its output was lost.

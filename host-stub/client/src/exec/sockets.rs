@@ -30,7 +30,7 @@ const PIECE: usize = 32 * 1024;
 /// All sockets.
 pub struct Sockets {
     control: Socket,
-    /// A terminal's, which has both directions, or stdin, stdout and stderr.
+    /// With a terminal, one socket for both directions; otherwise stdin, stdout and stderr.
     data: Vec<Socket>,
 }
 

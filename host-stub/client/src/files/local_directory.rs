@@ -44,13 +44,14 @@ pub enum Missing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Only if one exists, or the name ends with a slash.
+    /// The target is a directory only if one exists, or if its name ends with a slash.
     Any,
-    /// Always.
+    /// The target is always a directory.
     Directory,
 }
 
-/// A place for a file: a name in a directory; `None` for the directory's content.
+/// Where a file goes: a directory and a name in it. `None` if the guest's root is pulled, whose
+/// entries go into the directory itself.
 pub type Place<'a> = (LocalDirectory, Option<&'a OsStr>);
 
 /// Returns where the guest's file `from` goes if the target is `to`: below `to` if that is a
@@ -93,8 +94,8 @@ pub fn report(path: &Path) -> Result<File> {
     Ok(opened.with_context(|| local(path))?.into())
 }
 
-/// Returns the place of such a file, or `None` for devices, the only ones that links may lead to,
-/// such as `/dev/stdout`. Not for those below `/dev/shm`, which a pull may write to.
+/// Returns the place of a report, or `None` if it is in `/dev` or `/dev/fd`, as `/dev/stdout`: only
+/// there links are followed. `/dev/shm` is not exempt, because a pull may write to it.
 pub fn report_place(path: &Path) -> Result<Option<(LocalDirectory, &OsStr)>> {
     let above = path.parent().unwrap_or(Path::new(""));
     let is_device = ["/dev", "/dev/fd"].map(Path::new).contains(&above);
@@ -118,8 +119,8 @@ fn is(mode: u32, kind: FileType) -> bool {
     FileType::from_raw_mode(mode) == kind
 }
 
-/// Makes a path relative if it begins with `PWD`: links in the path of the current directory cannot
-/// lead elsewhere.
+/// Makes a path relative if it begins with the current directory (`PWD`), so that links in the path
+/// of that directory are not followed again and cannot lead elsewhere.
 fn from_here(path: &Path) -> Cow<'_, Path> {
     let below = || {
         let name = PathBuf::from(std::env::var_os("PWD")?);

@@ -43,7 +43,8 @@ pub(super) fn connect(agent: &Agent, limit: Limit) -> Result<UnixStream> {
     agent.upgrade(("GET", "/1.0/sftp"), "sftp", b"", limit)
 }
 
-/// Returns whether a path is known not to be a directory. A path that cannot be read is not known.
+/// Returns true if a path does not exist or is not a directory, and false if that cannot be found
+/// out.
 pub fn is_no_directory(agent: &Agent, path: &Path) -> bool {
     let session = open(agent, connecting(), PATH_LOOK_TIMEOUT);
     match session.and_then(|mut session| session.stat(path)) {

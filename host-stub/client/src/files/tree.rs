@@ -150,8 +150,8 @@ impl Push<'_> {
     }
 }
 
-/// Adds the reason why a file cannot be created: its directory is missing, or Linux protects
-/// another user's file.
+/// Adds why a file cannot be created: its directory is missing, or Linux protects another user's
+/// file in a sticky directory.
 fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> anyhow::Error {
     /// The sticky bit of a mode.
     const STICKY: u32 = 0o1000;

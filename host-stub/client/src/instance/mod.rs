@@ -24,7 +24,8 @@ pub enum Vsock {
 }
 
 impl Vsock {
-    /// Returns the unix socket where a host listens for its guest's calls to `port`, if it is one.
+    /// Returns the unix socket where the host listens for the guest's calls to `port`; `None` if it
+    /// listens on AF_VSOCK.
     pub fn host_socket(&self, port: u32) -> Option<PathBuf> {
         match self {
             Self::Plain(path) | Self::Uds(path) => {
@@ -75,7 +76,7 @@ pub const GENERATION: &str = "volatile.uuid.generation";
 /// The guest's context id.
 pub const VSOCK_ID: &str = "volatile.vsock_id";
 
-/// QEMU's name for the config share, also in queries of how much of it was read.
+/// QEMU's name for the config disk, also in its statistics of how much the guest has read.
 pub const CONFIG_DISK: &str = "config";
 
 /// Returns the configuration with which each instance begins: its UUID and generation.
@@ -85,7 +86,7 @@ pub fn identity() -> BTreeMap<String, String> {
 }
 
 impl Instance {
-    /// Returns an instance that no VM belongs to, for the unit tests of these crates.
+    /// Returns an instance without a VM, for the unit tests of these crates.
     pub fn sample(flavour: Flavour, config: &[(&str, &str)]) -> Self {
         let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Self {
@@ -118,7 +119,8 @@ impl Instance {
         !self.is_false(self.flavour.server().gate)
     }
 
-    /// Returns the meaning of a key that is set to a word for yes or no.
+    /// Parses a boolean configuration value; `None` if the key is not set or the value is not
+    /// boolean.
     fn switch(&self, key: &str) -> Option<bool> {
         match self.config.get(key)?.to_ascii_lowercase().as_str() {
             "true" | "1" | "yes" | "on" => Some(true),

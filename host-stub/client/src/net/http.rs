@@ -80,7 +80,7 @@ pub fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message> {
     })?;
     let Some((mut message, rest)) = head else { return Err(unanswered().into()) };
     message.body = match message.status {
-        // It belongs to the new protocol.
+        // What follows the head belongs to the new protocol.
         101 => rest,
         _ => read_body(stream, &message, rest, true, most)?,
     };

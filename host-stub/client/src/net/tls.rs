@@ -74,7 +74,8 @@ macro_rules! only_tls13 {
     };
 }
 
-/// Accepts this certificate, or any whose key the peer has, or none.
+/// Accepts only this certificate. `None` accepts every certificate, and clients without one; the
+/// peer must still have the certificate's key.
 #[derive(Debug)]
 pub struct Exactly(pub Option<CertificateDer<'static>>);
 

@@ -156,7 +156,7 @@ impl Watch {
 /// Returns whether the kernel of a micro VM has printed its last line, from which LXD detects the
 /// end.
 fn has_halted(daemon: &Daemon, name: &str) -> bool {
-    // LXD's kernel prints the first, Linux 6.1 the second.
+    // The kernel of LXD prints the first line, Linux 6.1 the second.
     const LAST: [&str; 3] =
         ["reboot: Power off not available", "reboot: System halted", "reboot: Power down"];
     let console = end_of_log(&store::directory(&daemon.root, name).join("console"));
@@ -196,7 +196,7 @@ pub(super) struct Qmp {
 }
 
 impl Qmp {
-    /// Connects. Otherwise returns why not: the monitor serves one client, and others get no
+    /// Connects. The error says why that failed: the monitor serves one client, and sends others no
     /// greeting.
     pub(super) fn connect(path: &Path) -> Result<Self, Monitor> {
         let connected = UnixStream::connect(path).map_err(|_| Monitor::Silent)?;

@@ -1,7 +1,7 @@
 //! The host's knowledge of one agent, from the lines that it wrote and the calls between them.
 //!
-//! There are two views. `started` is what a real host keeps; it decides about the PUT (P§2.3). The
-//! word is for people: the last known state of the agent.
+//! There are two views. `started` is what a real host stores; it decides whether to send the PUT
+//! (P§2.3). `word` is what users see: the last known state of the agent.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};

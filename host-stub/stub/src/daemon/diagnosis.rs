@@ -266,7 +266,7 @@ pub fn by_port_alone(live: &Live) -> Option<&'static str> {
     if live.agent.serial_state.is_some() {
         return Some("its state, as JSON");
     }
-    // Only Incus' agents do that.
+    // Only agents of Incus report their state this way.
     let is_cut = live.instance.flavour == Flavour::Incus && live.agent.last_line().ends_with('}');
     is_cut.then_some("the end of its state: the ring buffer of Incus before 7.0.1 has 16 bytes")
 }

@@ -232,12 +232,12 @@ pub struct Live {
     pub running: Option<Instant>,
     /// The VM as QEMU reports it.
     pub vm: Vm,
-    /// When dropped, ends the threads that serve it.
+    /// When dropped, the threads that serve the instance end.
     pub life: Arc<()>,
 }
 
-/// What the threads that serve an instance hold of [`Live::life`]. An instance that is created again
-/// under the same name has another.
+/// A weak reference to [`Live::life`] for the threads that serve the instance. If the instance is
+/// deleted and created again under the same name, it has another `life`.
 pub type Life = Weak<()>;
 
 pub fn has_ended(life: &Life) -> bool {

@@ -54,8 +54,8 @@ const PANICKED: &str = "guest-panicked";
 /// QEMU's reason for the end of a VM that it stopped after a panic.
 pub const PANIC: &str = "guest-panic";
 
-/// mote-host's state of a VM that QEMU stopped for lack of space; QEMU has one for all errors of
-/// disks.
+/// The state of a VM that QEMU stopped for lack of space. QEMU itself has one state for all disk
+/// errors.
 pub const NO_SPACE: &str = "nospace";
 
 /// QEMU's state of a guest that is suspended to memory.

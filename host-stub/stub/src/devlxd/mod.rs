@@ -129,7 +129,7 @@ fn config_value(instance: &Instance, key: &str) -> Answer {
     match instance.config.get(key) {
         None if instance.flavour.is_lxd() => error(404, "Not Found"),
         None => error(404, "not found"),
-        // There, empty means missing.
+        // LXD treats an empty value as missing.
         Some(value) if value.is_empty() && instance.flavour.is_lxd() => error(404, "Not Found"),
         Some(value) => data(json!(value)),
     }
@@ -148,8 +148,8 @@ fn meta_data(instance: &Instance) -> String {
 const GATE: &str = "security.devlxd.management.volumes";
 const ETAG: &str = "\"1\"";
 
-/// Answers about storage, instances and operations, for guests with a token only: with the request
-/// as it arrived, because there is no storage.
+/// Answers requests about storage, instances and operations, for guests with a token only. There is
+/// no storage, so the answer is the request as it arrived.
 fn managed(instance: &Instance, request: &Message) -> Answer {
     if !instance.is_true(GATE) {
         return error(403, "Forbidden");
@@ -196,7 +196,7 @@ const BEARER: &str = "mote.bearer";
 pub enum Answer {
     /// Metadata and an `ETag`.
     Data(Value, Option<&'static str>),
-    /// Status and text; without a text the status' own.
+    /// Status and error text. An empty text stands for the status' reason phrase.
     Error(u16, String),
     /// An image of that many bytes.
     Image(u64),

@@ -57,7 +57,7 @@ pub struct Doors(Mutex<VsockDoors>);
 #[derive(Default)]
 struct VsockDoors {
     by_context_id: BTreeMap<u32, Arc<Door>>,
-    /// With a listener.
+    /// Ports that have a listener.
     ports: Vec<u32>,
 }
 

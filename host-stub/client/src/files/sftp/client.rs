@@ -112,17 +112,17 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Returns attributes, following links.
+    /// Returns a path's attributes. Follows symbolic links.
     pub fn stat(&mut self, path: &Path) -> Result<Attrs> {
         self.call(kind::STAT, Writer::default().path(path))?.expect(kind::ATTRS)?.attrs()
     }
 
-    /// Returns attributes, of links their own.
+    /// Returns a path's attributes, which are the link's own if the path is a symbolic link.
     pub fn lstat(&mut self, path: &Path) -> Result<Attrs> {
         self.call(kind::LSTAT, Writer::default().path(path))?.expect(kind::ATTRS)?.attrs()
     }
 
-    /// Does the same; `None` if the path does not exist.
+    /// Like [`Self::lstat`], but returns `None` if the path does not exist.
     pub fn find(&mut self, path: &Path) -> Result<Option<Attrs>> {
         match self.lstat(path) {
             Ok(attrs) => Ok(Some(attrs)),
@@ -159,8 +159,8 @@ impl<S: Read + Write> Client<S> {
         self.call(kind::CLOSE, Writer::default().bytes(&handle.0))?.done()
     }
 
-    /// Returns the entries of a directory but `.` and `..`, sorted, and their share of [`LISTING`],
-    /// which is at most `room` bytes. A name with a slash is refused.
+    /// Returns the sorted entries of a directory, except `.` and `..`, and the bytes of [`LISTING`]
+    /// that they use. More than `room` bytes, or a name with a slash, are an error.
     pub fn list(&mut self, path: &Path, room: usize) -> Result<(Vec<Entry>, usize)> {
         let answer = self.call(kind::OPENDIR, Writer::default().path(path))?;
         let handle = Handle(answer.expect(kind::HANDLE)?.bytes()?.to_vec());
@@ -241,7 +241,7 @@ pub fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
     stream.write_all(&packet).map_err(in_words).context("sftp")
 }
 
-/// Converts the stream's time limit and its end to messages.
+/// Replaces the errors for an expired time limit and a closed stream by messages.
 fn in_words(error: io::Error) -> anyhow::Error {
     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
         return anyhow!("the guest no longer answers");

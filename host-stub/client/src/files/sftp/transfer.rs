@@ -11,7 +11,7 @@ use super::wire::{Writer, kind};
 
 /// Bytes per request, which every server accepts.
 pub const PIECE: usize = 32 * 1024;
-/// Most requests in flight.
+/// Maximum number of requests in flight.
 const WINDOW: usize = 64;
 
 /// Writes all of `source`. Calls `progress` with the number of bytes that the server accepted.
@@ -83,7 +83,7 @@ struct Download<'a, S> {
 #[derive(Default)]
 struct Part {
     bytes: Vec<u8>,
-    /// Whether it has its whole length, or the file ends in it.
+    /// Whether the part has its full length, or the file ends within it.
     is_whole: bool,
 }
 
