@@ -21,8 +21,8 @@ impl Pair {
         Self { agent, host, scratch }.up()
     }
 
-    /// Waits until guest and host have found the agent. With agent.conf devlxd works earlier, but
-    /// the host calls no agent that has not reported.
+    /// Waits until guest and host can use the agent. With agent.conf, devlxd works earlier, but the
+    /// host calls no agent that has not reported itself.
     fn up(self) -> Self {
         const LIMIT: Duration = Duration::from_secs(30);
         wait("devlxd", LIMIT, || UnixStream::connect(self.socket()).ok());
@@ -43,7 +43,7 @@ impl Pair {
         self.scratch.0.join("root")
     }
 
-    /// Sends bytes on a new connection, shuts down that side, and returns the whole reply.
+    /// Sends bytes on a new connection, shuts down the sending side, and returns the whole reply.
     pub fn talk(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         // The agent may close a refused connection early.
@@ -91,7 +91,7 @@ impl Pair {
         split(&answer)
     }
 
-    /// Limits the agent's descriptors: to those that are open, or to 1024.
+    /// Limits the number of the agent's descriptors, to those that are open or to 1024.
     pub fn limit_descriptors(&self, to_open: bool) {
         let pid = self.agent.0.id();
         let is_open = |fd: &usize| fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();

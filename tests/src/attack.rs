@@ -39,7 +39,7 @@ kinds! {
 }
 
 impl Kind {
-    /// Returns what to send on a new connection, in two variants.
+    /// Returns what to send first on a new connection, in two variants that alternate.
     fn first(self) -> [Vec<u8>; 2] {
         let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
         let patch = |field: &str| format!("PATCH /1.0 HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n");
@@ -84,7 +84,7 @@ impl Attack {
         Self::sending(kind.first(), socket, kind, connections, user)
     }
 
-    /// Starts one that sends other bytes first.
+    /// Like [`Self::start`], but sends these bytes first on each connection.
     pub fn sending(
         first: [Vec<u8>; 2],
         socket: &Path,
@@ -136,7 +136,7 @@ struct Attacker {
     epoll: OwnedFd,
     counts: Arc<Counts>,
     all: Vec<Option<UnixStream>>,
-    /// Those that found the listener's queue full.
+    /// Connections that could not be opened because the listener's queue was full.
     missing: Vec<usize>,
 }
 
@@ -174,7 +174,7 @@ impl Attacker {
     }
 
     fn open(&mut self, one: usize) {
-        // Closes the old one first.
+        // Closes the old connection first.
         self.all[one] = None;
         match self.connected(one) {
             Ok(stream) => {
@@ -221,13 +221,13 @@ impl Attacker {
 }
 
 const LIMIT: u64 = 8 * 1024 * 1024;
-/// Limit until the kernel has removed its last process.
+/// Limit for the kernel to remove a cgroup's last process.
 const EMPTY: Duration = Duration::from_secs(60);
 
 pub struct Cgroup(Option<PathBuf>);
 
 impl Cgroup {
-    /// Starts an agent in a new one, with as many descriptors as this process may have.
+    /// Starts an agent in a new cgroup, with as many descriptors as this process may have.
     pub fn with_agent() -> (Pair, Self) {
         more_descriptors();
         let cgroup = Self::new();
@@ -238,7 +238,7 @@ impl Cgroup {
         (Pair::start_by(&["sh", "-c", &by], "lxd", &["user.foo=bar"]), cgroup)
     }
 
-    /// Creates one with a limit; none without the privilege or with `MOTE_CGROUP=none`.
+    /// Creates a cgroup with a limit; none without the privilege or with `MOTE_CGROUP=none`.
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unwanted = std::env::var_os("MOTE_CGROUP").is_some();
@@ -258,7 +258,7 @@ impl Cgroup {
         Self(None)
     }
 
-    /// Checks that the agent lives and stayed within `most` kB.
+    /// Checks that the agent lives and has never used more than `most` kB.
     pub fn survived(&self, pair: &mut Pair, attack: &str, most: u64) {
         if let Ok(Some(end)) = pair.agent.0.try_wait() {
             panic!("{attack}: the agent died: {end}; {}", pair.log());

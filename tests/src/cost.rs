@@ -9,19 +9,19 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: &'static str,
-    /// Note in the page: what is counted, or why there cannot be 1,000 of them.
+    /// Note in the page: what an item consists of, or why there cannot be 1,000 of them.
     pub note: &'static str,
     /// Number of items, and the cost of each.
     pub cost: Vec<(usize, u64)>,
-    /// Numbers for which the budget limits the cost; for others it depends on timing.
+    /// Numbers of items for which the budget limits the cost; for others it depends on timing.
     pub held: Range<usize>,
 }
 
-/// The budget limits the cost for any number.
+/// The budget limits the cost for any number of items.
 const ALWAYS: Range<usize> = 0..usize::MAX;
 
 impl Row {
-    /// A row that is always held to its budget.
+    /// Returns a row whose budget limits the cost for any number of items.
     pub fn new(name: &'static str, note: &'static str, cost: Vec<(usize, u64)>) -> Self {
         Self { name, note, cost, held: ALWAYS }
     }
@@ -60,7 +60,7 @@ fn read(file: &str) -> Costs {
 }
 
 impl Budget {
-    /// Fails if a figure exceeds the budget. `MOTE_RECORD=1` first makes it the budget.
+    /// Fails if a figure exceeds its budget. `MOTE_RECORD=1` first records the figures.
     pub fn hold(&self, rows: &[Row]) {
         if std::env::var_os("MOTE_RECORD").is_some() {
             self.record(rows);
@@ -105,7 +105,7 @@ impl Budget {
     }
 }
 
-/// Returns the figure of mote in this row of README's table.
+/// Returns mote's figure in this row of README's table.
 pub fn claimed(row: &str) -> u64 {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let readme = fs::read_to_string(readme).expect("README");

@@ -91,8 +91,8 @@ impl Terminal {
         self.ours.resize(columns, rows).expect("a size");
     }
 
-    /// Makes it carry raw bytes, and signal readiness only for 255 of them: a shorter text can be
-    /// read, but wakes no waiter (`VMIN`, termios(3)).
+    /// Makes the terminal raw, and readable for a waiter only once 255 bytes have arrived: a
+    /// shorter text can be read, but wakes no waiter (`VMIN`, termios(3)).
     pub fn never_signal(&self) {
         let mut settings = tcgetattr(&self.theirs).expect("its settings");
         settings.make_raw();

@@ -52,7 +52,8 @@ impl Host {
         self.open_sockets().expect("the sockets' modes");
     }
 
-    /// Lets everyone use these sockets: a sandboxed agent is not root, and vsock has no owners.
+    /// Lets every user connect to the sockets that replace vsock: a sandboxed agent is not root,
+    /// and vsock has no owners.
     fn open_sockets(&self) -> io::Result<()> {
         let Some(prefix) = &self.sockets else { return Ok(()) };
         let names = format!("{}_", prefix.display());

@@ -45,7 +45,7 @@ use rustix::process::{Pid, kill_process};
 pub use vm::{Late, Share, Spec, Vm};
 pub use world::{BACK, BOOT, Column, MOTE_BOOT, Outage, World};
 
-/// Returns a file that the environment names, or else the one of a plain `cargo build`.
+/// Returns the path in an environment variable, or else the file `otherwise` of the project.
 pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| source::root().join(otherwise), PathBuf::from)
 }
@@ -61,7 +61,7 @@ pub fn agent() -> PathBuf {
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// Creates one with a short path, because those of unix sockets are limited.
+    /// Creates a directory with a short path, because paths of unix sockets are limited.
     #[expect(clippy::new_without_default, reason = "it touches the disk")]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -80,7 +80,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Makes a test of each name's expression.
+/// Defines a test for each name, which evaluates the expression after it.
 #[macro_export]
 macro_rules! tests {
     ($($name:ident: $run:expr),* $(,)?) => {
@@ -91,7 +91,7 @@ macro_rules! tests {
     };
 }
 
-/// Returns a path as a word of a command line.
+/// Returns a path as text for a command line.
 pub fn plain(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
@@ -102,8 +102,8 @@ pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     fs::write(path, content).expect("a file");
 }
 
-/// Copies a program in another process. If this process had it open for writing, a test that forks
-/// meanwhile would inherit the descriptor, and the program could not be executed.
+/// Copies a program by another process. If this process had the copy open for writing, children of
+/// other tests could inherit the descriptor, and the copy could not be executed (ETXTBSY).
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
     assert!(copied.success(), "{} to {}", from.display(), to.display());
@@ -114,7 +114,7 @@ pub fn has_programs(names: &[&str]) -> bool {
     names.iter().all(has)
 }
 
-/// Runs a program with this input. Returns its exit code, and its output with the errors.
+/// Runs a program with this input. Returns its exit code, and stdout followed by stderr.
 pub fn fed(program: &str, arguments: &[impl AsRef<OsStr>], input: &str) -> (Option<i32>, String) {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -134,7 +134,7 @@ pub fn contains(text: impl AsRef<str>, parts: &[&str]) {
     }
 }
 
-/// Requires this exit code, and each of these parts in a program's text.
+/// Requires a program's exit code, and that its text contains each of `parts`.
 #[track_caller]
 pub fn exits<C: PartialEq + Debug>((code, text): (C, String), wanted: C, parts: &[&str]) {
     assert_eq!(code, wanted, "{text}");

@@ -1,4 +1,4 @@
-//! Reads the faults of `tests/mutants/list` and puts one into a file. `scripts/mutants` runs them.
+//! Reads `tests/mutants/list` and puts a fault of it into a file, for `scripts/mutants`.
 
 use crate::prelude::*;
 
@@ -9,7 +9,7 @@ pub struct Mutant {
     /// The lines to replace, without indentation.
     pub was: Vec<String>,
     pub now: Vec<String>,
-    /// A target of cargo's and a filter: the tests that must notice it.
+    /// The tests that must notice the fault: a test target of cargo, and a filter.
     pub noticed_by: String,
 }
 

@@ -1,4 +1,4 @@
-//! An SFTP server as a process, for what OpenSSH's client would never send. A failure ends the test.
+//! Drives an SFTP server with what OpenSSH's client would never send. A failure ends the test.
 
 use crate::conform::sftp::{Body, Names, Sftp};
 use crate::prelude::*;
@@ -46,7 +46,7 @@ impl Session {
                 // stderr would show why a session ended, which is expected here.
                 .stderr(Stdio::null()),
         );
-        // No other copy of these sockets may remain, or neither side would see the end.
+        // Drops the command's copies of the sockets, or neither side would see the end.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         socket.set_read_timeout(Some(patient(Duration::from_secs(10)))).expect("a timeout");
         socket.set_write_timeout(Some(patient(Duration::from_secs(10)))).expect("a timeout");

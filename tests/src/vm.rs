@@ -10,7 +10,7 @@ mod machine;
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Spec {
-    /// Whether the port is a socket (the CONNECT dialect) instead of a ring buffer.
+    /// Whether the status port is a socket (the CONNECT dialect) instead of a ring buffer.
     pub socket: bool,
     /// Size of the status port's ring, bytes: 16, or 16384 with Incus from 7.0.1 on (P§2.1).
     pub ring: u32,
@@ -175,7 +175,7 @@ impl Drop for Vm {
 }
 
 fn serve(socket: &Path, command: &mut Command) -> Process {
-    // Of an earlier VM.
+    // An earlier VM may have left its socket.
     let _none = fs::remove_file(socket);
     let log = File::create(socket.with_extension("log")).expect("a log");
     let output = log.try_clone().expect("a log");
@@ -192,7 +192,7 @@ fn start_vsock(directory: &Path) -> Process {
     serve(&vhost, Command::new(program).args(["--vm", &config]))
 }
 
-/// Returns the devices whose backends exist from the start: those at boot, and those for later.
+/// Returns the devices whose backends exist from the start: those at boot, and those to add later.
 fn backed(spec: &Spec, port: &str) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
     let mut ports = vec![
         "virtio-serial-pci,id=serial".to_owned(),
@@ -257,7 +257,7 @@ fn start_virtiofs(directory: &Path, tag: &str, source: &Path, helpers: &mut Help
     socket
 }
 
-/// Returns a run of the test image, whose shell is on the console. Files are in this directory.
+/// Returns a `mote-host run` of the test image, whose shell is on the console.
 pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
     let image = Spec::default().image;
     let mut run = mote_host();
@@ -278,7 +278,7 @@ pub fn mote_host() -> Command {
     command
 }
 
-/// Runs `mote-host` in the directory of a persistent VM. Returns its output and exit code.
+/// Runs `mote-host` on the instances in a directory. Returns stdout, stderr and the exit code.
 pub fn kept(directory: &Path, args: &[&str]) -> (String, String, Option<i32>) {
     let mut command = mote_host();
     command.arg("--dir").arg(directory).args(args);

@@ -230,14 +230,14 @@ impl Column {
     }
 }
 
-/// Calls an agent again and again while a new one replaces it.
+/// Calls an agent continuously while a new one replaces it, and records the failures.
 pub struct Outage {
     over: Arc<AtomicBool>,
     calls: JoinHandle<Vec<String>>,
 }
 
 impl Outage {
-    /// Makes each call on a new connection: an existing one would stay with the old agent.
+    /// Makes each call on a new connection: an open one would stay with the old agent.
     pub fn watch(client: Client) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ends = over.clone();

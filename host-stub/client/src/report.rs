@@ -20,8 +20,7 @@ const DISK: &str = "read_bytes reads_completed written_bytes writes_completed";
 const FILESYSTEM: &str = "avail_bytes free_bytes size_bytes";
 const NETWORK: &str = "receive_bytes receive_drop receive_errs receive_packets transmit_bytes \
                        transmit_drop transmit_errs transmit_packets";
-/// Sections with an entry for each device: name, metrics, labels besides the device, and suffix of
-/// the metrics' names.
+/// Sections for devices: name, metrics, labels other than the device, suffix of the metrics' names.
 const DEVICES: [(&str, &str, &[&str], &str); 3] = [
     ("disk", DISK, &[], "_total"),
     ("filesystem", FILESYSTEM, &["fstype", "mountpoint"], ""),
@@ -99,8 +98,7 @@ pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     Ok(text.out)
 }
 
-/// Returns the entries of a section with their names. The section must have the form that this host
-/// decodes.
+/// Returns a section's entries with their names. Refuses the form of the other server.
 fn rows<'a>(
     flavour: Flavour,
     all: &'a Map<String, Value>,

@@ -35,8 +35,7 @@ pub(crate) enum News {
 const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait after QEMU's end for the monitor's last messages and the guest's last data.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// A kernel panic ends QEMU immediately or never. After this time, a call to the agent shows
-/// whether the kernel still runs.
+/// A panic ends QEMU immediately or never. After this time, an agent that answers disproves it.
 const PANICKED: Duration = Duration::from_millis(400);
 /// Limit for that call.
 const ANSWER: Duration = Duration::from_millis(500);

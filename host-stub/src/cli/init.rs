@@ -116,8 +116,7 @@ fn context_id(text: &str) -> Result<u32> {
     id.with_context(|| format!("{text} is not a guest's context id: the lowest is 3"))
 }
 
-/// Checks that socket paths are short enough. The host appends a port number to the path of its own
-/// socket.
+/// Checks that socket paths are short enough. The host's own path ends with a port number.
 fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
     const MAX_SOCKET_PATH: usize = 107;
     const PORT: usize = "_65535".len();

@@ -1,7 +1,7 @@
-//! Verdicts and their presentation, shared by conformance, third-party clients and real servers: a
-//! check has a verdict, each verdict other than "yes" needs a reason, each reason needs such a
-//! verdict, and a page shows them side by side with notes. Also what these suites share: bytes that
-//! do not repeat, and QEMU's monitor.
+//! Verdicts of checks and the tables that show them, for the suites conformance, third-party
+//! clients and real servers. Each verdict other than "yes" needs a listed reason, and each reason
+//! needs such a verdict. Also two helpers of these suites: bytes that do not repeat, and QEMU's
+//! monitor.
 
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 
@@ -21,7 +21,7 @@ pub type Try<T = ()> = Result<T, String>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The check passed: the observation.
+    /// The check passed; the text is the observation.
     Holds(String),
     Differs(String),
     /// The feature is missing, or ends in an error.
@@ -32,7 +32,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the word of its cell, if no reason has another.
+    /// Returns the verdict's word in its cell, unless a reason replaces it.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Holds(_) => "yes",
@@ -98,7 +98,7 @@ pub type Names = &'static [&'static str];
 pub struct Reason {
     /// Groups of the checks; all if empty.
     pub groups: Names,
-    /// The check's name; with `*` at its end, what the names begin with.
+    /// The check's name, or the beginning of several names followed by `*`.
     pub check: &'static str,
     /// Titles of the columns with this difference.
     pub columns: Names,
@@ -163,7 +163,7 @@ pub fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the same piece by piece (xorshift). All pieces but the last are multiples of 8 bytes.
+/// Returns [`noise`] in pieces (xorshift). All but the last must be multiples of 8 bytes.
 #[derive(Clone, Debug)]
 pub struct Noise(u64);
 
@@ -184,8 +184,8 @@ impl Noise {
     }
 }
 
-/// Sends a command on a new connection to this monitor. Returns its answer, which has the member
-/// `return` or `error`.
+/// Sends a command over a new connection to QEMU's monitor. Returns the answer, which has the
+/// member `return` or `error`.
 pub fn qmp(monitor: &UnixStream, command: &str, arguments: &Value) -> io::Result<Value> {
     let mut lines = BufReader::new(monitor).lines();
     let mut answer = Value::Null;
@@ -249,7 +249,7 @@ impl<'r> Table<'r> {
         self.reasons.iter().any(|reason| reason.fits(group, name, self.titles[column]))
     }
 
-    /// Returns a cell: its word and note's number. `seen` is `None` if the check does not apply.
+    /// Returns a cell: a word and the number of its note. A check with `None` does not apply.
     pub fn cell(&mut self, column: usize, check: (&str, &str), seen: Option<&Verdict>) -> String {
         let Some(verdict) = seen else { return "-".into() };
         let ((group, name), title) = (check, self.titles[column]);
@@ -291,7 +291,7 @@ impl<'r> Table<'r> {
         format!("\n{}", markdown::table(&head, rows))
     }
 
-    /// Returns cells without a reason and, if the table is `whole`, reasons without a cell.
+    /// Returns cells that lack a reason and, if the table is `whole`, reasons that fit no cell.
     pub fn unexplained(self, whole: bool) -> Vec<String> {
         let idle = self.reasons.iter().zip(self.used).filter(|(_, used)| whole && !used);
         let idle = idle.map(|(reason, _)| format!("a reason for what was not seen: {reason:?}"));

@@ -32,7 +32,7 @@ pub fn pack(inputs: &[Vec<u8>]) -> String {
     out
 }
 
-/// Parses such a text; an error is the number of a line that [`pack`] would not write.
+/// Parses the text of [`pack`]. The error is the number of a line that [`pack`] would not write.
 pub fn unpack(text: &str) -> Result<Vec<Vec<u8>>, usize> {
     let input = |(number, line): (usize, &str)| {
         let input = Vec::unescape_bytes(line);

@@ -50,7 +50,7 @@ impl<'i> Input<'i> {
         bytes
     }
 
-    /// Returns the valid UTF-8 at the start of such bytes.
+    /// Returns the valid UTF-8 at the start of [`Self::bytes`].
     pub(crate) fn text(&mut self) -> &'i str {
         text(self.bytes())
     }

@@ -7,8 +7,8 @@ use mote_checks::markdown::grouped;
 
 use crate::{TARGETS, corpus};
 
-/// Executions and seconds of all recorded runs of each target, the edges that the last one covered,
-/// and those of the program, including the checks'.
+/// For each target: executions and seconds of all recorded runs, edges that the last run covered,
+/// and edges of the whole program, which include those of the checks.
 pub type Tally = BTreeMap<String, [u64; 4]>;
 
 pub fn file() -> PathBuf {

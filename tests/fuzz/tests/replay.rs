@@ -107,7 +107,7 @@ fn sources(folder: &Path, below: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The files of the core that a target reads; of `none`, those that need no target.
+/// Returns the core's files that a target tests; those of `none` need no target.
 fn subjects(target: &str) -> impl Iterator<Item = &'static str> {
     let lines = include_str!("../src/subjects.txt").lines().filter(|line| !line.starts_with('#'));
     let rows = lines.map(|line| line.split_once(": ").expect("TARGET: FILES"));

@@ -26,7 +26,7 @@ pub(crate) fn path(path: impl AsRef<Path>) -> Argument {
 }
 
 impl Probe<'_> {
-    /// Makes the agent's process call this. The arguments' bytes begin at offset 0 of its space.
+    /// Injects a call into the agent's process. Stores its arguments' bytes from offset 0 on.
     pub(crate) fn make(&self, call: c_long, arguments: &[Argument]) -> Result<u64, Errno> {
         let (mut words, mut offset) = ([0; 6], 0);
         for (word, argument) in words.iter_mut().zip(arguments) {
@@ -94,7 +94,7 @@ fn files(probe: &mut Probe<'_>) {
         .flat_map(|(flags, paths)| paths.split(' ').map(|path| (PathBuf::from(path), *flags)));
     let guests = [(around.guests.join("new"), new)];
     for (path, flags) in of_root.into_iter().chain(of_all).chain(of_system).chain(guests) {
-        // Not every system has all of them.
+        // Not every system has all of these files.
         if flags & libc::O_CREAT != 0 || path.symlink_metadata().is_ok() {
             let name = format!("open {} with {flags:#o}", path.display());
             probe.compare(&name, probe.open(&path, flags), Outcome::Denied);
@@ -190,7 +190,7 @@ fn descriptors() -> Vec<Attempt> {
 /// Families and protocols of sockets to try.
 const FAMILIES: c_int = 50;
 
-/// Creates sockets other than those that the agent needs, and pairs, and sends elsewhere.
+/// Tries sockets that the agent does not need, socket pairs, and sending to other addresses.
 fn sockets(around: &Around) -> Vec<Attempt> {
     let mut all = Vec::new();
     let mut refused = |name: String, call, arguments: Vec<Argument>| {
@@ -235,8 +235,8 @@ fn reopen(probe: &mut Probe<'_>) -> Result<(), Errno> {
 /// `F_SETSIG` (`fcntl.h`).
 const SET_SIGNAL: c_int = 10;
 
-/// A pipe whose signals go to another process: the kernel checks permission when it sends one. The
-/// caller must check whether the other process is still alive.
+/// Sends a signal through a pipe that another process owns. The kernel only checks permission when
+/// it sends the signal, so the caller must check whether the other process is still alive.
 fn signal_by_file(probe: &mut Probe<'_>) -> Result<(), Errno> {
     probe.make(libc::SYS_pipe2, &[Bytes(vec![0; 8]), number(0)])?;
     let mut two = [0; 8];
@@ -258,11 +258,11 @@ fn signal_by_file(probe: &mut Probe<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `RTM_SETLINK` (`linux/rtnetlink.h`), and an answer that is an error (`linux/netlink.h`).
+/// `RTM_SETLINK` (`linux/rtnetlink.h`), and the type of an error answer (`linux/netlink.h`).
 const SET_LINK: u16 = 19;
 const ERROR: u8 = 2;
 
-/// Brings the loopback interface up by netlink, as it already is.
+/// Brings the loopback interface up by netlink, although it is already up.
 fn change_network(probe: &mut Probe<'_>) -> Result<(), Errno> {
     let arguments = [libc::AF_NETLINK, libc::SOCK_RAW, 0].map(number);
     let socket = probe.make(libc::SYS_socket, &arguments)?;

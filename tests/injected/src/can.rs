@@ -41,7 +41,7 @@ fn call_host(probe: &mut Probe<'_>) -> Result<(), Errno> {
             let host = SocketAddr::from_pathname(host).map_err(|_| Errno::EINVAL)?;
             connect(probe, socket, unix(&host))
         }
-        // The connection is in progress.
+        // On vsock, a connection in progress proves that the call is allowed.
         Way::Vsock => match connect(probe, socket, vsock(PORT)) {
             Err(Errno::EINPROGRESS | Errno::ECONNRESET) => Ok(0),
             said => said,
@@ -69,7 +69,7 @@ fn use_files(probe: &mut Probe<'_>) {
         let said = probe.open(&at, flags);
         probe.compare(&format!("open {}", at.display()), said, Outcome::Done);
         if let Ok(file) = said {
-            // The first byte, unchanged.
+            // Writes the first byte unchanged.
             if flags == libc::O_WRONLY
                 && let Some(first) = fs::read(&at).ok().and_then(|bytes| bytes.first().copied())
             {
@@ -162,7 +162,7 @@ pub struct Around {
     pub(crate) open: PathBuf,
     pub(crate) other: Child,
     pub(crate) tcp: TcpListener,
-    /// Datagram sockets: anyone's, root's, and one with an abstract name.
+    /// Datagram sockets: one for everyone, one for root only, and one with an abstract name.
     pub(crate) sockets: [(SocketAddr, UnixDatagram); 3],
 }
 
@@ -174,7 +174,7 @@ impl Around {
             fs::write(open.join(name), "x")?;
         }
         let sleep = Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn()?;
-        // Of this directory alone: other tests of the same process need one, too.
+        // The name contains the directory, because other tests of this process need a socket, too.
         let name = format!("mote-injected {}", directory.display());
         let named = |name: &str| SocketAddr::from_pathname(open.join(name));
         let bound = |address: SocketAddr| {
@@ -228,7 +228,7 @@ impl Drop for Around {
     }
 }
 
-/// Returns whether Landlock denies a sandbox abstract sockets of others: since Linux 6.12.
+/// Returns whether Landlock can deny abstract sockets of other processes: since Linux 6.12.
 pub(crate) fn has_scopes() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());

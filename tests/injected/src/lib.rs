@@ -39,7 +39,7 @@ pub fn reads(injected: &Injected, around: &Around, file: &Path) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Refused,
-    /// Landlock or the kernel denies it: another user's, no capability.
+    /// Landlock or the kernel denies it: the owner is another user, or a capability is missing.
     Denied,
     Done,
 }
@@ -61,7 +61,7 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub struct Report {
     pub calls: usize,
-    /// A line for each that succeeded against the page, or failed against it.
+    /// A line for each attempt whose result contradicts that page.
     pub wrong: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ const WANTED: &[(&str, c_long)] = named! {
     SYS_utime SYS_utimensat SYS_utimes SYS_vhangup SYS_vmsplice
 };
 
-/// Numbers without a system call when this was written; 335 and 336 are the kernel's, for probes.
+/// Numbers without a system call when this was written. The kernel uses 335 and 336 for probes.
 const UNKNOWN: [RangeInclusive<c_long>; 2] = [340..=423, 475..=1023];
 /// Marks calls of programs with short addresses (x32).
 const X32: c_long = 0x4000_0000;
@@ -113,7 +113,7 @@ impl Probe<'_> {
     }
 
     fn try_refused(&mut self) {
-        // Arguments that no call takes: not a descriptor, not an address.
+        // No call accepts these arguments: they are neither a descriptor nor an address.
         let mut refused = |name: &str, number| {
             self.compare(name, self.injected.call(number, [u64::MAX; 6]), Outcome::Refused);
         };

@@ -30,13 +30,13 @@ pub fn bounded(command: &mut Command) -> Result<Child> {
     within(command, patient(LIMIT))
 }
 
-/// Runs a program without input within that limit, as [`Command::output`] does.
+/// Like [`Command::output`], without input and with the limit of [`bounded`].
 pub fn output(command: &mut Command) -> Result<Output> {
     let pipe = Stdio::piped;
     bounded(command.stdin(Stdio::null()).stdout(pipe()).stderr(pipe()))?.wait_with_output()
 }
 
-/// Starts a program and kills it if it has not ended by then.
+/// Starts a program and kills it if it has not ended after `limit`.
 pub fn within(command: &mut Command, limit: Duration) -> Result<Child> {
     let child = command.spawn()?;
     // It has not been reaped yet, so its id is still valid.
@@ -53,7 +53,7 @@ pub fn within(command: &mut Command, limit: Duration) -> Result<Child> {
 }
 
 const SHOWN: usize = 300;
-/// Time of one wait for output: an end of the program is noticed after it.
+/// Longest single wait for output, after which the end of the program is noticed.
 const MOMENT: Duration = Duration::from_millis(200);
 
 pub struct Pty {
@@ -110,7 +110,7 @@ impl Pty {
         self.text.chars().skip(self.text.chars().count().saturating_sub(SHOWN)).collect()
     }
 
-    /// Reads once what arrives within this time. Returns whether that is anything.
+    /// Reads once, waiting at most `pause`. Returns whether any output arrived.
     ///
     /// # Errors
     /// EIO: no process has the other side open.

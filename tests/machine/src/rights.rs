@@ -14,7 +14,7 @@ pub fn skipped(needs: &str) {
     print!("skipped: {line}");
     if let Some(path) = std::env::var_os(SKIPPED) {
         let file = File::options().append(true).create(true).open(path);
-        // In one write, because other tests write too.
+        // A single write, because other tests append lines at the same time.
         file.and_then(|mut file| file.write_all(line.as_bytes()))
             .expect("the list of skipped tests");
     }
@@ -24,7 +24,7 @@ pub fn skipped(needs: &str) {
 pub enum Private {
     Mounts,
     Network,
-    /// Only its own processes, in its own `/proc`.
+    /// A PID namespace with its own `/proc`.
     Processes,
 }
 
@@ -46,7 +46,7 @@ impl Private {
     }
 }
 
-/// Returns the words that run a command with it on this machine.
+/// Returns the words to put before a command that is to run in such a namespace on this machine.
 pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
     let mut first = None;
     for by in ["unshare", "unshare --map-root-user", "sudo -n unshare"] {
@@ -62,8 +62,8 @@ pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
     Err(format!("unshare {}: {}", what.options(), first.unwrap_or_default()))
 }
 
-/// Runs the test of this name again with it, and returns true there. Without the privilege, the
-/// test is skipped.
+/// Runs the named test again in such a namespace, where this function returns true. Skips the test
+/// if this user cannot create the namespace.
 #[track_caller]
 pub fn in_private(what: Private, test: &str) -> bool {
     const INSIDE: &str = "MOTE_PRIVATE";

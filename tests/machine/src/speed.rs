@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 /// bound for tests.
 pub const SLOWDOWN: &str = "MOTE_SLOWDOWN";
 
-/// Upper bound of the slowdown, because a test that fails waits as long.
+/// Upper bound of the slowdown, because each failing test waits for its whole limit.
 const MOST: f64 = 5.0;
 
-/// The duration on an idle machine of 2 CPUs at 2.1 GHz, plus a third. Faster machines count as
-/// this one.
+/// Duration of the measured work on an idle machine of 2 CPUs at 2.1 GHz, plus a third. A faster
+/// machine counts as one of this speed.
 const CPU: Duration = Duration::from_millis(60);
 const PROCESSES: Duration = Duration::from_millis(40);
-/// Many times the 5 ms of an idle one, because disks differ and tests write little.
+/// Many times the 5 ms that an idle disk takes, because disks differ and tests write little.
 const DISK: Duration = Duration::from_millis(100);
 
 static SEEN: AtomicU32 = AtomicU32::new(100);
@@ -37,13 +37,13 @@ pub fn slowdown() -> f64 {
     f64::from(SEEN.load(Ordering::Relaxed)) / 100.0
 }
 
-/// Returns the limit on this machine for `limit` on an idle one.
+/// Scales a limit for an idle machine by this machine's slowdown.
 pub fn patient(limit: Duration) -> Duration {
     limit.mul_f64(slowdown())
 }
 
-/// Returns whether this took no longer than `limit` on an idle machine. Measures again before it
-/// denies that, because the load may have grown.
+/// Returns whether `took` is within a limit for an idle machine, scaled to this one. Measures the
+/// slowdown again before returning false, because the load may have grown.
 pub fn in_time(took: Duration, limit: Duration) -> bool {
     took < patient(limit) || {
         see(measured());
@@ -51,7 +51,7 @@ pub fn in_time(took: Duration, limit: Duration) -> bool {
     }
 }
 
-/// Polls until `look` returns something. Returns it, and the time that took.
+/// Polls until `look` returns a value. Returns the value and the elapsed time.
 #[track_caller]
 pub fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> (T, Duration) {
     let begun = Instant::now();
@@ -61,13 +61,13 @@ pub fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> 
     }
 }
 
-/// Polls until `holds` is true. Returns the time that took.
+/// Polls until `holds` returns true. Returns the elapsed time.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Duration {
     wait(what, limit, || holds().then_some(())).1
 }
 
-/// Like [`wait`], but returns `None` instead of panicking if that takes too long.
+/// Like [`wait`], but returns `None` instead of panicking at the limit.
 pub fn found<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {

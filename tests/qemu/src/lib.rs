@@ -76,8 +76,8 @@ impl Ring {
     }
 }
 
-/// The throttle of one port's events: the first is sent immediately, and later ones within a second
-/// as one at its end.
+/// The throttle of one port's events: the first event is sent immediately. Later events within a
+/// second are merged and sent at the end of that second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttle {
     last: Option<u64>,
@@ -87,14 +87,14 @@ pub struct Throttle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     Now,
-    /// Delayed until then, when [`Throttle::over`] is due.
+    /// Delayed until this time, when [`Throttle::over`] must be called.
     At(u64),
     /// Merged with the delayed event.
     Never,
 }
 
 impl Throttle {
-    /// The port is opened or closed at this time, microseconds.
+    /// Records that the port is opened or closed. `now` is in microseconds.
     pub fn event(&mut self, now: u64) -> Sent {
         match self.last.map(|last| last + THROTTLE).filter(|end| *end > now) {
             _ if self.is_held => Sent::Never,

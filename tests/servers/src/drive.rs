@@ -109,7 +109,7 @@ fn boot(options: &Options, column: &mut Column, number: usize, left: &[String]) 
     let work = options.work.join(format!("{}-{agent}-{number}", options.server.name()));
     let from = match outer::begin(options, &work) {
         Ok(from) => from,
-        // It may be a lost VM like any other. A permanent reason is repeated at each attempt.
+        // The VM may be lost like any other. If the reason is permanent, each attempt reports it.
         Err(why) => {
             println!("  {why}");
             return Ok(());
@@ -127,7 +127,7 @@ fn boot(options: &Options, column: &mut Column, number: usize, left: &[String]) 
             let (Ok(text) | Err(text)) = &seen;
             println!("{word} {took:6.1} s  {agent} {check}  {}", text.replace('\n', " "));
             column.note(&check, seen.map_or_else(Verdict::Fails, Verdict::Holds), took);
-            // Not only at the end, because a long run may be interrupted.
+            // Recorded after each check, because a long run may be interrupted.
             if let Err(why) = record(options, column) {
                 println!("  {why}");
             }

@@ -34,7 +34,7 @@ pub struct Spec {
 pub enum End {
     /// The run ended; the text is empty, or the reason why it is incomplete.
     Over(String),
-    /// It was reset, QEMU crashed, it fell silent, or the time limit expired.
+    /// The VM was reset or fell silent, QEMU crashed, or the time limit expired.
     Lost(String),
 }
 
@@ -159,11 +159,11 @@ impl Drop for Outer {
 
 #[derive(Clone, Debug)]
 pub enum From {
-    /// Power-on; its disk is discarded.
+    /// Power-on; changes of the disk are discarded.
     Power,
     /// Power-on with this disk, which is kept.
     PowerKept(PathBuf),
-    /// The kept state of the VM with this disk.
+    /// The stored state of the VM that has this disk.
     Kept(PathBuf),
 }
 
@@ -171,7 +171,7 @@ fn state_of(kept: &Path) -> PathBuf {
     kept.with_extension("state")
 }
 
-/// Packs the second disk: a tar archive of constant size, because a kept outer VM knows its size.
+/// Packs the second disk: a tar archive of constant size, because a stored VM knows the size.
 fn pack(payload: &Path, script: &Path, files: &[&Path]) -> Try {
     let mut command = Command::new("tar");
     command.arg("--mode=755").arg("-cf").arg(payload);
@@ -187,12 +187,12 @@ fn pack(payload: &Path, script: &Path, files: &[&Path]) -> Try {
     if packed.success() { Ok(()) } else { Err("tar failed".into()) }
 }
 
-/// Returns QEMU's command line. A stored state requires the same one.
+/// Returns QEMU's command line. A stored state can only be restored with the same command line.
 pub fn command_line(spec: &Spec) -> String {
     format!("{:?} [] {PAYLOAD}", qemu(spec))
 }
 
-/// Returns the unpacked QEMU with its own libraries: it is newer than most machines'.
+/// Returns the unpacked QEMU with its own libraries, which are newer than those of most machines.
 fn qemu(spec: &Spec) -> Command {
     let tree = |path: &str| spec.emulator.join(path);
     let mut command = Command::new("setpriv"); // it ends with us, however we end
@@ -227,7 +227,7 @@ fn qemu(spec: &Spec) -> Command {
 
 // A stored state of an outer VM with a running server, which saves a minute or more in emulation.
 
-/// Its content also decides whether a stored state is valid.
+/// A stored state is invalid once this file changes.
 const SOURCE: &str = include_str!("setup.rs");
 
 /// Limit for the first boot, which took five minutes on a busy machine.

@@ -9,7 +9,7 @@ const SHOWN: usize = 400;
 
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Its exit code, or 128 plus the signal.
+    /// The program's exit code, or 128 plus the signal that killed it.
     pub code: i32,
     pub out: Vec<u8>,
     pub err: String,
@@ -62,7 +62,7 @@ impl Run {
         let begun = Instant::now();
         let mut child = within(&mut self.command, self.limit).map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that ends before it has read everything is not our error.
+            // It is not our error if the program ends before it has read everything.
             thread::spawn(move || stdin.write_all(&self.input));
         }
         let output = child.wait_with_output().map_err(failed)?;
@@ -107,7 +107,7 @@ impl Run {
 pub struct Background(pub Child);
 
 impl Background {
-    /// Returns the output once another program has ended it.
+    /// Returns the output of a program that another program ends within the limit.
     pub fn end(mut self, limit: Duration) -> Try<Output> {
         let mut stdout = self.0.stdout.take().ok_or("no output")?;
         let out = thread::spawn(move || {

@@ -38,8 +38,8 @@ pub struct Column {
     run: Run,
 }
 
-/// Runs of a failing check. A check fails only at the second failure, because emulation may lose an
-/// interrupt.
+/// Number of times that a failing check is run. It counts as failed at the second failure, because
+/// emulation may lose an interrupt.
 pub const TRIES: usize = 2;
 
 impl Column {

@@ -1,5 +1,5 @@
 //! The samples of a run, and why some are missing. `docs/results/bench.json` keeps one book per CPU
-//! of the VM; a test fails if the agent they were measured on is too old.
+//! of the VM; a test fails if a book measured a mote that is too old.
 
 use crate::prelude::*;
 
@@ -7,18 +7,18 @@ use super::page;
 use super::rows::{Goal, Row, all, find};
 use crate::pages::times;
 
-/// In a book's description: the commit that was measured.
+/// Name in a book's description for the commit that was measured.
 pub const COMMIT: &str = "commit of mote";
-/// The older commit that was measured too.
+/// Name in a book's description for the older commit that was also measured.
 pub const BEFORE: &str = "older commit of mote";
 pub const CPU: &str = "CPU of the VM";
-/// The CPU of the pages: QEMU's default.
+/// The CPU of the published figures: QEMU's default.
 const DEFAULT_CPU: &str = "1 x qemu64";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub min: f64,
-    /// Median: of an even number, the mean of the two in the middle.
+    /// Median; for an even number of samples, the mean of the middle two.
     pub median: f64,
     pub max: f64,
 }
@@ -112,14 +112,14 @@ impl Book {
         (!known.is_empty()).then(|| known.iter().all(|reached| *reached))
     }
 
-    /// Returns the ratio to the other agent's best round: a busy hour may slow down most rounds.
+    /// Returns the ratio to the other agent's best round: load may slow down most rounds.
     fn least_ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
         let (ours, other) = (self.median(row.id, theirs.ours())?, self.summary(row.id, theirs)?);
         let ratio = row.ratio(ours, other.min).min(row.ratio(ours, other.max));
         ratio.is_finite().then_some(ratio)
     }
 
-    /// Returns a line for each ratio that is below this share of the smallest recorded one.
+    /// Returns a line for each ratio that is below `share` of the smallest recorded ratio.
     pub fn below(&self, share: f64, recorded: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         for row in all().filter(|row| self.has(row)) {
@@ -236,7 +236,7 @@ pub(super) mod tests {
 
     const MAX_AGE: u32 = 20;
 
-    /// Returns the number of commits to `agent/` since then; `None` without a git history.
+    /// Returns the number of commits to `agent/` since `commit`; `None` without a git history.
     fn age(commit: &str) -> Option<u32> {
         let range = format!("{commit}..HEAD");
         let mut git = Command::new("git");

@@ -15,14 +15,14 @@ const MIB: u32 = 4;
 const SETTLED: Duration = Duration::from_secs(3);
 /// Wait after the host has its answer, until the guest has closed sockets and reaped children.
 const TRAILING: Duration = Duration::from_millis(300);
-/// Repetitions; the smallest result is used, because the kernel's own work only adds.
+/// Repetitions. The smallest result is used, because the kernel's own work only adds to it.
 const TIMES: usize = 3;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What is counted, and its instructions.
+/// Title of a row, and its number of instructions.
 pub type Row = (&'static str, u64);
 
-/// Measures the bench's rows: millions of instructions, and a number of wake-ups.
+/// Measures the bench's rows in their units: millions of instructions, or a number of wake-ups.
 pub(super) fn found(column: Column) -> Found {
     let rows = match attempt(|| all(column)) {
         Ok((_, rows)) => rows,
@@ -129,7 +129,7 @@ fn run(visit: &Visit, command: &[&str], bytes: u32) {
     let file = File::open(visit.world.scratch.0.join(format!("{bytes}")));
     let args = [&["exec", "-T", NAME, "--"], command].concat();
     let mut mote_host = visit.world.host.command(&args);
-    // Without the file the command gets no input: `exec true`.
+    // There is no file for 0 bytes: the command gets no input, as `exec true`.
     mote_host.stdin(file.map_or_else(|_| Stdio::null(), Into::into));
     let output = mote_host.output().expect("mote-host");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

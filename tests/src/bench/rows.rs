@@ -12,14 +12,14 @@ pub enum Better {
 pub enum Goal {
     /// Better than each Go agent by this ratio.
     Times(f64),
-    /// At most the figure of this other row, plus 5 %.
+    /// At most 5 % above the figure of the row with this id.
     As(&'static str),
     None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// Short name, as for `--only`.
+    /// Short name, for `--only`.
     pub id: &'static str,
     pub title: &'static str,
     pub unit: &'static str,
@@ -31,7 +31,8 @@ const fn row([id, title, unit]: [&'static str; 3], better: Better, goal: Goal) -
     Row { id, title, unit, better, goal }
 }
 
-/// Returns a row of [`super::counted`], which has the same title; the table there shows the unit.
+/// Returns the row for a count of [`super::counted`] with this title. The table's heading has the
+/// unit.
 const fn count(id: &'static str, title: &'static str) -> Row {
     row([id, title, ""], Lower, Goal::None)
 }

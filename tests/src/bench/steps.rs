@@ -16,8 +16,8 @@ struct Step {
     run: fn(&mut Visit) -> Found,
 }
 
-/// The steps in their order. The first starts the agent and always runs. The memory is that of an
-/// idle agent: 2 s after CONNECTED, and 1 s after its calls.
+/// The steps in their order. The first step starts the agent and always runs. Memory is measured
+/// when the agent is idle: 2 s after CONNECTED, and 1 s after the calls.
 const STEPS: [Step; 5] = [
     Step { rows: &["answered", "told"], run: start },
     Step { rows: &["pss"], run: |visit| visit.memory(Duration::from_secs(2), "pss") },
@@ -40,7 +40,7 @@ pub(super) fn visit(column: Column, wanted: &dyn Fn(&str) -> bool) -> Found {
     };
     let mut found = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
-        // "300 calls" must mean the same, whatever else is measured.
+        // The memory "after 300 calls" must follow 300 calls, even if their times are not wanted.
         let calls = step.rows.contains(&"config") && wanted("pss300");
         if index > 0 && !calls && !step.rows.iter().any(|row| wanted(row)) {
             continue;
@@ -127,7 +127,7 @@ pub(super) fn start(visit: &mut Visit) -> Found {
     vec![("answered", answered), ("told", told)]
 }
 
-/// Returns the time until this one, which `mote-host` writes as `2026-11-21T10:55:38.123Z`.
+/// Returns the milliseconds up to `to`, a time of `mote-host`: `2026-11-21T10:55:38.123Z`.
 fn millis(from: SystemTime, to: &Value) -> Result<f64, String> {
     let at = DateTime::parse_from_rfc3339(to.as_str().unwrap_or_default());
     let at = SystemTime::from(at.map_err(|error| format!("no time: {to}: {error}"))?);
@@ -135,7 +135,7 @@ fn millis(from: SystemTime, to: &Value) -> Result<f64, String> {
     Ok(1e3 * time.unwrap_or_else(|error| -error.duration().as_secs_f64()))
 }
 
-/// Rows of one client of devlxd: 300 calls.
+/// Measures 300 calls of a single devlxd client, one after another.
 fn sequential(visit: &mut Visit) -> Found {
     let rows = [("config", CONFIG, 200), ("root", "/", 100)];
     rows.map(|(row, target, calls)| (row, Ok(visit.calls(target, calls)))).into()

@@ -35,7 +35,7 @@ struct Asked {
 
 /// What `--hold` measures: a start, both ways of a call, a command, a file.
 const HELD: [&str; 5] = ["answered", "config", "root", "exec", "put"];
-/// The share of the recorded ratio that must remain; low, because of few rounds on busy machines.
+/// The share of the recorded ratio that must remain; low, because rounds are few and machines busy.
 const SHARE: f64 = 0.5;
 
 fn main() -> ExitCode {

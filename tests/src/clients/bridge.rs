@@ -7,8 +7,8 @@ use mote_client::net::stream::Limit;
 
 use crate::prelude::*;
 
-/// Listens on a unix socket at `path` and forwards its connections to a port of the guest, until
-/// the process ends.
+/// Listens at a unix socket until the process ends, and forwards each connection to a port of the
+/// guest.
 pub fn unix(path: &Path, port: u32, instance: Instance) {
     let listener = UnixListener::bind(path).expect("a socket");
     let dial = move || {
@@ -20,7 +20,7 @@ pub fn unix(path: &Path, port: u32, instance: Instance) {
     thread::spawn(move || forward(listener.incoming(), dial));
 }
 
-/// Forwards connections to a TCP port to a unix socket while the process runs; returns its address.
+/// Like [`unix`], from a TCP port, whose address it returns, to a unix socket.
 pub fn tcp(to: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address").to_string();

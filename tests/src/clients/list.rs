@@ -9,23 +9,23 @@ pub struct Client {
     pub heading: &'static str,
     /// Description and origin, shown under the heading.
     pub about: &'static str,
-    /// Command that uses it: a program under `tests/clients`, or built from there.
+    /// Command that runs the client: a program in `tests/clients`, or one built from there.
     pub program: &'static [&'static str],
     pub place: Place,
-    /// Usual time on mote, seconds on 2 cores; it is killed after ten times this and three minutes.
+    /// Usual seconds on mote with 2 cores; the command is killed after ten times this plus 3 min.
     pub seconds: u64,
-    /// Further commands or built files that it needs.
+    /// Further commands or built files that the client needs.
     pub needs: &'static [&'static str],
-    /// Limits it to agents of Incus (true) or LXD (false).
+    /// Whether the client is limited to agents of Incus (true) or LXD (false).
     pub incus: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// As in the guest: with devlxd in its usual path.
+    /// On this machine, with devlxd at its usual path, as in the guest.
     Guest,
     Host,
-    /// As on the host, with its other half on this machine: only without a VM.
+    /// As on the host, with the client's peer on this machine too: only without a VM.
     Machine,
     /// In mote's VM itself, whose image has the program.
     Inside,
@@ -54,7 +54,7 @@ impl Client {
     }
 
     /// True if the client is to be run on this agent. Calls to the agent's port are the same for
-    /// every version of LXD, so they are made for one only.
+    /// every version of LXD, so such a client runs for only one version.
     pub fn speaks_to(&self, subject: Subject) -> bool {
         let is_old = subject.column == Column::MoteOldLxd;
         let here = match self.place {

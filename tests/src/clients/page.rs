@@ -90,8 +90,8 @@ impl Record {
         pages::write(RECORD, &format!("[\n{}\n]\n", rows.collect::<Vec<_>>().join(",\n")));
     }
 
-    /// Replaces the results of these clients. Those of mote in a VM are in the column of mote on
-    /// sockets, so only clients that run in the VM itself are kept.
+    /// Replaces the recorded results of these clients. mote in a VM shares a column with mote on
+    /// sockets, so of its results only those of clients that run inside the VM are recorded.
     pub fn keep(&mut self, subject: Subject, seen: &Seen, clients: &[&'static Client]) {
         let is_kept =
             |client: &&Client| Subject::COLUMNS.contains(&subject) || client.place == Place::Inside;
@@ -139,7 +139,7 @@ impl Record {
                         found.push(format!("{name}: {heading}: {case}: {is}; recorded: {should}"));
                     }
                 }
-                // A case that cannot be run here may replace others of its client.
+                // Such a case may stand for several other cases of the client.
                 if own().any(|(_, what)| what.starts_with(NOT_HERE)) {
                     continue;
                 }

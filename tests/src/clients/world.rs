@@ -26,7 +26,7 @@ const OF_THE_USER: [&str; 7] = [
     "CURL_CA_BUNDLE",
     "NODE_OPTIONS",
 ];
-/// Port on which the bridge in a VM forwards to devlxd.
+/// Port of a VM whose connections the bridge forwards to devlxd.
 const DEVLXD: u32 = 9000;
 
 /// True if bwrap works here, which gives clients a devlxd at its usual path.
@@ -202,7 +202,7 @@ impl World {
         let own = host.directory.join("instances").join(NAME);
         let (files, timeout, crowd) = match &self.live {
             Live::Sockets(_) => (self.scratch.join("files").display().to_string(), 3, "1200"),
-            // The VM is emulated, and the bridge and the device have their own limits.
+            // The VM is emulated. Its bridge and vsock device limit the number of connections.
             Live::Booted { .. } => ("/tmp/files".into(), 12, "200"),
         };
         let timeout = patient(Duration::from_secs(timeout)).as_secs().to_string();

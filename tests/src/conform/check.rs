@@ -15,8 +15,8 @@ pub enum Miss {
 }
 
 impl Miss {
-    /// Messages about something too slow: the last two are that of `wait`'s panic, and that of a
-    /// command that ended before the agent accepted all of its sockets.
+    /// Parts of messages about something that was too slow. The last two belong to the panic of
+    /// `wait`, and to a command that ended before the agent accepted all of its sockets.
     const LATE: [&str; 10] = [
         "in time",
         "not within",
@@ -99,7 +99,7 @@ pub struct Group {
     /// The protocol's section.
     pub source: &'static str,
     pub pace: Pace,
-    /// Limits it to Incus' agents (true) or LXD's (false).
+    /// Whether the group is limited to Incus' agents (true) or LXD's (false).
     pub incus: Option<bool>,
 }
 
@@ -157,7 +157,7 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
     let mut world = World::boot(column, &Spec { memory: 384, ..world::spec(column) }, &config);
     world.connected(BOOT);
     println!("{}: connected after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
-    // Drops the scratch directory last.
+    // The scratch directory must be dropped last.
     let World { scratch: _last, host, vm, .. } = world;
     let agent = Agent::new(column, host, vm);
     let seen = run(&agent, checks);
@@ -207,10 +207,10 @@ fn run(agent: &Agent, checks: &[Check]) -> Seen {
 #[derive(Clone, Debug)]
 pub struct Page {
     pub text: String,
-    /// Cells without a listed reason, and reasons without a cell.
+    /// Cells that lack a listed reason, and reasons that fit no cell.
     pub unexplained: Vec<String>,
-    /// Cells of a Go agent that was too slow for the check, without a listed reason. A busy machine
-    /// causes that, so it does not count against mote, and the result is unknown.
+    /// Cells without a listed reason in which a Go agent was too slow. A busy machine may have
+    /// caused that, so the result is unknown and does not fail the suite.
     pub unknown: Vec<String>,
 }
 

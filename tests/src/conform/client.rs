@@ -56,7 +56,7 @@ impl Client {
         Wire::new(self.begin(caller)?, self.dial()?)
     }
 
-    /// The state of a handshake before its first message is sent.
+    /// Returns a TLS client that has not sent its first message yet.
     pub fn begin(&self, caller: Caller) -> Try<ClientConnection> {
         let config = self.tls(caller).map_err(|error| format!("{error:#}"))?;
         let name = ServerName::try_from("unspecified").map_err(|error| error.to_string())?;
@@ -217,7 +217,7 @@ impl Agent {
     }
 }
 
-/// A check that panics leaves these as they are.
+/// Locks a mutex even after a panic of a check: the value is still consistent.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

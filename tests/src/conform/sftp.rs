@@ -10,9 +10,9 @@ use crate::prelude::*;
 
 pub use mote_client::files::sftp::wire::{Attrs, Writer as Body};
 
-/// What a session runs over: TLS to an agent, or a socket of a server without one.
+/// The connection of a session: TLS to an agent, or a socket to a server without an agent.
 pub trait Line: Read + Write {
-    /// Begins a packet, for which a time limit may hold.
+    /// Restarts the time limit, if the connection has one, before a packet.
     fn begin(&mut self) {}
 }
 

@@ -64,7 +64,7 @@ impl Answer {
     }
 }
 
-/// Names an error of a connection; the end of the connection is one of them.
+/// Describes an I/O error of a connection, such as its unexpected end.
 pub(super) fn told(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::TimedOut => "nothing came in time".into(),
@@ -87,7 +87,7 @@ impl Wire {
         self
     }
 
-    /// Begins a call, all of which must end within the time limit.
+    /// Restarts the time limit for a call: sending and answer together must not exceed it.
     pub(super) fn begin(&mut self) {
         self.link.sock.limit(Limit::Until(Instant::now() + patient(self.limit)));
     }
@@ -170,7 +170,7 @@ impl Wire {
 }
 
 impl Read for Wire {
-    /// Reads within the time of the call that has begun. A reset is an end, too.
+    /// Reads within the current call's time limit. A reset counts as the end of the connection.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let ends = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
         match self.link.read(buffer) {

@@ -102,8 +102,7 @@ impl FailedCall {
         error.into().context(Self { instance: instance.name.clone(), failure })
     }
 
-    /// Like [`Self::of_failure`], with the cause that the error reveals. Returns the error
-    /// unchanged if it reveals none.
+    /// Like [`Self::of_failure`], if the error reveals a cause; otherwise returns it unchanged.
     pub fn explained(error: anyhow::Error, instance: &Instance) -> anyhow::Error {
         let mut found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
         match found.find_map(CallFailure::meant) {

@@ -234,8 +234,7 @@ fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
     body
 }
 
-/// Converts the error of a handshake. Keeps an I/O error in the chain, so that its cause can be
-/// found.
+/// Converts a handshake error. Keeps I/O errors in the chain, so that their cause can be found.
 fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
     match error {
         HandshakeError::Failure(Error::Io(error)) => anyhow::Error::from(error),

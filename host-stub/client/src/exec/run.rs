@@ -184,8 +184,7 @@ impl Asked {
 }
 
 pub struct End {
-    /// The command's exit code or signal. The error says why neither is known, or is empty (exit
-    /// code 129).
+    /// The command's exit code or signal, or why neither is known (exit code 129); may be empty.
     pub outcome: Result<Outcome, String>,
     pub body: Value,
     /// Reasons why part of its output was lost.

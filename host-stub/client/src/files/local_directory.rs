@@ -50,8 +50,7 @@ pub enum Target {
     Directory,
 }
 
-/// Where a file goes: a directory and a name in it. `None` if the guest's root is pulled, whose
-/// entries go into the directory itself.
+/// Where a file goes: a directory and a name in it. The guest's root has no name (`None`).
 pub type Place<'a> = (LocalDirectory, Option<&'a OsStr>);
 
 /// Returns where the guest's file `from` goes if the target is `to`: below `to` if that is a

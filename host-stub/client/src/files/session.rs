@@ -43,8 +43,7 @@ pub(super) fn connect(agent: &Agent, limit: Limit) -> Result<UnixStream> {
     agent.upgrade(("GET", "/1.0/sftp"), "sftp", b"", limit)
 }
 
-/// Returns true if a path does not exist or is not a directory, and false if that cannot be found
-/// out.
+/// Returns whether a path is certainly not a directory, as one that does not exist.
 pub fn is_no_directory(agent: &Agent, path: &Path) -> bool {
     let session = open(agent, connecting(), PATH_LOOK_TIMEOUT);
     match session.and_then(|mut session| session.stat(path)) {

@@ -24,8 +24,7 @@ pub enum Vsock {
 }
 
 impl Vsock {
-    /// Returns the unix socket where the host listens for the guest's calls to `port`; `None` if it
-    /// listens on AF_VSOCK.
+    /// Returns the unix socket for the guest's calls to `port`; `None` if they arrive on AF_VSOCK.
     pub fn host_socket(&self, port: u32) -> Option<PathBuf> {
         match self {
             Self::Plain(path) | Self::Uds(path) => {
@@ -119,8 +118,7 @@ impl Instance {
         !self.is_false(self.flavour.server().gate)
     }
 
-    /// Parses a boolean configuration value; `None` if the key is not set or the value is not
-    /// boolean.
+    /// Returns the value of a boolean key; `None` if it is not set or not boolean.
     fn switch(&self, key: &str) -> Option<bool> {
         match self.config.get(key)?.to_ascii_lowercase().as_str() {
             "true" | "1" | "yes" | "on" => Some(true),

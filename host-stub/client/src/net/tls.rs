@@ -74,8 +74,7 @@ macro_rules! only_tls13 {
     };
 }
 
-/// Accepts only this certificate. `None` accepts every certificate, and clients without one; the
-/// peer must still have the certificate's key.
+/// Accepts only this certificate; `None` accepts any whose key the peer has, or no certificate.
 #[derive(Debug)]
 pub struct Exactly(pub Option<CertificateDer<'static>>);
 

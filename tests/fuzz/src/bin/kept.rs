@@ -13,10 +13,10 @@ use mote_checks::markdown::between;
 use mote_fuzz::tally::{MARKS, Tally, file, read, table, write};
 use mote_fuzz::{TARGETS, about, corpus};
 
-/// Limits of inputs per target, and of bytes per file.
+/// Maximum number of inputs per target, and of bytes per file.
 const INPUTS: usize = 400;
 const BYTES: usize = 20 * 1024;
-/// Longest stored input, bytes: ten of them fit.
+/// Longest stored input, bytes: a file has room for ten of them.
 const LONGEST: usize = 2048;
 
 fn unpack(target: &str, folder: &Path) -> std::io::Result<()> {

@@ -50,7 +50,7 @@ impl Run {
         assert!(self.status.deadline().is_none_or(|deadline| deadline > self.now));
     }
 
-    /// Meets the deadlines, or wakes up late once, as after a suspend.
+    /// Advances the time and meets each deadline, or wakes up late once, as after a suspend.
     fn wait(&mut self, time: Duration, late: bool) {
         let end = self.now + time;
         while !late && let Some(next) = self.status.deadline().filter(|next| *next <= end) {

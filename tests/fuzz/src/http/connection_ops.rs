@@ -27,7 +27,7 @@ enum Wait {
 impl Run {
     /// Polls until the connection needs input, time or an answer.
     fn settle(&mut self, answer_early: bool) -> Wait {
-        // Each poll before the wait takes a byte, except a constant number.
+        // Except for a constant number, each poll before the wait consumes a byte.
         for _ in 0..(2 * limits::HEAD + 8) {
             let event = self.connection.poll(self.now);
             assert!(!self.over || event == Event::Closed, "{event:?} after the end");

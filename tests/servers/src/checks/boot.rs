@@ -59,8 +59,8 @@ fn clean_stop_start_with_devices(world: &World) -> Seen {
         has(&nics, "eth0")?;
         Ok((took, line))
     });
-    // A directory that was configured from the start stays: QEMU does not unplug it within Incus'
-    // 10 s, with Incus' own agent neither.
+    // A directory that was configured from the start cannot be unplugged: QEMU takes longer than
+    // Incus' 10 s, even with Incus' own agent.
     stop(world, &[])?;
     let gone = unplug(world, "share1").and_then(|()| unplug(world, "lan"));
     start(world)?;
@@ -132,7 +132,7 @@ fn exec(world: &World, project: &str, instance: &str, words: &[&str]) -> Try<Out
     world.cli(&[&with, words].concat()).code(0)
 }
 
-/// Another instance replaces the first, then the first again.
+/// Replaces the first instance with another one, calls `look`, and restores the first.
 fn instead(
     world: &World,
     make: &[&[&str]],
@@ -190,7 +190,7 @@ fn two_projects(world: &World) -> Seen {
     let make: &[&[&str]] = &[&create, &launch];
     let look = || {
         let took = world.agent_of(&format!("{VM}?project=second"))?;
-        // Only now: LXD 5.0.2 refuses it while it waits for an agent.
+        // Set only now, because LXD 5.0.2 refuses it while it waits for an agent.
         let greeting = "user.greeting=hello from there";
         world.ok(&["--project", "second", "config", "set", VM, greeting])?;
         let there = exec(world, "second", VM, &["mote-agent", "get", "user.greeting"])?.text();

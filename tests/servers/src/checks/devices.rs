@@ -28,8 +28,8 @@ pub(super) fn unplug(world: &World, name: &str) -> Try {
     world.ok(&["config", "device", "remove", VM, name]).map(drop)
 }
 
-/// Waits until the guest reads the host's file at `path`. Returns the seconds, and the line of its
-/// mounts.
+/// Waits until the guest can read the host's file below `path`. Returns the seconds that took, and
+/// the guest's line for the mount.
 pub(super) fn in_guest(world: &World, path: &str) -> Try<(f64, String)> {
     let script = format!("cat {path}/from-host 2>/dev/null || true");
     let took =
@@ -42,7 +42,7 @@ fn out_of_guest(world: &World, path: &str) -> Try<f64> {
     world.until("unmounted", 30, || Ok(world.sh(&script)?.trim() == "0"))
 }
 
-/// Plugs in, calls `look`, and always unplugs.
+/// Plugs a directory in, calls `look`, and always unplugs the directory.
 fn with_plugged(
     world: &World,
     name: &str,
@@ -97,7 +97,7 @@ fn events(world: &World) -> Try<String> {
     world.sh("cat /run/events.log || true")
 }
 
-/// Restarts the guest's listener after the agent's: events are not kept for absent listeners.
+/// Waits for the guest's listener after a restart of the agent: events are not kept for it.
 fn listening(world: &World) -> Try {
     let mut turn = 0;
     world.until("a listener in the guest", 20, || {

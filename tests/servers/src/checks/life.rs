@@ -30,7 +30,7 @@ fn agent_killed(world: &World) -> Seen {
     world.until("another agent", 60, || Ok(agents_pid(world)? != was))?;
     let took = begun.elapsed();
     let back = took.checked_sub(killed).unwrap_or_default();
-    // It contains two execs, whose time is subtracted.
+    // The measured time contains two execs, whose time is subtracted.
     let begun = Instant::now();
     agents_pid(world)?;
     let one = begun.elapsed();
@@ -42,7 +42,7 @@ fn agent_killed(world: &World) -> Seen {
 fn agent_ends_during_command(world: &World) -> Seen {
     let was = agents_pid(world)?;
     let during = During::begin(world)?;
-    // This command is running as well.
+    // This command is running too, so its answer may be lost.
     let _answer = world.exec(&["kill", "-TERM", &was]).run();
     let ended = during.end(world, GONE);
     world.until("another agent", 60, || Ok(agents_pid(world)? != was))?;
@@ -160,8 +160,8 @@ fn server_restarted(world: &World) -> Seen {
     Ok(format!("{all}; a directory plugged in then: after {} s", mounted?.0))
 }
 
-/// A client's exit code when its command's agent or instance is gone, if the server treats it as a
-/// container: 128 plus SIGHUP (docs/protocol/exec.md, "When the agent ends").
+/// Exit code of a client whose command was lost with its agent or instance, if the server treats
+/// the instance as a container: 128 plus SIGHUP (docs/protocol/exec.md, "When the agent ends").
 pub(super) const GONE: i32 = 129;
 /// Time after the command's first output until the server waits for its end.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -175,7 +175,7 @@ pub(super) struct During {
 impl During {
     pub(super) fn begin(world: &World) -> Try<Self> {
         let script = "echo begun; exec sleep 4321";
-        // The client's messages are reported with its code.
+        // The client's messages are reported together with its exit code.
         let first = ["sh", "-c", "exec \"$@\" 2>&1", "sh", world.server.cli(), "exec", VM, "-T"];
         let mut pipes = world.run(&[&first[..], &["--", "sh", "-c", script]].concat()).start()?;
         same("the first line", pipes.line()?, "begun".to_owned())?;
@@ -195,15 +195,15 @@ impl During {
 }
 
 // LXD 5.0.2 changes neither limits nor NICs while an instance runs.
-/// Length of a pause: long enough to distinguish a clock that is behind by it from a slow `exec`.
-/// Incus 7.0.2 closes the connection of a running command after 30 s of silence: after a pause of
-/// 40 s the client had ended.
+/// Length of a pause: long enough that a clock which is behind by it is not mistaken for a slow
+/// `exec`. Incus 7.0.2 closes the connection of a running command after 30 s of silence, so a pause
+/// of 40 s ended the client.
 const PAUSE: Duration = Duration::from_secs(18);
-/// Upper bound of the clock's error after a resume, in seconds. `date` prints whole ones.
+/// Upper bound of the clock's error after a resume. `date` prints whole seconds.
 const RIGHT: u64 = 2;
 /// Upper bound of the error where the guest can read the host's clock, milliseconds.
 const NEAR: f64 = 50.0;
-/// Readings of the guest's clock. The quickest counts.
+/// Number of readings of the guest's clock, of which the quickest is used.
 const READINGS: usize = 40;
 /// MiB taken from the instance, which has 384.
 const LESS: u64 = 256;
@@ -295,7 +295,7 @@ fn clock_after_pause(world: &World) -> Seen {
         return Err(format!("{lag:.1} ± {wrong:.1} ms behind"));
     }
     same("a command from before the pause", command.answer()?, "=")?;
-    // Excludes the line of a command that contains these words.
+    // The pattern excludes the line that logs this command itself.
     let log = world
         .sh("sed -n 's/^[a-z: ]*VM resumed (\\([a-z]*\\)): /\\1. /p' /run/agent.log | tail -n 1")?;
     Ok(format!("{seen}; then {lag:.1} ± {wrong:.1} ms behind; {}", log.trim()))

@@ -27,7 +27,7 @@ mod state;
 pub struct Check {
     pub group: &'static str,
     pub name: &'static str,
-    /// Conditions that the server meets.
+    /// Conditions that a server must meet for this check.
     pub servers: &'static [fn(Server) -> bool],
     pub run: fn(&World) -> Seen,
 }
@@ -61,7 +61,7 @@ pub fn ready(world: &World) -> Try {
         world.ok(&[world.server.resume(), VM])?;
     }
     if world.status()? == "Stopped" {
-        // A guest that reboots is started by the server at the same moment: either may win.
+        // The server starts a rebooting guest at the same moment: either start may win.
         let _other = world.cli(&["start", VM]).run()?;
     }
     if !world.sees_agent(VM)? {

@@ -86,7 +86,7 @@ fn volume(world: &World) -> Seen {
     seen
 }
 
-/// The agent is gone for a while, and so is its program.
+/// The agent and its program are absent for 10 s.
 fn without_agent(world: &World) -> Seen {
     let was = agents_pid(world)?;
     let script = "mv /sbin/mote-agent /sbin/away

@@ -16,7 +16,7 @@ pub(super) const ALL: &[Check] = &[
         hold("TLS 1.2 is spoken", answer.first() != Some(&22))
     }),
     TLS.is("shows `agent.crt`, whatever the name asked for", |agent| {
-        // The verifier of this suite accepts no other certificate.
+        // Connecting is enough: this suite's verifier accepts no other certificate.
         agent.connect().map(drop).map_err(Into::into)
     }),
     TLS.is("a caller with another certificate gets nothing", |agent| {
@@ -243,7 +243,7 @@ fn hello12() -> Vec<u8> {
     record
 }
 
-/// A caller's answer to `GET path`; a refusal may also come in the handshake, as an error.
+/// Returns the answer to this caller's `GET path`. A refusal in the handshake is an error.
 fn as_caller(agent: &Agent, caller: Caller, path: &str) -> Try<Answer> {
     let mut wire = agent.connect_as(caller)?;
     wire.ask("GET", path, "Connection: close\r\n", b"")

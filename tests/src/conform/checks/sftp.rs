@@ -288,7 +288,7 @@ fn upgrade(agent: &Agent) -> Claim {
     same("Connection", answer.field("connection"), "Upgrade")
 }
 
-/// Opens a session. Returns an empty directory for it, and the path of a file there.
+/// Opens a session. Returns it with an empty directory, and a path for a file in that directory.
 fn session(agent: &Agent, name: &str) -> Try<(Sftp, String, String)> {
     after(agent, name, "true")
 }

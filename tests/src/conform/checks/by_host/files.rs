@@ -120,7 +120,7 @@ pub(in super::super) const ALL: &[Check] = &[
             let text = agent.guest("sed -n 's/^processes //p' /proc/stat")?;
             text.trim().parse().map_err(|_| text)
         };
-        // The test itself starts some, and so may others in the guest.
+        // The test itself starts processes, and so may others in the guest.
         for _ in 0..5 {
             let (first, second) = (forks()?, forks()?);
             agent.host(&["metrics", NAME])?;

@@ -10,14 +10,14 @@ use crate::conform::prelude::*;
 pub(super) mod commands;
 pub(super) mod files;
 
-// Alone: they inspect operations and processes, and transfer as much as possible.
+// These run alone: they inspect operations and processes, and transfer large amounts.
 const COMMANDS: Group = Group::new("By mote-host: commands", "P§4.1").alone();
 const FILES: Group = Group::new("By mote-host: files", "P§4.4").alone();
 const REPORTS: Group = Group::new("By mote-host: state, metrics, port-forward", "P§4.5").alone();
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Returns the exit code for SIGKILL: -1 with Go agents up to LXD 5.0 and Incus 6.0.
+/// Returns the exit code after SIGKILL. Go agents up to LXD 5.0 and Incus 6.0 report -1.
 fn killed(agent: &Agent) -> i32 {
     if agent.column.is_mote() { 137 } else { 255 }
 }
