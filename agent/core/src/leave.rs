@@ -4,16 +4,16 @@ use core::time::Duration;
 
 use crate::time::Uptime;
 
-/// Idle time that is required, because one request of the host follows another.
+/// Idle time required before an exit, because the host's requests follow one another.
 const QUIET: Duration = Duration::from_millis(100);
 /// Longest wait for results that the host may still request. A host that runs one short command
 /// after another must not delay the exit forever.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
-/// Longest wait for peers that may be hostile. After [`LEAVE_DEADLINE`] a moment without any suffices,
-/// so a host that calls all the time loses no call.
+/// Longest wait for peers that may be hostile. After [`LEAVE_DEADLINE`] a moment without any peer
+/// suffices, so a host that calls all the time loses no call.
 const PEERS_DEADLINE: Duration = Duration::from_secs(20);
-/// Longest wait for a host that only listens to events: it waits for the end of a command, or is
-/// about to send one. Without its listener it reports exit code 129 (P§4.1).
+/// Longest wait for a host that only listens to events: such a host waits for the end of a command,
+/// or is about to send one. If its listener is closed, the host reports exit code 129 (P§4.1).
 const LISTENER_DEADLINE: Duration = Duration::from_secs(60);
 /// Longest wait for the host before a takeover. The other agent waits for 5 s.
 const BEFORE_TAKEOVER: Duration = Duration::from_secs(3);
@@ -25,10 +25,10 @@ pub enum Load {
     Idle,
     /// Only results of commands that the host may still request.
     Results,
-    /// Only handshakes, whose callers may be any program, or reports of programs in the guest, and
-    /// perhaps results.
+    /// Only handshakes, whose callers may be any program, or reports by programs in the guest;
+    /// perhaps also results.
     Peers,
-    /// A host that listens to events, and perhaps results.
+    /// A host that listens to events; perhaps also results.
     Listener,
     Busy,
 }

@@ -15,12 +15,12 @@ pub const HEAD: usize = 8 * 1024;
 /// fails.
 pub const HEADERS: usize = 48;
 /// Longest request body of a client in the guest, bytes; a storage volume's config is the largest
-/// real one. Longer ones of the host need admission. Over it: 413 and the connection is closed.
+/// real one. Longer bodies from the host need admission. Over it: 413 and the connection is closed.
 pub const BODY: usize = 64 * 1024;
 /// Longest body of a request from the host, bytes; only exec requests may be longer. Over it: 413.
 pub const HOST_BODY: usize = 1024 * 1024;
-/// Longest body of a request from the host that needs no share of [`HOST_MEMORY`], bytes: nearly
-/// all. Over it: the request waits for its share.
+/// Longest body of a request from the host that needs no share of [`HOST_MEMORY`], bytes; nearly
+/// all are shorter. Over it: the request waits for its share.
 pub const HOST_SHORT: usize = 8 * 1024;
 /// Longest body of an exec request, bytes: Linux takes 2 MiB of arguments and environment by
 /// default; the rest is for JSON's quotes and some escapes. Over it: 413.
@@ -30,8 +30,8 @@ pub const EXEC_BODY: usize = 3 * 1024 * 1024;
 /// enough for one command of the 2 MiB that Linux accepts, both as JSON and parsed. Over it: a
 /// request waits for 3 s; then 503.
 pub const HOST_MEMORY: usize = 4 * 1024 * 1024 + 96 * 1024;
-/// Total size of the events that some listener has not read yet, bytes; one of [`HOST_BODY`] fits.
-/// Over it: a new event waits for 1 s; then the listeners with the oldest event are dropped.
+/// Total size of the events that some listener has not read yet, bytes; an event of [`HOST_BODY`]
+/// fits. Over it: a new event waits for 1 s; then the listeners with the oldest event are dropped.
 pub const EVENTS: usize = HOST_BODY + 256 * 1024;
 /// Longest JSON answer of the host that is kept in memory, bytes: one config value may be a whole
 /// cloud-init user-data. Over it: the call fails. Streams (image export) are forwarded piece by

@@ -1,4 +1,4 @@
-//! Limits how often something happens: a token bucket, and a limit of log messages.
+//! Limits how often something happens: a token bucket, and a limit on log messages.
 
 use crate::time::Uptime;
 use core::time::Duration;

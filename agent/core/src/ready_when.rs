@@ -8,7 +8,7 @@ use crate::report::proc::words;
 const LISTENS: &[u8] = b"0A";
 /// Longest path of a unix socket, bytes (unix(7), `sun_path` without the NUL).
 const SOCKET: usize = 107;
-/// Consecutive checks without an init script: between two runlevels none runs for a moment.
+/// Number of consecutive checks without an init script: between runlevels none runs for a moment.
 const CALM: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +40,8 @@ impl<'t> Condition<'t> {
     }
 }
 
-/// Returns whether a line of `/proc/net/tcp` or `tcp6` is a socket that listens on this port. It
-/// contains number, local address, peer's address and state.
+/// Returns whether a line of `/proc/net/tcp` or `tcp6` is a socket that listens on this port. The
+/// line has a number, the local address, the peer's address and the state.
 pub fn listens(line: &[u8], port: u16) -> bool {
     let mut words = words(line);
     let (address, state) = (words.nth(1), words.nth(1));
@@ -50,8 +50,8 @@ pub fn listens(line: &[u8], port: u16) -> bool {
     state == Some(LISTENS) && at.and_then(|at| u16::from_str_radix(at, 16).ok()) == Some(port)
 }
 
-/// Decides whether an init system that does not report its state is done: no script of it runs in
-/// consecutive checks.
+/// Decides whether an init system that does not report its state is done: none of its scripts runs
+/// in consecutive checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calm(u8);
 

@@ -100,7 +100,7 @@ impl Violation {
     }
 }
 
-/// Reads a client's frames from input of any fragmentation.
+/// Reads a client's frames from input that arrives in pieces of any size.
 #[derive(Debug)]
 pub struct Reader {
     state: Reading,

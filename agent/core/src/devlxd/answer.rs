@@ -1,5 +1,6 @@
-//! Turns the host's answer into devlxd's (P§5.2, P§5.4). The host wraps answers in envelopes,
-//! devlxd does not: JSON passes through byte for byte, text is unquoted, errors become plain text.
+//! Turns the host's answer into devlxd's answer (P§5.2, P§5.4). The host wraps answers in
+//! envelopes; devlxd does not. JSON passes through byte for byte, text is unquoted, errors become
+//! plain text.
 
 use alloc::vec::Vec;
 
@@ -42,8 +43,8 @@ pub fn unreachable(flavour: Flavour, ask: Ask) -> &'static str {
     }
 }
 
-/// Returns the client's answer, for the host's answer to `ask`. A value that passes through is
-/// decoded in place, because there is no room for two long answers.
+/// Converts the host's answer to `ask` into the client's. A value that passes through is decoded in
+/// place, because there is no room for two long answers.
 pub fn present(flavour: Flavour, ask: Ask, status: u16, mut body: Vec<u8>) -> (Shown, Vec<u8>) {
     let envelope = match Envelope::parse(&body) {
         Ok(envelope) => envelope,
@@ -92,7 +93,7 @@ pub fn present(flavour: Flavour, ask: Ask, status: u16, mut body: Vec<u8>) -> (S
     (shown, body)
 }
 
-/// Returns the JSON for the guest if it differs from that of the host.
+/// Returns the JSON for the guest, or `None` if the host's JSON passes through unchanged.
 fn changed(flavour: Flavour, ask: Ask, metadata: Value<'_>) -> Option<Document> {
     // A client without a token (P§5.3) must not see the environment.
     if ask == Ask::Info && metadata.member("auth").is_some_and(|auth| auth.is("untrusted")) {
@@ -104,7 +105,7 @@ fn changed(flavour: Flavour, ask: Ask, metadata: Value<'_>) -> Option<Document> 
             json.end_object();
         }));
     }
-    // Only these keys of the list of URLs may be read by guests (P§5.3).
+    // Guests may read only these keys (P§5.3); other URLs are removed from the list.
     let is_own = |url: &Value<'_>| {
         let text = url.raw().trim_start_matches('"');
         text.starts_with("/1.0/config/user.") || text.starts_with("/1.0/config/cloud-init.")
@@ -118,8 +119,8 @@ fn changed(flavour: Flavour, ask: Ask, metadata: Value<'_>) -> Option<Document> 
     })
 }
 
-/// Returns an error with this text, or that of the status if it is empty. A status that is not an
-/// error becomes 500.
+/// Returns an error answer with this text, or with the status's own text if `text` is empty. A
+/// status that is not an error becomes 500.
 fn error(status: u16, mut text: Vec<u8>) -> (Shown, Vec<u8>) {
     if text.is_empty() {
         text.extend(crate::http::reply::reason(status).as_bytes());

@@ -69,7 +69,7 @@ pub enum Next<'e> {
     Answer(Answer),
     /// Send events; the exchange has ended.
     Listen,
-    /// Obtain this permit. While it waits for [`Quota::LongReply`], others may call.
+    /// Obtain this permit. While this request waits for [`Quota::LongReply`], others may call.
     Obtain(Quota),
     /// Wait until the Ready lock is released.
     Wait,
@@ -78,7 +78,7 @@ pub enum Next<'e> {
     /// Make this call and read the whole answer.
     Call {
         call: Call<'e>,
-        /// Give up when the client leaves. A request that changes something is completed.
+        /// Whether to give up when the client leaves; false if the request changes something.
         ends_with_client: bool,
     },
     /// Make this call and pass on a body of any size if the status is 200.
@@ -140,7 +140,8 @@ impl<'r> Exchange<'r> {
                 None => self.call(),
             },
             Event::Reply { reply, .. } if reply.is_whole => self.answer(reply),
-            // Repeated with a permit, because many half-received answers would need much memory.
+            // The call is repeated with a permit, because many half-received answers need much
+            // memory.
             Event::Reply { may_be_long: false, .. } if self.method() == "GET" => {
                 Next::Obtain(Quota::LongReply)
             }
@@ -203,7 +204,8 @@ impl<'r> Exchange<'r> {
         }
         self.state = ReadyState::in_body(self.body);
         match self.state {
-            // Before the host has it, so that an agent started meanwhile does not repeat Ready.
+            // Stored before the host has it, so that an agent started meanwhile does not repeat
+            // Ready.
             Some(state @ ReadyState::Started) => self.store(state, false),
             _ => self.call(),
         }
@@ -247,7 +249,7 @@ impl<'r> Exchange<'r> {
         }
     }
 
-    /// Answers 500, because cloud-init retries after no other status (P§5.4).
+    /// Answers 500, the only status after which cloud-init retries (P§5.4).
     fn failed(&self, why: &str) -> Next<'static> {
         text(500, &[unreachable(self.flavour, self.ask), why].concat())
     }
@@ -260,8 +262,8 @@ fn text(status: u16, text: &str) -> Next<'static> {
     Next::Answer(Answer { status, format: Body::Text, etag: None, body })
 }
 
-/// Returns a posted volume's body with the type of its path, still encoded, if it lacks one: the
-/// type is missing or empty (P§5.3).
+/// Adds a volume type that is missing or empty to the body of a volume's POST (P§5.3). The type is
+/// that of the path, still percent-encoded. Returns `None` if nothing is to be added.
 pub fn typed(path: &str, body: &[u8]) -> Option<Document> {
     let segments = Segments::split(path)?;
     let has_type =
@@ -280,8 +282,8 @@ pub fn typed(path: &str, body: &[u8]) -> Option<Document> {
     }))
 }
 
-/// Writes the head of the answer with an image, from the headers of the host's; returns how the
-/// body ends. Errors: a header cannot be written.
+/// Writes the head of the answer with an image, from the headers of the host's answer; returns how
+/// the body ends. Errors: a header cannot be written.
 pub fn write_image_head(
     out: &mut String,
     request: &Request<'_>,

@@ -16,7 +16,7 @@ pub fn write_target(out: &mut impl Write, ask: Ask, path: &str, query: Option<&s
             write!(out, "&target={target}")?;
         }
     }
-    // The others take no parameters; those of an image export are dropped (P§5.4).
+    // Other requests take no parameters; those of an image export are dropped (P§5.4).
     match query {
         Some(query) if matches!(ask, Ask::Json | Ask::OperationWait) => write!(out, "?{query}"),
         Some(_) | None => Ok(()),

@@ -64,8 +64,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the limits for a process with this descriptor limit. A request takes up to two; the
-    /// rest is for the host's connections.
+    /// Returns the limits for a process with this descriptor limit. A request takes up to two
+    /// descriptors; the rest are for the host's connections.
     pub fn of(descriptors: usize) -> Self {
         let part = |most: usize, divisor: usize| most.min(descriptors / divisor).max(1);
         Self {
@@ -78,9 +78,9 @@ impl Bounds {
         self.quotas.get(quota as usize).copied().unwrap_or_default()
     }
 
-    /// Returns how many connections to accept before earlier ones are served again. A queued
-    /// connection cannot be closed, so this is half of the others: no client is closed for one that
-    /// arrived together with it. One, if all may be queued.
+    /// Returns how many connections to accept before earlier ones are served again: half of those
+    /// that cannot be queued, because a queued connection cannot be closed. So no client is closed
+    /// for one that arrived together with it. One, if all may be queued.
     pub fn at_once(&self) -> usize {
         (self.connections.saturating_sub(self.most(Quota::Queued)) / 2).max(1)
     }
@@ -104,7 +104,7 @@ impl Quotas {
         }
     }
 
-    /// Takes one; false if none is free for this class.
+    /// Takes one unit of the quota; returns false if none is free for this class.
     pub fn take(&mut self, class: Class, quota: Quota) -> bool {
         let index = quota as usize;
         let (Some(free), Some(others)) = (self.free.get_mut(index), self.others.get_mut(index))

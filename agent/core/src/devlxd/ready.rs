@@ -1,5 +1,5 @@
-//! Remembers the state that an application reported, and when to repeat it to the host (P§6,
-//! decisions §2). `ready_when` reports Ready without an application.
+//! Remembers the state that an application reported, and decides when to repeat it to the host
+//! (P§6, decisions §2). `ready_when` reports Ready without an application.
 
 #[cfg(feature = "alloc")]
 use alloc::string::String;
@@ -40,9 +40,9 @@ impl ReadyState {
 /// Shares of the Ready lock: more than there are clients.
 const SHARES: usize = 1 << 16;
 
-/// The last state since boot, if any, that the host accepted, or that was sent to it if it is
-/// `Started`; and the Ready lock. A report of an application takes a share of the lock. A report of
-/// the agent takes all, because it could otherwise overtake a newer state.
+/// The Ready lock, and the last state since boot that the host accepted, if any; `Started` counts
+/// as soon as it is sent. A report by an application takes one share of the lock. A report by the
+/// agent takes all shares, because it could otherwise overtake a newer state.
 #[derive(Debug, Default)]
 pub struct Ready {
     last: Cell<Option<ReadyState>>,
@@ -71,17 +71,17 @@ impl Ready {
         self.last.get()
     }
 
-    /// Returns the state to repeat to a host that recorded `host_state`: a Ready that it has lost.
+    /// Returns Ready if it must be repeated to a host that recorded `host_state`, which lost it.
     pub fn on_connected(&self, host_state: &str) -> Option<ReadyState> {
         self.get().filter(|state| *state == ReadyState::Ready && host_state == "Started")
     }
 
-    /// Begins a report of an application; `None` while the agent itself reports.
+    /// Begins a report by an application; `None` while the agent's own report is in progress.
     pub fn share(&self) -> Option<Hold<'_>> {
         self.hold(1)
     }
 
-    /// Begins a report of the agent itself; `None` while any other is in progress.
+    /// Begins a report by the agent itself; `None` while any other report is in progress.
     pub fn exclusive(&self) -> Option<Hold<'_>> {
         self.hold(SHARES)
     }

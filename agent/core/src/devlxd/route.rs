@@ -87,7 +87,7 @@ impl NoRoute {
 /// The routes of a path by their methods.
 type Routes = &'static [(Method, Route)];
 
-/// The routes of a path to the host.
+/// Builds the list of routes of a path that the host answers.
 macro_rules! ask {
     ($($method:ident $ask:ident),*) => {
         &[$((Method::$method, Route::Ask(Ask::$ask))),*]
@@ -129,7 +129,7 @@ fn routes(flavour: Flavour, segments: &Segments<'_>) -> Routes {
         2 if is(1, "events") => &[(Method::Get, Route::Events)],
         2 if is(1, "devices") => ask!(Get Json),
         3 if is(1, "config") => ask!(Get ConfigValue),
-        // Incus hosts have it although their Go agent does not forward it.
+        // Incus hosts have this endpoint, although their Go agent does not forward it.
         4 if is(1, "images") && is(3, "export") => ask!(Get ImageExport),
         _ => match flavour {
             Flavour::Lxd => lxd_only(segments),

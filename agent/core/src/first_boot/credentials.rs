@@ -23,7 +23,7 @@ const LONGEST_NAME: usize = 64;
 pub fn find(table: &[u8], name: &str) -> Option<Result<Vec<u8>, &'static str>> {
     let mut rest = table;
     while let [kind, length, ..] = rest {
-        // Its strings end with an empty one. Without strings, there are two empty ones.
+        // The structure's strings end with an empty one. If it has none, two empty ones follow.
         let behind = rest.get(usize::from(*length).max(4)..)?;
         let end = behind.windows(2).position(|pair| pair == [0, 0])?;
         if *kind == STRINGS {

@@ -13,7 +13,7 @@ use crate::netlink::{Change, Link, Name, UP};
 
 pub type Mac = [u8; 6];
 
-/// Upper bound of configured NICs. QEMU's PCI bus has fewer slots.
+/// Maximum number of configured NICs. QEMU's PCI bus has fewer slots.
 pub const MAX_NICS: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,8 @@ fn parse_mac(text: &str) -> Option<Mac> {
     parts.next().is_none().then_some(mac)
 }
 
-/// Returns a name that the kernel accepts (`dev_valid_name`), except patterns such as `eth%d`.
+/// Returns the name if the kernel accepts it (`dev_valid_name`) and it is not a pattern such as
+/// `eth%d`.
 fn usable(bytes: &[u8]) -> Option<Name> {
     let text = core::str::from_utf8(bytes).ok()?;
     let bad =
@@ -108,8 +109,9 @@ pub struct Search<'w> {
     found: Vec<Option<(Rank, Nic)>>,
 }
 
-/// Rank of a match; the lowest wins: first whether only the current address matches, not the
-/// permanent one, then the index, because a link stacked on a NIC (bridge, bond, VLAN) is newer.
+/// Rank of a match; the lowest wins. A link whose permanent address matches precedes one where only
+/// the current address does. Then the lower index wins, because a link stacked on a NIC (bridge,
+/// bond, VLAN) is newer.
 type Rank = (bool, u32);
 
 impl<'w> Search<'w> {
@@ -145,7 +147,7 @@ impl<'w> Search<'w> {
     }
 
     /// Returns the NICs to change, in independent groups. The first group has those that exchange
-    /// names; each other NIC is its own group.
+    /// names; every other NIC is a group of its own.
     pub fn groups(self) -> Vec<Vec<Nic>> {
         let mut todo: Vec<Nic> = Vec::new();
         for (_, nic) in self.found.into_iter().flatten() {
@@ -168,13 +170,13 @@ impl<'w> Search<'w> {
 pub struct Step {
     pub index: u32,
     pub act: Change,
-    /// Change that reverts it, if needed.
+    /// Change that reverts this step, if needed.
     pub undo: Option<Change>,
 }
 
-/// Returns the steps for a group: all links down, to temporary names if there are several, to their
-/// new names, MTUs, all up. A link ends up even if it was down (P§1.9); reverting restores its
-/// state.
+/// Returns the steps for a group: set all links down, give them temporary names if there are
+/// several, then their new names and MTUs, and set all up. A link is up afterwards even if it was
+/// down before (P§1.9); reverting restores its state.
 pub fn steps(group: &[Nic]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut add = |nic: &Nic, act, undo| steps.push(Step { index: nic.index, act, undo });

@@ -1,13 +1,13 @@
 //! Templates: files that the host renders and the guest installs, as `metadata.yaml` specifies
-//! (P§1.7). The host renders only those that its trigger selects: a template without an `.out` file
-//! is skipped. `when` and `properties` concern only the host.
+//! (P§1.7). The host renders only those that its trigger selects, so a template without an `.out`
+//! file is skipped. `when` and `properties` concern only the host.
 
 use alloc::string::String;
 
 use crate::guest_path::Target;
 use crate::yaml::{Event, Parser, Scalar, YamlError};
 
-/// Upper bound of templates (images have about ten); the rest of a longer document is rejected.
+/// Maximum number of templates (images have about ten). The rest of a longer document is rejected.
 pub const MAX_TEMPLATES: usize = 256;
 /// Default mode of a new file.
 const MODE: u32 = 0o644;

@@ -1,6 +1,6 @@
 //! Writable file systems on this machine's disks, from `/proc/self/mountinfo` (proc(5)), in the
-//! order of freezing: the last mounted first. A file system in a file of another one writes to that
-//! when it freezes.
+//! order of freezing: the last mounted first. Freezing a file system in an image file writes to the
+//! file system that contains the file, which must therefore freeze later.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -37,8 +37,8 @@ pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
     all.into_iter().flatten().collect()
 }
 
-/// A hash table of paths and devices. A device has the position of its file system; an empty key
-/// marks a free slot.
+/// A hash table of paths and devices. The value of a device is the position of its file system; an
+/// empty key marks a free slot.
 struct Known<'l>(Vec<(&'l [u8], usize)>);
 
 /// Initial value of the hash (FNV-1a, 32 bits).
@@ -85,11 +85,11 @@ impl<'l> Known<'l> {
     }
 }
 
-/// Returns whether it is on a disk and writable.
+/// Returns whether the file system is on a disk and writable.
 fn counts(mount: &Mounted<'_>) -> bool {
-    // The device number of some file systems, such as btrfs, is not a device's. FUSE may hang.
+    // Some file systems, such as btrfs, have a device number of their own. FUSE may hang.
     let has_disk = !mount.device.starts_with(b"0:") || mount.source.starts_with(b"/dev/");
-    // The file system's own option: a mount of it may be read-only.
+    // The file system's own option counts, because one of its mounts may be read-only.
     mount.common.starts_with(b"rw") && has_disk && !mount.kind.starts_with(b"fuse")
 }
 

@@ -2,8 +2,8 @@
 //! type.
 //!
 //! Clients in the guest get the types that the devlxd API promises (config and device), and the
-//! agent's own, restored. The Go agents also send them the host's operations, including the secrets
-//! of every exec (P§9.9).
+//! agent's own type `restored`. The Go agents also send them the host's operations, including the
+//! secrets of every exec (P§9.9).
 
 use alloc::string::String;
 
@@ -24,8 +24,8 @@ pub enum Audience {
 }
 
 impl Audience {
-    /// Returns whether it may receive events of this type. For guests this is a list of permitted
-    /// types, because a type that a later server adds may be secret.
+    /// Returns whether the audience may receive events of this type. Guests have a list of
+    /// permitted types, because a type that a later server adds may be secret.
     fn may_hear(self, kind: &str) -> bool {
         match self {
             Self::Host => kind != RESTORED,
@@ -42,7 +42,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Creates it from the `type` parameter of a request's query.
+    /// Creates a subscription from the `type` parameter of a request's query.
     pub fn new(audience: Audience, asked: Option<&str>) -> Self {
         let types = query(asked, "type").unwrap_or_default();
         // Go's clients encode the comma.
@@ -69,9 +69,9 @@ pub fn one_line(document: Document) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted<'j> {
     pub whole: Value<'j>,
-    /// Its type. Without one, only listeners for every type receive it, as with the Go agents.
+    /// The event's type. Without one, only listeners for every type get it, as with the Go agents.
     pub kind: String,
-    /// Its data; `null` if there is none.
+    /// The event's data; `null` if there is none.
     pub metadata: Value<'j>,
 }
 

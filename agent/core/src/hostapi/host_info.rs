@@ -50,9 +50,9 @@ impl<'j> HostInfo<'j> {
 #[derive(Debug)]
 pub struct HostPeer(());
 
-/// Compares the certificate whose key the caller has proved to own in the TLS handshake with
-/// `server.crt`, byte for byte (P§3.1). Returns `None` if the caller presented no certificate or
-/// another one, or if none is expected.
+/// Compares `server.crt`, byte for byte, with the certificate whose key the caller has proved to
+/// own in the TLS handshake (P§3.1). Returns `None` if the caller presented no certificate or
+/// another one, or if no certificate is expected.
 pub fn authenticate(presented: Option<&[u8]>, expected: &[u8]) -> Option<HostPeer> {
     let is_host = !expected.is_empty() && presented == Some(expected);
     is_host.then_some(HostPeer(()))

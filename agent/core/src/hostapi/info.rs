@@ -4,7 +4,7 @@
 use crate::flavour::Flavour;
 use crate::json::{Value, Writer};
 
-/// The release: of the package, else of the sources.
+/// The release of the package or, in a build without a package, of the sources.
 pub const RELEASE: &str = match option_env!("MOTE_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
@@ -25,10 +25,10 @@ pub struct Machine<'a> {
 }
 
 /// The API extensions that the agent supports and a client may check: a command's user, group and
-/// directory, signals on its control socket, metrics. Recorded output is listed because LXD since
-/// 5.0, which does the recording, passes on the request's flag. The Go agents list all extensions
-/// of their servers, most of which they do not support. With the shorter list, a client that needs
-/// a missing one, such as `resources`, refuses by itself.
+/// directory, signals on its control socket, metrics. Recorded output is listed too: LXD since 5.0
+/// does the recording, but passes the request's flag on to the agent. The Go agents list all
+/// extensions of their servers, most of which they do not support. With the shorter list, a client
+/// that needs a missing one, such as `resources`, refuses by itself.
 const EXTENSIONS: [&str; 4] = [
     "container_exec_recording",
     "container_exec_signal_handling",
@@ -76,8 +76,8 @@ pub fn write_info(json: &mut Writer<'_>, flavour: Flavour, machine: &Machine<'_>
     json.end_object();
 }
 
-/// Returns the text before the cause in the answer to a `PUT /1.0` that could not be verified; only
-/// the agent of current LXD has one (P§3.3).
+/// Returns the text that precedes the cause in the answer to a `PUT /1.0` that could not be
+/// verified; only current LXD's agent has such a text (P§3.3).
 pub fn unverified(flavour: Flavour) -> &'static str {
     match flavour {
         Flavour::Lxd => "Failed verifying connection to LXD server: ",

@@ -30,7 +30,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// Returns the capability that it needs; `None` if the guest's policy cannot deny it.
+    /// Returns the capability that the route needs; `None` if the guest's policy cannot deny it.
     #[inline(never)] // its size
     pub fn needs(self) -> Option<Capability> {
         const ALL: [(Route, Capability); 5] = [

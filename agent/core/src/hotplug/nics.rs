@@ -16,15 +16,16 @@ const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
 
 #[derive(Debug, Default)]
 pub struct Plugged {
-    /// Their lowest interface index.
+    /// The lowest interface index of the recent NICs.
     first: u32,
     last: Option<Uptime>,
 }
 
 impl Plugged {
-    /// Takes an event. If it reports a new NIC, or that such a NIC was renamed, returns the index
-    /// from which links must be named. Ignores virtual links, such as those of containers. A device
-    /// without a driver has no index yet: returns that of another recent NIC, or the highest value.
+    /// Takes an event. If it reports a new NIC, or that such a NIC was renamed, returns the lowest
+    /// index of the links that must be named. Ignores virtual links, such as those of containers.
+    /// For a device without a driver, which has no index yet, returns that of another recent NIC,
+    /// or the highest value.
     pub fn see(&mut self, event: &[u8], now: Uptime) -> Option<u32> {
         let mut words = event.split(|byte| *byte == 0);
         let path = words.next().unwrap_or_default();
@@ -47,7 +48,7 @@ impl Plugged {
         Some(self.first)
     }
 
-    /// Returns the same index for a NIC that the host reports.
+    /// Returns the index, as [`Plugged::see`] does, for a NIC that the host reports.
     pub fn announced_after_event(&self, now: Uptime) -> Option<u32> {
         self.came_within(HOST_EVENT_WINDOW, now).then_some(self.first)
     }

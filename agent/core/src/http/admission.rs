@@ -6,10 +6,10 @@ use core::time::Duration;
 use crate::devlxd::quota::Class;
 use crate::time::Uptime;
 
-/// Time after which an idle connection may be closed, and its activity decides the order. A peer at
-/// normal speed needs less than a millisecond for any step, but one that was not scheduled for a
-/// while should keep its connection. A new client that waits this long is still answered within 100
-/// ms.
+/// Idle time after which a connection may be closed; from then on, its activity decides the order.
+/// A peer at normal speed needs less than a millisecond for any step, but one that was not
+/// scheduled for a while should keep its connection. A new client that waits this long is still
+/// answered within 100 ms.
 pub const GRACE: Duration = Duration::from_millis(50);
 
 /// How long to wait in total for the first message of a caller that has not proved its identity, while
@@ -19,8 +19,9 @@ const UNHEARD: Duration = Duration::from_millis(20);
 /// milliseconds, so an attack occupies few slots in this time.
 const ANSWERED: Duration = Duration::from_millis(200);
 
-/// The rest of the time for which such a caller may keep the agent waiting. Single bytes do not extend
-/// it. The agent's own time does not count: a burst of the host's calls may need seconds of that.
+/// The time for which an unproven caller may still keep the agent waiting. Single bytes do not
+/// extend it. The agent's own work does not count: a burst of the host's calls may need seconds of
+/// that.
 #[derive(Debug)]
 pub struct Patience(Duration);
 
@@ -73,11 +74,11 @@ pub struct Connected {
     pub since: Uptime,
 }
 
-/// Returns the eviction candidate with its index; `None` if all connections are being served. It
-/// belongs to the class with more connections, so no class loses connections to the other's load.
-/// Connections past their grace are chosen by the order of [`Activity`], then by idle time; an
-/// answered connection without a new request has no grace. If none is past its grace, the longest
-/// idle one is chosen.
+/// Returns the eviction candidate with its index; `None` if all connections are being served. The
+/// candidate belongs to the class with more connections, so no class loses connections to the
+/// other's load. Connections past their grace are chosen by the order of [`Activity`], then by idle
+/// time; an answered connection without a new request has no grace. If none is past its grace, the
+/// longest idle one is chosen.
 pub fn eviction_candidate(
     all: impl Iterator<Item = (usize, Connected)>,
     now: Uptime,

@@ -180,7 +180,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         if keep_alive && matches!(state, State::Answer) {
             return self.next(now);
         }
-        // A client that still waits for `100 Continue` may send its body or not.
+        // A client that still waits for `100 Continue` may or may not send its body.
         if keep_alive && let State::Body { deadline, decoder, waits: false } = state {
             self.state = State::Drain { deadline, decoder, left: limits::BODY };
         }

@@ -111,8 +111,8 @@ impl<'b> Headers<'b> {
         }
     }
 
-    /// Returns whether there is one valid `Host` (RFC 9112 §3.2), optional in HTTP/1.0. The agent
-    /// ignores its value, which may be empty.
+    /// Returns whether there is exactly one valid `Host` field (RFC 9112 §3.2), which HTTP/1.0 may
+    /// omit. The agent ignores its value, which may be empty.
     fn has_valid_host(&self, http10: bool) -> bool {
         let mut hosts = self.all("host");
         match (hosts.next(), hosts.next()) {

@@ -4,7 +4,7 @@
 
 use heapless::Vec;
 
-/// Limit of stored segments: the longest path of the API has eight
+/// Maximum number of stored segments: the longest path of the API has eight
 /// (`/1.0/storage-pools/P/volumes/T/V/snapshots/S`). Further ones are only counted.
 const MAX_SEGMENTS: usize = 9;
 

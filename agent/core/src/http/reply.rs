@@ -1,4 +1,4 @@
-//! Writes heads. Refuses a name or value that could end its line.
+//! Writes heads of requests and replies. Refuses a header that could end its own line.
 
 use core::fmt::{Error, Result, Write};
 
@@ -12,7 +12,7 @@ pub enum Length {
     Chunked,
     /// The end of the connection; implies `Connection: close`.
     UntilClose,
-    /// No body and no such field: 101, 204.
+    /// No body, and no field about its length: 101, 204.
     None,
 }
 

@@ -7,8 +7,8 @@ const KEY: u16 = 1;
 /// `KEY_POWER`.
 const POWER: u16 = 116;
 
-/// Returns whether a device has the key, from its `capabilities/key` in sysfs: words of 64 bits,
-/// the highest first.
+/// Returns whether a device has a power button, from its `capabilities/key` in sysfs: words of 64
+/// bits, the highest first.
 pub fn has_it(capabilities: &str) -> bool {
     let word = capabilities.split_ascii_whitespace().rev().nth(usize::from(POWER / 64));
     let word = word.and_then(|word| u64::from_str_radix(word, 16).ok()).unwrap_or(0);

@@ -29,7 +29,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads both. Host name, options and programs of the command line replace those of the file.
+    /// Reads both sources. Host name, options and programs of the command line replace the file's.
     pub fn read(command_line: &str, file: &str) -> Self {
         let mut line = Self::default();
         let mut respawn = false;
@@ -64,7 +64,7 @@ impl Plan {
             "modules" => self
                 .modules
                 .extend(value.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned)),
-            // On the command line, it applies to all programs of `mote.run`.
+            // On the command line, `respawn` applies to all programs of `mote.run`.
             "respawn" if matches!(value, "" | "yes") => {}
             "run" | "respawn" => {
                 let arguments = words(value).map_err(|why| why + "; it is not started")?;

@@ -27,7 +27,7 @@ pub enum Act {
     Unmount,
     /// Power off or reboot.
     Leave(Goal),
-    /// Wait until then, or until a process ends.
+    /// Wait until this time, or until a process ends.
     Wait(Uptime),
 }
 
@@ -76,10 +76,10 @@ impl Shutdown {
 /// Pause before the first restart.
 const FIRST: Duration = Duration::from_millis(100);
 const MAX_RESTART_PAUSE: Duration = Duration::from_secs(30);
-/// A program that ran this long is stable: its next pause is the first again.
+/// A program that ran this long is stable: its pauses start at the first one again.
 const STAYED: Duration = Duration::from_secs(60);
 
-/// The pauses before restarts of a program, doubled each time: one that cannot run costs nothing.
+/// The pauses before a program's restarts, doubled each time: one that cannot run costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restarts {
     last: Duration,

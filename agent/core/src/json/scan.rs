@@ -1,4 +1,4 @@
-//! Scans JSON values without recursion: bits of a number are the stack of open brackets.
+//! Scans JSON values without recursion: the bits of one number are the stack of open brackets.
 
 use super::JsonError;
 use super::string::simple_escape;

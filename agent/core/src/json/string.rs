@@ -55,7 +55,7 @@ pub fn unescape_within(raw: &mut [u8]) -> Option<usize> {
         if from == end {
             break;
         }
-        // The text after the longest escape may be cut within a character.
+        // Text cut off after the longest escape may end within a character.
         let escape = raw.get(from + 1..end.min(from + ESCAPE))?;
         let escape = escape.utf8_chunks().next()?.valid();
         let (character, after) = character(escape)?;
@@ -108,7 +108,7 @@ fn hex4(text: &str) -> Option<(u32, &str)> {
     Some((value, text.get(4..)?))
 }
 
-/// Writes `text` with JSON escapes, without quotes; one write per run without escapes.
+/// Writes `text` with JSON escapes, without quotes. Each run that needs no escapes is one write.
 #[inline(never)] // its size
 pub(super) fn escape(out: &mut dyn fmt::Write, text: &str) -> fmt::Result {
     let mut rest = text;

@@ -95,7 +95,7 @@ impl<'j> Value<'j> {
         self.items(b"[]").map(|(_, value)| value)
     }
 
-    /// Returns what is between these brackets; names are empty in an array.
+    /// Returns names and values between these brackets; in an array, the names are empty.
     fn items(self, [begin, end]: &'static [u8; 2]) -> impl Iterator<Item = (Self, Self)> {
         let mut cursor = Cursor::new(self.0);
         let mut open = cursor.eat(*begin);

@@ -1,8 +1,8 @@
 //! The metadata of `GET /1.0/metrics` (P§4.6), written entry by entry, so that memory does not grow
 //! with the number of disks, mounts and interfaces.
 //!
-//! LXD takes maps keyed by device (the last of equal keys counts), Incus lists with the name
-//! inside. Where the Go agents report 0 or read another line, mote reports what the servers
+//! LXD takes maps keyed by device (the last of equal keys counts); Incus takes lists with the name
+//! in each entry. Where the Go agents report 0 or read another line, mote reports what the servers
 //! document; each such place has a comment.
 
 use alloc::vec::Vec;

@@ -167,7 +167,8 @@ fn scope(address: &IpAddr) -> &'static str {
     }
 }
 
-/// Formats as `00:16:3e:aa:bb:cc`; empty for loopback (zeroes) and tunnels (an IP address).
+/// Formats a hardware address as `00:16:3e:aa:bb:cc`. Loopback (zeroes) and tunnels (an IP address)
+/// become empty.
 fn hardware(address: &[u8]) -> String<{ 3 * HARDWARE }> {
     let mut out = String::new();
     if matches!(address.len(), 4 | 16) || address.iter().all(|byte| *byte == 0) {

@@ -13,7 +13,7 @@ const PAUSED: i64 = SECOND / 2;
 /// A clock this close to the RTC counts as correct. A larger difference is intended: an RTC in
 /// local time, or a date set by hand.
 const MEANT: i64 = 2 * SECOND;
-/// Drift per second before the first comparison, as a shift of nanoseconds: 131 ppm.
+/// Drift assumed before the first comparison: 2^17 ns per second (131 ppm), as a shift.
 const DRIFT: u32 = 17;
 /// Smallest step.
 const STEP: i64 = SECOND / 50;
@@ -34,7 +34,7 @@ pub fn is_setter(name: &[u8]) -> bool {
 pub struct Difference {
     /// Upper bound. Comparisons at different times within a second narrow it.
     most: Option<i64>,
-    /// Whether it was ever small. It then grows only by drift, however far.
+    /// Whether it was ever small. From then on it grows only by drift, however far.
     was_near: bool,
     /// Upper bound of the drift up to now.
     drifted: i64,
@@ -47,10 +47,10 @@ impl Difference {
         Self { drifted, ..Self::default() }
     }
 
-    /// Compares both clocks; returns whether the wall clock was stopped, and then keeps the known
-    /// difference. It was read before and after the RTC, because on a busy host seconds may pass in
-    /// between. A bound that ignores this would stay too low, and a later comparison would detect a
-    /// pause that did not happen.
+    /// Compares both clocks; returns whether the wall clock was stopped, in which case the known
+    /// difference is kept. The wall clock was read before and after the RTC, because on a busy host
+    /// seconds may pass in between. A bound that ignores this would stay too low, and a later
+    /// comparison would detect a pause that did not happen.
     pub fn look(&mut self, hardware: i64, [before, after]: [i64; 2]) -> bool {
         let hardware = hardware.saturating_mul(SECOND);
         let least = hardware.saturating_sub(after);
@@ -106,8 +106,8 @@ pub enum Step {
     LocalTime,
 }
 
-/// Returns how to correct this difference. Unless requested, never steps back, or by what may be a
-/// time zone.
+/// Returns how to correct this difference. Unless requested, never steps backwards, or by a
+/// difference that may be a time zone.
 pub fn step(by: i64, cause: Cause) -> Step {
     let size = by.saturating_abs();
     if size < STEP || (by < 0 && cause != Cause::Asked) {

@@ -23,11 +23,11 @@ const TRIES: u8 = 2;
 named! {
     pub enum Kind {
         Paused "paused",
-        /// After a stateful stop, or migrated to another host; only one copy exists.
+        /// Resumed after a stateful stop, or migrated to another host; only one copy exists.
         Resumed "resumed",
         /// Restored from a snapshot, or cloned: others may have the same memory.
         Restored "restored",
-        /// Any of these; this kernel does not report which.
+        /// Any of the above; this kernel does not report which.
         Unknown "unknown",
     }
 }
@@ -92,7 +92,7 @@ pub struct Returns {
 }
 
 impl Returns {
-    /// Returns whether these signs belong to a new resume, or to one in progress.
+    /// Returns whether these signs belong to a new resume; false for one already handled.
     pub fn is_another(&self, now: Uptime, signs: Signs) -> bool {
         // A new generation always counts: other signs may have come first.
         signs.is_fork || (now >= self.quiet && signs != Signs::default())
@@ -103,7 +103,7 @@ impl Returns {
         *self = Self { quiet: now + QUIET, failed: 0 };
     }
 
-    /// Records a failure. Returns whether to retry; then the signs still hold.
+    /// Records a failure. Returns whether to retry, with the same signs.
     pub fn retries(&mut self, now: Uptime) -> bool {
         let failed = self.failed + 1;
         self.done(now);

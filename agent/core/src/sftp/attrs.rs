@@ -21,7 +21,7 @@ pub struct Attrs {
 
 impl Attrs {
     /// Reads attributes. Skips extended ones, and ignores flags unknown to version 3, as OpenSSH
-    /// does. Takes the bits `modes` of the mode.
+    /// does. Of the mode, keeps only the bits in `modes`.
     pub(super) fn read(reader: &mut Reader<'_>, modes: u32) -> Option<Self> {
         let flags = reader.u32()?;
         let mut attrs = Self::default();
@@ -56,7 +56,7 @@ impl Attrs {
     }
 }
 
-/// Takes big-endian integers, and strings after their length, off the front; `None` if too short.
+/// Takes big-endian integers and length-prefixed strings off the front; `None` if too short.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 

@@ -1,6 +1,6 @@
 //! Open files and directories by handle. A handle consists of a slot's index and generation, so
-//! that one used after its CLOSE is invalid and never names another file. Each slot takes 16 bytes
-//! with its place among the free ones, and every call takes constant time.
+//! that a handle used after its CLOSE is invalid and never names another file. Each slot takes 16
+//! bytes, including its place in the list of free ones, and every call takes constant time.
 
 use alloc::vec::Vec;
 

@@ -22,8 +22,8 @@ pub const DATA: usize = 255 * 1024;
 pub const REPLY: usize = 256 * 1024;
 /// Buffer for any reply except to READ and READDIR, bytes: a path of 4 KiB twice (REALPATH).
 pub const SMALL_REPLY: usize = 12 * 1024;
-/// Most open handles of one session, 1 MiB of table; fewer if the descriptor limit is lower. Beyond
-/// it OPEN and OPENDIR fail.
+/// Maximum number of open handles of one session, a table of 1 MiB; fewer if the descriptor limit
+/// is lower. Beyond it OPEN and OPENDIR fail.
 pub const HANDLES: usize = 65_536;
 /// Bits of a mode that a client can set: all except the file's type.
 pub const MODES: u32 = 0o7777;

@@ -64,7 +64,7 @@ impl<'b> Reply<'b> {
     fn shown(&mut self, name: &[u8]) {
         let mut last = 0;
         for byte in name {
-            // The second kind of control characters has two bytes in UTF-8.
+            // The control characters from U+0080 to U+009F have two bytes in UTF-8.
             let control = byte.is_ascii_control() || last == 0xc2 && matches!(byte, 0x80..0xa0);
             self.bytes(&[if control { b'?' } else { *byte }]);
             last = *byte;

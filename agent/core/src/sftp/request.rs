@@ -86,7 +86,7 @@ pub enum Request<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Parses the content of one frame. Takes only the bits `modes` of its modes.
+    /// Parses the content of one frame. Of a mode, keeps only the bits in `modes`.
     /// Errors: [`Malformed::Nameless`] below five bytes, else [`Malformed::Fields`].
     pub fn parse(frame: &'a [u8], modes: u32) -> Result<Self, Malformed> {
         let mut reader = Reader(frame);
@@ -113,7 +113,7 @@ pub struct Change<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns the change of the file system that it requests by name, or opens a file for.
+    /// Returns the change of the file system by name that it makes, or for which it opens a file.
     pub fn change(&self) -> Option<Change<'a>> {
         let (what, path, to) = match *self {
             Self::Open { path, flags, .. } if flags.0 & !OpenFlags::READ != 0 => {

@@ -24,7 +24,7 @@ impl Status {
     }
 
     /// Records that `PUT /1.0` was received. Its handler makes the call itself and reports the
-    /// result to [`Status::verified`] with the number that this returns.
+    /// result to [`Status::verified`] with the number that this method returns.
     pub fn put_started(&mut self, now: Uptime, host: Host) -> u32 {
         if self.state() == State::Stopped {
             // Stopping: `verified` ignores this number.
@@ -69,7 +69,7 @@ impl Status {
             (How::Own, true) if self.state() == State::Connected => {}
             (How::Own, true) => self.regained(now),
             (How::Put, false) => {
-                // The host is alive, since it sent a PUT, but it sends no other by itself.
+                // The host is alive, since it sent a PUT, but it sends no further PUT by itself.
                 self.heard = Heard::Put;
                 self.lost(now, STOPPED_TO_STARTED);
             }
@@ -84,8 +84,8 @@ impl Status {
             (How::Own, false) => match &mut self.phase {
                 Phase::Started { pause } => {
                     self.timers.set(Timer::Retry, now + *pause);
-                    // A host that only restarts has returned by then. Calls of the guest go there,
-                    // too.
+                    // By then, a host that only restarted has returned. The guest's calls go to the
+                    // other address, too.
                     if self.heard == Heard::Nothing && *pause == VERIFY_BACKOFF_MAX {
                         self.link.try_other();
                     }
@@ -116,8 +116,8 @@ impl Status {
 
     /// Records that the host answered an ordinary call with this HTTP status. A success proves
     /// nothing, but in STARTED it brings the agent's own verification forward. So does 401 in
-    /// CONNECTED: the verification fails if the host no longer knows the agent. Returns whether it
-    /// did, so that the shell must poll.
+    /// CONNECTED: the verification fails if the host no longer knows the agent. Returns whether the
+    /// verification was brought forward, so that the shell must poll.
     pub fn call_answered(&mut self, now: Uptime, status: u16) -> bool {
         match (status, self.state()) {
             (200..300, State::Started) | (401, State::Connected) => self.verify_soon(now),

@@ -37,12 +37,12 @@ pub(super) struct Verification {
     pub(super) how: How,
 }
 
-/// The hosts of each step.
+/// The host at each step: announced, verifying, verified.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     /// The latest from a trusted source: PUT, a file, or a verification.
     announced: Option<Host>,
-    /// The address to try after that one.
+    /// The address to try after the announced one.
     other: Option<HostAddress>,
     pub(super) verifying: Option<Verification>,
     /// The latest that was verified, until it is lost.
@@ -60,7 +60,7 @@ impl Link {
         self.verified.or(self.announced)
     }
 
-    /// Takes a host from PUT or a file. A CONNECT line's is only verified.
+    /// Takes a host from PUT or a file. The host of a CONNECT line is only verified.
     pub(super) fn tell(&mut self, host: Host) {
         (self.announced, self.other) = (Some(host), None);
     }

@@ -33,15 +33,15 @@ pub const REPLACED_PAUSE: Duration = Duration::from_secs(1);
 /// First pause between the agent's own verifications of the known address; it doubles up to
 /// [`VERIFY_BACKOFF_MAX`].
 pub const VERIFY_BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// Longest pause between them.
+/// Longest pause between the agent's own verifications.
 pub const VERIFY_BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// From STARTED without an answer to STOPPED and STARTED. A host that missed the loss of the agent,
-/// or was killed and restarted, sends PUT only after these two (P§2.3).
+/// or was killed and restarted, sends PUT only after these two lines (P§2.3).
 pub const NO_CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// Between that STOPPED and STARTED, so that the host reads both: QEMU may delay an event for a
-/// second (P§2.2).
+/// Between the STOPPED and STARTED of [`NO_CALL_TIMEOUT`], so that the host reads both: QEMU may
+/// delay an event for a second (P§2.2).
 pub const STOPPED_TO_STARTED: Duration = Duration::from_millis(1500);
-/// Between two such repetitions: Incus shows them to its users.
+/// Between two such pairs of lines, because Incus shows them to its users.
 pub const RESTART_INTERVAL: Duration = Duration::from_secs(30);
 /// Number of announcements at the `started` interval after the agent has found the host by itself,
 /// because the host may have read none.

@@ -18,7 +18,7 @@ named! {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
     Started {
-        /// Pause after the next own verification that fails.
+        /// Pause after the agent's next verification of its own, if it fails.
         pause: Duration,
     },
     Connect,

@@ -96,7 +96,7 @@ impl Status {
         if self.timers.is_due(Timer::Turn, now) {
             self.not_before.turn = now + RESTART_INTERVAL;
             if self.state() == State::Connected {
-                // Once: the host works without that call.
+                // Only once, because the host works without having called.
                 self.timers.stop(Timer::Turn);
             } else {
                 self.timers.set(Timer::Turn, now + RESTART_INTERVAL);
@@ -164,8 +164,8 @@ impl Status {
         self.verify(now, known, How::Own);
     }
 
-    /// Returns the time at which [`Status::poll`], after it returned `None`, has the next action;
-    /// `None` if there will be none without an input. Any other method may change it.
+    /// Returns when to call [`Status::poll`] again after it has returned `None`; `None` if there
+    /// will be no action without an input. Any other method may change that time.
     pub fn deadline(&self) -> Option<Uptime> {
         let blocked = self.not_before.write;
         let next = self.timers.next(blocked);

@@ -95,7 +95,7 @@ impl View<'_> {
         }
     }
 
-    /// Returns whether that agent waits for something before its start.
+    /// Returns whether the agent waits for something before its start.
     pub fn is_waiting(&self) -> bool {
         self.state.as_deref().is_some_and(|state| state.starts_with(WAITING))
     }

@@ -1,15 +1,15 @@
 //! Decides which call to the host resumes a TLS session and which makes a full handshake, at twelve
 //! times the cost (docs/results/cost.md). The host sends a single-use ticket in each connection
 //! (RFC 8446 §4.6.1, C.4). Without a limit, a burst of calls would make only full handshakes for
-//! lack of tickets. So only a few calls make one at a time, and the others wait for their tickets.
-//! A call uses one ticket and gets another, so each full handshake adds a ticket, and a burst ends
-//! after a few rounds.
+//! lack of tickets. So only a few calls at a time make one, and the others wait for the tickets
+//! that these earn. A call uses one ticket and gets another, so each full handshake adds a ticket,
+//! and a burst ends after a few rounds.
 
 use heapless::Deque;
 
-/// Limit of stored tickets. In a burst more arrive, but waiting calls take them immediately.
+/// Maximum number of stored tickets. In a burst more arrive, but waiting calls take them at once.
 const MAX_TICKETS: usize = 8;
-/// Limit of concurrent full handshakes.
+/// Maximum number of concurrent full handshakes.
 const EARNERS: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,8 @@ impl<T> Default for Tickets<T> {
 }
 
 impl<T> Tickets<T> {
-    /// Decides if a call may begin. On [`Turn::Go`] it must [`Tickets::take`] a ticket immediately.
+    /// Decides if a call may begin. After [`Turn::Go`] the call must [`Tickets::take`] a ticket at
+    /// once.
     pub fn turn(&mut self) -> Turn {
         if !self.kept.is_empty() || self.gives_none {
             return Turn::Go;

@@ -152,7 +152,7 @@ impl<'y> Cursor<'y> {
         self.byte() == Some(b':') && (is_blank(next) || (in_flow && is_flow(next)))
     }
 
-    /// Reads a key and its `:`. If there is none: `None`, and the position stays.
+    /// Reads a key and its `:`. Without a key, returns `None` and keeps the position.
     pub(super) fn key(&mut self) -> Result<Option<Scalar<'y>>, YamlError> {
         let (begin, line) = (*self, self.line);
         if let Some(b'[' | b'{' | b'|' | b'>') = self.byte() {

@@ -101,7 +101,7 @@ impl<'y> Parser<'y> {
     }
 
     /// Returns the next event; `None` at the end of the document.
-    /// Errors: [`YamlError`]; after one the events mean nothing.
+    /// Errors: [`YamlError`]; after an error, further events mean nothing.
     #[expect(clippy::should_implement_trait, reason = "an iterator would hide the errors' weight")]
     pub fn next(&mut self) -> Result<Option<Event<'y>>, YamlError> {
         let event = match self.expect {

@@ -1,8 +1,9 @@
 //! Commands of the host: the body of `POST /1.0/exec` with its defaults, and the messages of the
 //! control socket. Source: P§4.1.
 //!
-//! Allocates, because only the limit of the body bounds a command and its environment. They are
-//! stored in the form that execve(2) takes, so a request needs little more memory than its body.
+//! Allocates, because only the limit on the body bounds the length of a command and its
+//! environment. They are stored in the form that execve(2) takes, so a request needs little more
+//! memory than its body.
 
 use crate::json::{JsonError, Value, Writer, quoted_length};
 use alloc::string::String;
@@ -21,15 +22,15 @@ const MORE: [&str; 2] = [":/snap/bin", ":/run/current-system/sw/bin"];
 /// Size of the terminal until the host sets another (P§4.1).
 pub const TERMINAL: Size = Size { width: 80, height: 25 };
 
-/// Limit of a command, and of its environment, in an operation's metadata, bytes of JSON each: all
-/// listeners and all lists of operations get a copy. Longer ones, which are rare, are truncated.
+/// Longest command, and longest environment, in an operation's metadata, bytes of JSON each: every
+/// listener and every list of operations gets a copy. Longer ones, which are rare, are truncated.
 pub const SHOWN: usize = 32 * 1024;
-/// Limit of arguments and environment on any Linux, bytes: three quarters of the default stack
-/// limit, 8 MiB (execve(2)).
+/// Maximum size of arguments and environment together on any Linux, bytes: three quarters of the
+/// default stack limit, 8 MiB (execve(2)).
 const MAX_EXECVE: usize = 6 * 1024 * 1024;
 
-/// The variable that names the starter of this program: [`BY_AGENT`] or [`BY_HOST`]. A host that is
-/// limited to some commands cannot set variables, so it cannot impersonate the agent.
+/// The environment variable that names what started this program: [`BY_AGENT`] or [`BY_HOST`]. A
+/// host that is limited to some commands cannot set variables, so it cannot impersonate the agent.
 pub const STARTED_BY: &str = "MOTE_STARTED_BY";
 pub const BY_AGENT: &str = "agent";
 /// The host, with a command that the policy lists.
@@ -132,8 +133,8 @@ impl Request {
         self.environment = kept;
     }
 
-    /// Empties `PATH`, so that a name without a slash finds no program, and enters no directory of the
-    /// host's choice.
+    /// Empties `PATH`, so that a name without a slash finds no program, and ignores the working
+    /// directory that the host has chosen.
     pub fn find_nothing(&mut self) {
         self.directory = String::new();
         self.environment = Strings::default();
@@ -166,7 +167,7 @@ impl Request {
         Program { name, path: self.variable("PATH").unwrap_or(PATH) }
     }
 
-    /// Returns its size in memory, bytes.
+    /// Returns the size of the stored part, bytes.
     pub fn held(&self) -> usize {
         self.command.bytes() + self.environment.bytes() + self.directory.len()
     }
@@ -175,8 +176,8 @@ impl Request {
         self.command.count() + self.environment.count()
     }
 
-    /// Returns whether it is too long for execve(2) on any system: a string counts as its bytes and
-    /// a pointer.
+    /// Returns whether the command is too long for execve(2) on every system: a string counts as
+    /// its bytes and a pointer.
     pub fn is_too_long(&self) -> bool {
         self.held() + self.strings() * size_of::<usize>() > MAX_EXECVE
     }
@@ -196,7 +197,7 @@ impl Request {
         shown(self.command.texts(), ",".len()).for_each(|word| json.string(word));
         json.end_array();
         json.begin_member("environment");
-        // In JSON a variable has a colon and two more quotes instead of the equals sign.
+        // In JSON a variable has a comma, a colon and two more quotes, but no equals sign.
         for variable in shown(self.environment.texts(), ",:\"\"".len() - "=".len()) {
             let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
             json.name(name.as_bytes());
@@ -247,9 +248,9 @@ fn pairs(object: Value<'_>, most: usize) -> Result<Strings, Refusal> {
     for (name, value) in object.members() {
         strings.push_json(&[name, value], "=", most)?;
     }
-    // Reversed, so that the last of two members with one name counts: programs use the first one.
-    // No host sends duplicates, and removing them would compare each of up to a million with all
-    // others.
+    // Reversed: of two members with one name, the last one counts in JSON, but programs use the
+    // first one. No host sends duplicates, and removing them would compare each of up to a million
+    // with all others.
     strings.reverse();
     Ok(strings)
 }
@@ -318,8 +319,8 @@ fn side(value: Value<'_>) -> Option<u16> {
 
 pub const NOT_FOUND: i32 = 127;
 
-/// Returns the exit status of a command that could not be run, by its errno, with a shell's values
-/// (P§4.1): [`NOT_FOUND`], 126 for "not executable", else -1.
+/// Returns the exit status of a command that could not be run, from its errno. The values are a
+/// shell's (P§4.1): [`NOT_FOUND`], 126 for "not executable", else -1.
 pub fn not_run(errno: Option<i32>) -> i32 {
     // Linux has the same numbers on every architecture.
     const EPERM: i32 = 1;

@@ -3,13 +3,13 @@
 
 use super::Request;
 
-/// What each init system understands by a program's name.
+/// The request that each init system understands for one of these programs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Power {
     pub name: &'static str,
     /// Signal of mote as process 1 (`init/mod.rs`).
     pub mote: u8,
-    /// Signal of systemd(1), from `SIGRTMIN` of glibc, 34.
+    /// Signal of systemd(1), numbered from glibc's `SIGRTMIN`, 34.
     pub systemd: u8,
     /// Signal of busybox's init.
     pub busybox: u8,
@@ -30,7 +30,7 @@ impl Power {
         PROGRAMS.iter().find(|one| one.name == name)
     }
 
-    /// Returns what a command of root without arguments asks for; `None` for any other command.
+    /// Returns what a command asks for that root runs without arguments; `None` for any other.
     pub fn of(request: &Request) -> Option<&'static Self> {
         Self::named(request.name()).filter(|_| request.user == 0 && request.command.count() == 1)
     }

@@ -1,5 +1,5 @@
-//! Looks up a command's program in `PATH`, one directory at a time: a request may have a hundred
-//! thousand, too many to store a path for each.
+//! Looks up a command's program in `PATH`, one directory at a time: a request's `PATH` may have a
+//! hundred thousand directories, too many to store a path for each.
 
 use core::ffi::CStr;
 
@@ -24,7 +24,7 @@ impl<'p> Program<'p> {
         whole.into_iter().chain(parts.split(':').filter(|part| !part.is_empty()))
     }
 
-    /// Returns its path in one of these directories; `None` if longer than [`MAX_PATH`].
+    /// Returns the program's path in this directory; `None` if it is longer than [`MAX_PATH`].
     pub fn place<'b>(self, directory: &str, buffer: &'b mut [u8; MAX_PATH]) -> Option<&'b CStr> {
         let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
         let mut at = 0;

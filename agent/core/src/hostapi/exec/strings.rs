@@ -56,8 +56,8 @@ impl Strings {
         self.count += 1;
     }
 
-    /// Appends `end` to the first string that begins with `start`, in place. Further ones do not
-    /// count, and a request may have 300,000 of them.
+    /// Appends `end`, in place, to the first string that begins with `start`. Later ones have no
+    /// effect, and a request may have 300,000 of them.
     pub(super) fn extend(&mut self, start: &str, end: &str) {
         let (mut at, before) = (0, self.bytes.len());
         for string in self.bytes.split(|byte| *byte == 0) {

@@ -1,5 +1,6 @@
 //! Shared directories: decides what to mount or unmount, from an entry of `agent-mounts.json`
-//! (P§1.8) or a device event (P§4.3), and the mount table. The shell has retries and system calls.
+//! (P§1.8) or a device event (P§4.3), and reads the mount table. The shell does retries and system
+//! calls.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,7 +14,7 @@ use crate::named::named;
 use crate::report::proc::mounts::{Mounted, is_over, unescape};
 use crate::report::proc::number;
 
-/// Limit of entries in `agent-mounts.json`; further ones are skipped and logged.
+/// Maximum number of entries in `agent-mounts.json`; further ones are skipped and logged.
 pub const MAX_MOUNTS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum Wanted {
         target: String,
         /// Ways to try in order; at least one.
         ways: Vec<Way>,
-        /// Whether to cover another mount: not at start (P§1.8), but after an event (P§4.3).
+        /// Whether to mount over another mount: after an event (P§4.3), not at start (P§1.8).
         over: bool,
     },
     UnmountTarget(String),
@@ -81,7 +82,7 @@ pub fn is_answered(flavour: Flavour, event: Value<'_>) -> bool {
     flavour == Flavour::Lxd && action.is_some_and(|action| action.is("added"))
 }
 
-/// Returns the text of that error if the event itself is refused.
+/// Returns the text of the error that the host expects, if the event itself is refused.
 pub fn refusal(event: Value<'_>, why: BadMount) -> String {
     let config = event.member("metadata").and_then(|device| device.member("config"));
     let path = config.and_then(|config| text(config.member("path")).ok().flatten());
@@ -176,7 +177,7 @@ fn is_tag(tag: &str) -> bool {
 }
 
 impl Way {
-    /// Creates one from options of mount(8).
+    /// Creates a way from options of mount(8).
     fn new(kind: Kind, options: &[String]) -> Self {
         let mut way = Self { kind, flags: 0, data: String::new() };
         for option in options {
@@ -226,7 +227,7 @@ pub type Hash = fn(&[u8]) -> [u8; 32];
 
 /// Longest tag of LXD, bytes with its prefix.
 const LXD: usize = 31;
-/// Longest name in a tag of Incus, bytes without the prefix. Its own agent does not hash names
+/// Longest name in a tag of Incus, bytes without the prefix. Incus' own agent does not hash names
 /// (P§9.12).
 const INCUS: usize = 30;
 /// Returns the mount tag of a hot-plugged device whose event has none (P§1.8). The host replaces a
@@ -273,8 +274,8 @@ pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
     })
 }
 
-/// Returns the shares for which `chosen` is true, latest first, each with the mount that covers it.
-/// That mount prevents unmounting: umount(2) removes the latest mount at a path.
+/// Returns the shares for which `chosen` is true, latest first, each with the mount that covers it,
+/// if any. A covering mount prevents unmounting: umount(2) removes the latest mount at a path.
 pub fn shares(
     table: &[Entry],
     chosen: impl Fn(&Entry) -> bool,

@@ -9,10 +9,10 @@ use crate::guest_path::Target;
 use crate::ready_when::Condition;
 use crate::yaml::{Event, Parser, Scalar, YamlError};
 
-/// Limit of reported faults in a file: enough to correct it in one go.
+/// Maximum number of faults reported per file: enough to correct it in one go.
 const FAULTS: usize = 8;
-/// Limit of items in a list, because each request is compared with all of them. A file with more is
-/// invalid and denies everything.
+/// Maximum number of items in a list, because each request is compared with all of them. A file
+/// with more is invalid and denies everything.
 const ITEMS: usize = 64;
 /// The capabilities known to Incus' own agent.
 const INCUS: Features = Features(0x7f);
@@ -26,7 +26,7 @@ pub enum Whose {
     Incus,
 }
 
-/// The program, and whether to read limits.
+/// Whose file it is, and whether to read limits.
 type Way = (Whose, bool);
 type Tell<'t> = &'t mut dyn FnMut(&dyn fmt::Display);
 type Bad<'b> = &'b mut dyn FnMut(Fault<'_>);
@@ -115,7 +115,7 @@ fn features(
     Ok(policy)
 }
 
-/// Reads the limits of one capability into `policy`. An empty map is a fault, as surely unintended.
+/// Reads the limits of one capability into `policy`. An empty map, surely unintended, is a fault.
 fn read_limits(
     parser: &mut Parser<'_>,
     capability: Capability,
@@ -136,7 +136,7 @@ fn read_limits(
         seen |= limit.bit();
         let value = parser.step()?;
         if matches!(limit, Limit::ReadOnly | Limit::Cpus | Limit::Memory | Limit::Disks) {
-            // For parts that are on by default, being off is recorded.
+            // A part that is on by default is recorded if it is off.
             let is_on = matches!(limit, Limit::Cpus | Limit::Memory);
             if boolean(parser, value, Null::IsBad, bad)? != is_on {
                 policy.limit(limit);

@@ -21,7 +21,7 @@ pub const READY_WHEN: &str = "ready-when is off: it has a command, and exec is d
 
 #[derive(Clone, Copy, Debug)]
 pub struct Combination {
-    /// The policy file's map, without its braces; the rest is denied.
+    /// The policy file's map, without its braces; all other capabilities are denied.
     pub file: &'static str,
     /// What the host can still do.
     pub host: &'static str,

@@ -126,7 +126,7 @@ impl Features {
 /// Longest part of an untrusted text in a message, characters.
 pub(super) const SHOWN: usize = 40;
 
-/// Passes a text piece by piece.
+/// Passes a text, piece by piece, to the given function.
 type Text<'t> = &'t mut dyn FnMut(&mut dyn FnMut(&str));
 
 /// Writes the start of a text in quotes, with control characters replaced by `?`.

@@ -8,8 +8,8 @@ use crate::hostapi::exec::power::Power;
 use crate::hostapi::exec::{self};
 use crate::hostapi::port_forward::Target;
 
-/// A limit within a capability. Its number is both its bit and the first letter of its lines in
-/// [`Policy`]: one text needs less code than a list for each kind.
+/// A limit within a capability. Its value determines its bit, and is the first letter of its lines
+/// in [`Policy`]: one text needs less code than a list for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     /// User IDs of exec.
@@ -110,7 +110,7 @@ impl Policy {
         self.features.allows(capability)
     }
 
-    /// Adds a limit, with an empty item, so that a limit without directories counts, too.
+    /// Adds a limit. One on directories gets an empty item, so that it counts without directories.
     pub(super) fn limit(&mut self, limit: Limit) {
         self.given |= limit.bit();
         if limit == Limit::Below {
@@ -204,8 +204,8 @@ impl Policy {
         self.items(limit).next()?.split('-').next()
     }
 
-    /// Returns the limit that applies to groups. Without one for groups, that of users applies,
-    /// because group 0 would bypass it.
+    /// Returns the limit that applies to groups: the one for groups or, without it, the one for
+    /// users, because group 0 would bypass that.
     fn groups(&self) -> Limit {
         if self.has(Limit::Groups) { Limit::Groups } else { Limit::Users }
     }
@@ -214,9 +214,9 @@ impl Policy {
         self.has(Limit::Commands)
     }
 
-    /// Checks the capability, user, group and program of a command. A program is allowed only by the path in the
-    /// policy: the request's `PATH` decides what a name without a slash means.
-    /// Errors: the first denied one.
+    /// Checks the capability, user, group and program of a command. A program is allowed only by
+    /// the path in the policy: the request's `PATH` decides what a name without a slash means.
+    /// Errors: the first of them that is denied.
     pub fn check_exec<'r>(&self, request: &'r exec::Request) -> Result<(), Denied<'r>> {
         let (user, group, name) = (request.user, request.group, request.name());
         if !self.allows(Capability::Exec) {
@@ -234,8 +234,9 @@ impl Policy {
         Ok(())
     }
 
-    /// Decides who answers a command: returns whether its program may run, and what mote asks
-    /// process 1 for if it does not. Errors: those of [`Policy::check_exec`], if neither answers.
+    /// Decides how a command is answered: returns whether its program may run and, if not, what
+    /// mote asks process 1 for. Errors: those of [`Policy::check_exec`], if mote does not answer it
+    /// either.
     #[inline(never)] // its size
     pub fn answers<'r>(
         &self,

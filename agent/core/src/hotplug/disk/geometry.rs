@@ -2,13 +2,13 @@
 
 /// Largest sector, bytes.
 pub(super) const SECTOR: usize = 4096;
-/// Longest list of entries, bytes: 128 entries of 128, which all tools create.
+/// Longest list of entries, bytes: 128 entries of 128 bytes, which all tools create.
 pub(super) const ENTRIES: usize = 16 * 1024;
 /// A partition that ends within this many bytes of the disk's end counts as ending there, because
-/// many are aligned to it.
+/// many partitions end at a multiple of this size.
 const NEAR: u64 = 1 << 20;
 
-/// Upper bound of sectors of a table at the disk's end, with its header.
+/// Maximum number of sectors that a table at the disk's end takes, with its header.
 pub(super) const MOST: u64 = 33;
 
 /// An access to the disk, at a sector's number.
@@ -28,7 +28,7 @@ pub struct DiskGeometry {
     /// Sector size, bytes.
     pub sector: usize,
     pub sectors: u64,
-    /// Number of sectors before it grew; 0 if unknown.
+    /// Number of sectors before the disk grew; 0 if unknown.
     pub before: u64,
 }
 
@@ -37,8 +37,8 @@ impl DiskGeometry {
         NEAR / self.sector as u64
     }
 
-    /// Returns whether a partition with this last sector ended where the disk ended before it grew,
-    /// if that is known.
+    /// Returns whether a partition with this last sector ended at the disk's end before the disk
+    /// grew; false if that is unknown.
     pub(super) fn was_at_end(&self, end: u64) -> bool {
         self.before != 0 && end.saturating_add(self.near() + MOST) >= self.before
     }
@@ -57,14 +57,14 @@ pub struct Last {
     /// Whether it ended where the disk ended before the disk grew.
     pub was_at_end: bool,
     /// Whether the space between the last usable block and the copy of the table is reserved, so
-    /// that nothing may be written.
+    /// that nothing may be written there.
     pub is_reserved: bool,
     /// Whether an earlier growth of table or file system was interrupted and must be repeated.
     pub is_torn: bool,
 }
 
 impl Last {
-    /// Returns whether there is enough space after it.
+    /// Returns whether enough space follows the partition.
     pub fn has_room(&self, geometry: &DiskGeometry) -> bool {
         self.most.saturating_sub(self.end) >= geometry.near()
     }

@@ -64,7 +64,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     let own = (table.padded / geometry.sector) as u64;
     let has_grown = other != final_one;
     let most = if has_grown { final_one.checked_sub(own + 1)? } else { highest };
-    // The creator of the table has reserved the space in between.
+    // If a gap is left, the creator of the table has reserved it.
     let is_reserved = highest.checked_add(own + 1)? != other;
     let is_away = at > highest;
     let home = home(at, highest);
@@ -90,7 +90,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
         }
     }
     let fits = lowest <= last.first && last.first <= last.end && last.end <= highest.min(most);
-    // Growing would overwrite what the header points to.
+    // Growing would overwrite the entries that the header points to.
     let is_stuck = is_away && has_grown && !last.has_room(geometry);
     if !fits || is_stuck {
         return None;
@@ -138,7 +138,7 @@ fn copy_behind(
 }
 
 /// Writes the table. After each sector the first header and its entries are valid: the old ones up
-/// to its first write, then the new ones.
+/// to the header's first write, then the new ones.
 #[inline(never)] // its size
 pub(super) fn grow(
     table: &mut Table,
@@ -154,7 +154,7 @@ pub(super) fn grow(
     let copy = final_one - (table.padded / geometry.sector) as u64;
     put(&mut table.header, LAST, &last.most.to_le_bytes());
     put(&mut table.header, ENTRIES_SUM, &sum.to_le_bytes());
-    // The host may have extended it to the whole disk.
+    // The host may have extended the protective entry to the whole disk.
     let end = last.end.min(u64::from(u32::MAX) - 1);
     (mbr::is_short(table, last.most) || mbr::cover(table, geometry, end, disk))
         && write_entries(table, copy, disk)

@@ -7,10 +7,10 @@ const ENTRIES: usize = 446;
 const ENTRY: usize = 16;
 /// Partition type of a protective entry, which announces a GPT.
 const PROTECTIVE: u8 = 0xee;
-/// End in cylinder, head and sector for what exceeds their range.
+/// End as cylinder, head and sector, if the real end exceeds their range.
 const FAR: [u8; 3] = [0xfe, 0xff, 0xff];
 
-/// Reads the table; `None` without one, or without a partition on the disk; number 0 for a GPT.
+/// Reads the table; `None` without one, or without a partition on the disk. A GPT has number 0.
 #[inline(never)] // its size
 pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> Option<Last> {
     let bytes = table.mbr.get_mut(..geometry.sector)?;
@@ -23,7 +23,8 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
         let place = ENTRIES + (number as usize - 1) * ENTRY;
         let [flag, _, _, _, kind] = chunk(bytes, place)?;
         let [first, count] = [u32_at(bytes, place + 8)?, u32_at(bytes, place + 12)?].map(u64::from);
-        // As in the kernel (block/partitions/msdos.c): a FAT boot sector has the same signature.
+        // The kernel checks this too (block/partitions/msdos.c): a FAT boot sector has the same
+        // signature.
         if flag & 0x7f != 0 {
             return None;
         }
@@ -51,7 +52,7 @@ pub(super) fn stretch(table: &mut Table, place: usize, count: u64) {
 
 /// Returns whether the protective entry ends before this sector.
 pub(super) fn is_short(table: &Table, end: u64) -> bool {
-    // For a disk beyond its range, it has the largest length.
+    // For a disk beyond the entry's range, the entry has the largest length.
     let length = u32_at(&table.mbr, ENTRIES + 12).filter(|length| *length < u32::MAX);
     protects(table) && length.is_some_and(|length| u64::from(length) < end)
 }
@@ -72,7 +73,8 @@ pub(super) fn cover(table: &mut Table, geometry: &DiskGeometry, end: u64, disk: 
     write(table, geometry, disk)
 }
 
-/// Extends the protective entry to the disk's end. Rereads the sector, which has the boot loader.
+/// Extends the protective entry to the disk's end. Rereads the sector, which also has the boot
+/// loader.
 pub(super) fn finish(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> bool {
     let end = geometry.sectors - 1;
     let bytes = table.mbr.get_mut(..geometry.sector);

@@ -68,7 +68,7 @@ pub fn variable(line: &[u8], name: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns the first name on a line of `/etc/hosts` (hosts(5)) that has `host`: `hostname -f`.
+/// Returns the first name on a line of `/etc/hosts` (hosts(5)) that names `host`: `hostname -f`.
 pub fn full_name<'l>(line: &'l [u8], host: &[u8]) -> Option<&'l [u8]> {
     let line = line.split(|byte| *byte == b'#').next()?;
     let mut names = words(line).skip(1);

@@ -73,7 +73,7 @@ pub struct Disk<'l> {
 }
 
 impl<'l> Disk<'l> {
-    /// Parses a line of `/proc/diskstats`. Its sectors always have 512 bytes.
+    /// Parses a line of `/proc/diskstats`, where a sector always has 512 bytes.
     pub fn parse(line: &'l [u8]) -> Option<Self> {
         let mut words = words(line).skip(2);
         let name = words.next()?;
