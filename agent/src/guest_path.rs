@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::runtime::io_error;
 use crate::sys::file;
 
-/// Limit of symbolic links in one path, as in the kernel.
+/// Maximum number of symbolic links in one path, as in the kernel.
 const LINKS: usize = 40;
 /// Magic number (statfs(2)) of `/proc`, whose links can lead out of the root.
 pub(crate) const PROC: u32 = 0x9fa0;
@@ -144,7 +144,7 @@ pub(crate) fn is_roots_alone(path: &Path) -> bool {
     is_roots_but_for(path, 0o022)
 }
 
-/// Returns whether root owns it and it has none of these mode bits.
+/// Returns whether root owns the file and its mode has none of these bits.
 pub(crate) fn is_roots_but_for(path: &Path, bits: u32) -> bool {
     file::lstat(path).is_ok_and(|about| is_roots(about.st_uid) && about.st_mode & bits == 0)
 }
@@ -154,8 +154,8 @@ pub(crate) fn is_private(about: &Stat) -> bool {
     is_roots(about.st_uid) && about.st_mode & 0o022 == 0
 }
 
-/// Returns whether only root can replace root's files in a directory. It may be sticky, as the `/`
-/// of an initramfs is by default.
+/// Returns whether only root can replace root's files in a directory. The directory may be sticky,
+/// as the `/` of an initramfs is by default.
 fn is_kept(about: &Stat) -> bool {
     is_private(about) || (is_roots(about.st_uid) && about.st_mode & 0o1000 != 0)
 }

@@ -129,8 +129,8 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
 }
 
 /// Ends the host's commands that still run. They report exit code 129, as after a terminal's
-/// hang-up (P§4.1). Then waits until the host has fetched that: it has no open request and has left
-/// the events.
+/// hang-up (P§4.1). Then waits until the host has fetched that code: until it has no open request
+/// and no event listener.
 pub(crate) async fn hang_up(agent: &Agent) {
     let is_busy = agent.operations.load() == Load::Busy;
     agent.operations.hang_up();
@@ -157,8 +157,8 @@ async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
     }
 }
 
-/// Returns what is in progress. Also busy without `/proc`, which a new root may lack at first: the
-/// program could not be found.
+/// Returns what is in progress. Without `/proc`, which a new root may lack at first, returns busy,
+/// because the program could not be found.
 fn load(agent: &Agent) -> Load {
     let is_busy = agent.host_requests.free() != HOST_REQUEST_PERMITS
         || agent.sessions.free() != SESSIONS
@@ -167,7 +167,7 @@ fn load(agent: &Agent) -> Load {
     if is_busy || load == Load::Busy {
         Load::Busy
     } else if agent.events.hosts() > 0 {
-        // It does so before it sends its command.
+        // A host listens before it sends its command.
         Load::Listener
     } else if agent.ready.is_held() || agent.newcomers.free() != NEWCOMERS {
         Load::Peers

@@ -137,7 +137,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     };
     let (mut words, mut given) = (Vec::new(), Vec::new());
     if leaves {
-        // Shut down for any arguments.
+        // Shut down whatever the arguments are.
         words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
         args.by_ref().for_each(drop);
     }

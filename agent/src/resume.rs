@@ -87,7 +87,7 @@ impl Watch {
     }
 
     fn look(&mut self, agent: &Agent, signs: &mut Signs) {
-        // Only the arrival matters: messages may be cut off, and lost ones had others before.
+        // Only the arrival matters: messages may be cut off, and a lost one had others before it.
         while self.links.try_read(|links| Ok(read(links, &mut [0])?)).is_ok() {
             signs.is_announced = true;
         }

@@ -19,12 +19,12 @@ use crate::sys::{self, VsockAddr, file, listener};
 
 /// Any context id, so that a listener survives a change of the guest's (P§3.1).
 const CID_ANY: u32 = u32::MAX;
-/// The host's context id. mote serves callers with it or a lower one, except vsock's loopback (1).
+/// The host's context id. mote serves callers with this or a lower id, except loopback's (1).
 const CID_HOST: u32 = 2;
 /// The vsock port that the host calls (P§3.1).
 pub(crate) const AGENT_PORT: u32 = 8443;
 const LISTENER: VsockAddr = VsockAddr { cid: CID_ANY, port: AGENT_PORT };
-/// Suffix of the same as a unix socket.
+/// Suffix of the unix socket that stands for this port.
 const LISTENS: &str = ".listen_8443";
 /// Listen queue: connections that wait while the agent is busy or all permits are taken. Beyond it,
 /// a non-blocking client gets `EAGAIN`, which Go and Python clients do not retry. The kernel's
@@ -90,7 +90,7 @@ impl Transport {
         }
     }
 
-    /// Takes the listener from another agent, if `socket` is it.
+    /// Takes the descriptor `socket` from another agent, if it is that agent's listener.
     pub(crate) fn take_over(&self, agent: &impl AsFd, socket: RawFd) -> bool {
         self.name().is_some_and(|name| listener::take(agent, socket, &name))
     }
@@ -107,7 +107,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether it needs the kernel's vsock.
+    /// Returns whether the transport needs the kernel's vsock.
     pub(crate) fn is_vsock(&self) -> bool {
         matches!(self, Self::Vsock)
     }
@@ -198,7 +198,7 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Does the same without the renaming.
+/// Listens on such a socket under its temporary name, [`unnamed`].
 pub(crate) fn bind_unnamed(path: &Path) -> io::Result<OwnedFd> {
     let unnamed = unnamed(path);
     match file::unlink(&unnamed) {

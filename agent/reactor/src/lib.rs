@@ -32,7 +32,7 @@ const EVENTS: usize = 32;
 const BLIND: Duration = Duration::from_secs(1);
 
 thread_local! {
-    // Never dropped: at a thread's end, an `Async` may be dropped after it.
+    // Never dropped, because at a thread's end an `Async` may be dropped after it.
     static REACTOR: ManuallyDrop<Reactor> = const { ManuallyDrop::new(Reactor::new()) };
 }
 
@@ -67,7 +67,7 @@ impl Direction {
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until `condition` is set, which only an edge does.
+    /// Waits until an edge sets `condition`.
     async fn until(&self, condition: &Cell<bool>) {
         poll_fn(|context| {
             if condition.get() {
@@ -200,7 +200,7 @@ fn turn(limit: Option<Duration>, now: impl Fn() -> Duration) {
     };
     REACTOR.with(|reactor| match reactor.epoll() {
         Ok(epoll) => reactor.wait(epoll, limit),
-        // Out of descriptors. Tasks that wait for one get the error when they register it.
+        // Out of descriptors. Tasks that wait for a descriptor get the error when they register it.
         Err(_) => std::thread::sleep(limit.unwrap_or(BLIND).min(BLIND)),
     });
     timers::expire(now);
@@ -210,7 +210,7 @@ fn turn(limit: Option<Duration>, now: impl Fn() -> Duration) {
 #[derive(Debug)]
 pub struct Async<T: AsFd> {
     io: T,
-    /// Its key, once it is registered.
+    /// The descriptor's key, once it is registered.
     key: Cell<Option<usize>>,
 }
 
@@ -250,8 +250,8 @@ impl<T: AsFd> Async<T> {
         self.run(Interest::Read, op).await
     }
 
-    /// Does the same for an operation that waits for room to write. Errors: those of `op`, and of
-    /// epoll(7). Cancellation: nothing is lost.
+    /// Works like [`Async::read_with`], for an operation that waits for room to write. Errors:
+    /// those of `op`, and of epoll(7). Cancellation: nothing is lost.
     pub async fn write_with<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.run(Interest::Write, op).await
     }

@@ -25,7 +25,7 @@ struct Due {
 type When = (Duration, u64);
 
 thread_local! {
-    // Never dropped: at a thread's end, a `Timer` may be dropped after it.
+    // Never dropped, because at a thread's end a `Timer` may be dropped after it.
     static TIMERS: ManuallyDrop<RefCell<Timers>> =
         const { ManuallyDrop::new(RefCell::new(Timers { all: Vec::new(), count: 0 })) };
 }

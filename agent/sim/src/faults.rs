@@ -50,7 +50,7 @@ pub(crate) fn strike(scenario: &Rc<Scenario>) {
         8 => {
             scenario.oracle.excuse();
             sim.freeze(dice.between(MILLI, dice.pick(&[SECOND, 60 * SECOND])), dice.one_in(2));
-            // The agent takes it for a restore.
+            // Sometimes the agent takes the suspend for a restore.
             if dice.one_in(2) {
                 here().kernel.returned.raise();
             }

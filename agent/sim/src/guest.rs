@@ -1,5 +1,5 @@
-//! Guest programs that use devlxd, well-behaved, slow and misbehaving ones, and the application
-//! that reports Ready. Each knows what it may expect.
+//! Guest programs that use devlxd (well-behaved, slow or misbehaving), and the application that
+//! reports Ready. Each knows which results it may expect.
 
 use std::rc::Rc;
 
@@ -166,7 +166,7 @@ impl Guest {
             }
             3 => self.all_at_once(&stream, &all, excuses).await?,
             4 => {
-                // In two halves.
+                // Sends a request in two halves.
                 let (one, other) = all[0].bytes.split_at(dice.up_to(all[0].bytes.len()));
                 stream.write_all(one).await?;
                 sleep(sim, Zone::Guest, dice.between(0, 2 * SECOND)).await;
@@ -174,7 +174,7 @@ impl Guest {
                 self.answer(&mut reader, &all[0], excuses).await?;
             }
             5 => {
-                // Incomplete, or nothing. A body has more time than a head.
+                // Sends an incomplete request, or nothing. A body has more time than a head.
                 let bytes = &all[0].bytes;
                 stream.write_all(&bytes[..dice.up_to(bytes.len() - 1)]).await?;
                 self.nothing_more(&mut reader, HEAD + BODY).await;

@@ -44,7 +44,7 @@ pub(crate) struct Oracle {
     /// When a host last answered a verification, and its port.
     proof: Cell<Option<(Micros, u32)>>,
     state: Cell<Option<State>>,
-    /// When it was entered, monotonic.
+    /// When that state was entered, monotonic.
     pub(crate) since: Cell<Micros>,
     once: RefCell<BTreeSet<(&'static str, u64)>>,
     waits: RefCell<BTreeMap<u64, (&'static str, Micros)>>,
@@ -54,7 +54,7 @@ pub(crate) struct Oracle {
     /// Number of agents that were asked to end or to hand over, and the last time.
     ends: Cell<u64>,
     ended: Cell<Micros>,
-    /// Deadline of the last of them, monotonic.
+    /// Deadline of the last agent that was asked to end, monotonic.
     ends_until: Cell<Micros>,
     /// The newest agent that has served a peer, and the number of agents.
     serving: Cell<u32>,
@@ -194,8 +194,8 @@ impl Oracle {
         self.excuses.get() + self.guests_excuses.get()
     }
 
-    /// Returns the rank of the next agent that completes its start. An older one has served guests
-    /// until then, and ends what it has not answered.
+    /// Returns the rank of the next agent that completes its start. An older agent has served
+    /// guests until then, and ends the requests that it has not answered.
     pub(crate) fn next_to_serve(&self) -> u32 {
         self.excuse_guests();
         self.agents.set(self.agents.get() + 1);
@@ -210,7 +210,7 @@ impl Oracle {
     }
 }
 
-/// Excuses at the time of a request, and that time, monotonic.
+/// The number of excuses at the time of a request, and that time, monotonic.
 pub(crate) struct Before {
     oracle: Rc<Oracle>,
     pub(crate) asked: Micros,
@@ -242,7 +242,7 @@ impl Before {
         self.is_excused() || self.guests_excuses != self.oracle.guests_excuses.get()
     }
 
-    /// Returns whether an agent may have been told to end: it accepts calls but starts nothing.
+    /// Returns whether an agent may have been asked to end: it accepts calls but starts nothing.
     pub(crate) fn has_ended(&self) -> bool {
         self.was_ending || self.ends != self.oracle.ends.get()
     }

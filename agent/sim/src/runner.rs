@@ -144,8 +144,8 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
     true
 }
 
-/// Runs a day with a host that dies every minute. Returns the longest time until it knew the agent
-/// again.
+/// Runs a day with a host that dies every minute. Returns the longest time until the host knew the
+/// agent again.
 pub fn day(seed: u64, minutes: u64, is_loud: bool) -> (Outcome, Micros) {
     let scenario = Scenario::new(Dice::new(seed), is_loud);
     let (sim, dice) = (&scenario.sim, &scenario.sim.dice);

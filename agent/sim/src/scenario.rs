@@ -20,7 +20,7 @@ use crate::supervisor::AgentTracker;
 const POLL: Micros = 5 * SECOND;
 /// Number of full handshakes after which a ticket must have been used.
 const FULL: u64 = 6;
-/// Limits of descriptors: few and many.
+/// Descriptor limits of an agent, from few to many.
 const DESCRIPTORS: [usize; 3] = [24, 48, 1024];
 
 pub(crate) struct Scenario {
@@ -95,8 +95,8 @@ impl Scenario {
             most_guests: bounds.connections + bounds.most(Quota::Listener) + bounds.at_once() + 1,
         }));
         if backend == Backend::Line || dice.one_in(2) {
-            // As of the VM's start. A line does not report whether devlxd is enabled, but this
-            // does.
+            // `agent.conf` as of the VM's start. It reports whether devlxd is enabled, which a line
+            // does not.
             *here().conf.borrow_mut() = Some(host.body().into_bytes());
         }
         let agents = AgentTracker::default();
@@ -143,7 +143,7 @@ impl Scenario {
             let (sim, net, oracle) = (self.sim.clone(), self.net.clone(), self.oracle.clone());
             self.sim.spawn(self.sim.process(Zone::Guest), async move {
                 let stream = net.connect(Place::Devlxd, Zone::Guest).await;
-                // It may replace a connection whose request is still in flight.
+                // The new connection may replace one whose request is still in flight.
                 oracle.excuse_guests();
                 sleep(&sim, Zone::Guest, length).await;
                 drop(stream);

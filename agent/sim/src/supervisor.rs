@@ -127,7 +127,7 @@ impl Scenario {
         self.launch(stage, None);
     }
 
-    /// Does the same some time after the first one's end.
+    /// Starts an agent in the same way, `length` after the current one has ended or was replaced.
     pub(crate) fn start_later(self: &Rc<Self>, stage: Stage, length: Micros) {
         let (scenario, old) = (self.clone(), self.agents.number());
         self.sim.spawn(self.sim.process(Zone::Guest), async move {
@@ -182,7 +182,7 @@ impl Scenario {
         self.agents.stopping.set(None);
     }
 
-    /// Handles the end of its program.
+    /// Handles the end of the agent's program.
     fn over(self: &Rc<Self>, agent: &Rc<AgentProcess>, result: Result<(), String>) {
         let (sim, kernel) = (&self.sim, &here().kernel);
         let is_last = self.agents.last.borrow().as_ref().is_some_and(|it| Rc::ptr_eq(it, agent));

@@ -14,7 +14,7 @@ use mote_core::time::Timestamp;
 
 use crate::runtime::{Permit, Semaphore, Signal, clock, log, within};
 
-/// Limit of events queued for a listener. Another one drops the listener.
+/// Maximum number of events queued for a listener. One more drops the listener.
 const QUEUED: usize = 512;
 /// How long a posted event waits for slow listeners before they are dropped. A reading listener
 /// needs a millisecond, but may be scheduled late; the host waits 3 s.
@@ -38,7 +38,7 @@ pub(crate) struct Event {
 
 pub(crate) struct Listener {
     pub(crate) subscription: Subscription,
-    /// The first one is being sent.
+    /// The queued events, of which the first one is being sent.
     queue: RefCell<VecDeque<Rc<Event>>>,
     pub(crate) overrun: Cell<bool>,
     signal: Signal,
@@ -158,7 +158,7 @@ impl Listener {
     }
 }
 
-/// Bytes of an event's envelope, without its type.
+/// Size of an event's envelope without its type, bytes.
 const ENVELOPE: usize = 96;
 
 /// Creates an event with the current time instead of the host's, as the Go agents do (P§4.3).

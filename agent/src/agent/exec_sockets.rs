@@ -80,10 +80,10 @@ impl Sockets {
         self.all().map(|socket| (socket.name, socket.secret.as_str()))
     }
 
-    /// Waits until all are connected; returns false if none connected for [`PARTS`] periods. Each
-    /// connection restarts the count, because hosts connect one after another, and a busy host is
-    /// slow (the Go agents wait 5 s for all). With several periods, a pause of the VM costs only
-    /// one.
+    /// Waits until all sockets are connected; returns false if none connected for [`PARTS`]
+    /// periods. Each connection restarts the count, because hosts connect the sockets one after
+    /// another, and a busy host is slow (the Go agents wait 5 s for all). A pause of the VM costs
+    /// only one period.
     pub(crate) async fn all_here(&self) -> bool {
         let mut left = PARTS;
         while !self.all().all(Expected::is_here) {

@@ -69,9 +69,9 @@ impl Agent {
     }
 
     /// Verifies a host with a call and reports the result to the status machine. Returns the state
-    /// of this instance to repeat Ready by; `None` if a newer verification has begun. Errors:
-    /// [`CallError`], logged already, after any status but 200 and 403, or no answer within
-    /// [`VERIFY`].
+    /// that the host has recorded for this instance, which decides whether Ready is repeated;
+    /// `None` if a newer verification has begun. Errors: [`CallError`], logged already, after any
+    /// status but 200 and 403, or no answer within [`VERIFY`].
     pub(crate) async fn verify(
         &self,
         host: Host,
@@ -86,7 +86,7 @@ impl Agent {
         match result {
             Ok(_) if !counts => Ok(None),
             Ok((link, host_state)) => {
-                // It has the session ticket of this call.
+                // The link has the session ticket of this call.
                 *self.link.borrow_mut() = Some(link);
                 Ok(host_state)
             }
@@ -101,7 +101,7 @@ impl Agent {
         }
     }
 
-    /// 403 is an answer: the host may be about to enable devlxd (P§3.3).
+    /// Calls the host. 403 is a valid answer: the host may be about to enable devlxd (P§3.3).
     async fn try_verify(&self, host: Host) -> Result<(Rc<Link>, Option<String>), CallError> {
         let link = self.link_to(host)?;
         let request = Call::get("/1.0", VERIFY);
@@ -220,7 +220,7 @@ impl Agent {
     }
 }
 
-/// Reads host info: the host, and whether it has devlxd on.
+/// Reads host info; returns the host, and whether it has enabled devlxd.
 /// Errors: why the host info or its certificate is unusable.
 pub(crate) fn read_host_info(host_info: &[u8]) -> Result<(Host, bool), String> {
     let info = HostInfo::parse(host_info).map_err(|why| why.to_string())?;

@@ -48,16 +48,16 @@ pub(crate) const UNKNOWN_CALLER_LOG_INTERVAL: Duration = Duration::from_secs(30)
 pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
 /// Permits of [`Agent::host_requests`]: more than there are connections.
 pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
-/// Limit of handshakes, whose callers may be any program of the host. Each can occupy 25 kB.
+/// Maximum number of handshakes. Any program of the host can begin one, which takes up to 25 kB.
 pub(crate) const NEWCOMERS: usize = 128;
-/// Most sessions at once. Beyond it: 503.
+/// Maximum number of concurrent sessions. Beyond it: 503.
 pub(crate) const SESSIONS: usize = 64;
 /// Shortest interval between log lines about denied requests, which the host can repeat endlessly.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
 /// Time limit for the host's first call: it reads the port every 10 s (P§2.3), and calls for 3 s
 /// (P§3.2).
 const UNHEARD: Duration = Duration::from_secs(20);
-/// Error text after that time.
+/// Error text if the host has not called within [`UNHEARD`].
 const NO_CALL: &str = "the host has not called: does it read this port (name, chardev)?";
 /// Beginning of the error text for a caller with another certificate.
 const OTHER_CALLER: &str = "refused a caller whose certificate is not server.crt";
@@ -243,8 +243,8 @@ impl Agent {
     }
 
     /// Records that the host does not call although it seems to run: it does not read the port, or
-    /// its calls do not arrive. Each host calls an agent that is new to it (P§2.3). `doubt` is why
-    /// it may read another port.
+    /// its calls do not arrive. Each host calls an agent that is new to it (P§2.3). `doubt` tells
+    /// why the host may read another port.
     pub(crate) fn miss_call(&self, doubt: Option<&str>) {
         let lasts = now() - self.status.borrow().since();
         let is_known = self.errors.borrow().is_of_host();
@@ -285,8 +285,8 @@ impl Agent {
         }
     }
 
-    /// Reads the policy's files again. It applies from the host's next action. It can switch devlxd
-    /// off; only the host switches it on.
+    /// Reads the policy's files again. The new policy applies from the host's next action. It can
+    /// switch devlxd off; only the host can switch devlxd on.
     #[cold]
     pub(crate) fn renew_policy(&self) {
         if sandbox::is_entered() {
@@ -312,7 +312,7 @@ fn again(limit: &RefCell<LogLimit>) -> Option<String> {
     Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })
 }
 
-/// Upper bound of an envelope without its content, bytes.
+/// Maximum length of an envelope without its content, bytes.
 pub(crate) const ENVELOPE: usize = 128;
 
 /// Returns a success answer (`sync`, 200) with this metadata.

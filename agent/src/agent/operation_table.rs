@@ -17,7 +17,7 @@ use crate::runtime::{NEVER, Permit, Semaphore, Signal, clock};
 
 /// How long an operation can be queried after its end (P§4.2).
 pub(crate) const OPERATION_KEPT: Duration = Duration::from_secs(5);
-/// Limit of operations, including ended ones; beyond it: 503.
+/// Maximum number of operations, including ended ones; beyond it: 503.
 const MAX_OPERATIONS: usize = 4096;
 
 /// Longest JSON of an operation without its metadata and error, bytes.
@@ -176,7 +176,7 @@ impl Operation {
         Document::new(self.shown(), |json| self.write(json, flavour))
     }
 
-    /// Returns an upper bound of its JSON, bytes.
+    /// Returns an upper bound for the length of the operation's JSON, bytes.
     pub(crate) fn shown(&self) -> usize {
         self.metadata.borrow().bytes() + 6 * self.error.borrow().len() + FIELDS
     }

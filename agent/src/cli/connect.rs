@@ -164,7 +164,7 @@ impl<'f> Way<'f> {
 
     fn waits(&self) -> PollFd<'f> {
         if self.start == self.end {
-            // Once it has ended: only for a hang-up.
+            // Once the input has ended, only for a hang-up.
             let event = if self.is_open { PollFlags::IN } else { PollFlags::empty() };
             PollFd::from_borrowed_fd(self.from, event)
         } else {

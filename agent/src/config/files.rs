@@ -23,7 +23,7 @@ use crate::system::modules;
 const MAX_HOST_FILE: u64 = 64 * 1024;
 /// Longest file in `nics`, bytes; usually about 100.
 const LONGEST_NIC: u64 = 4096;
-/// Limit of files in `nics`; a VM has a few dozen PCI slots.
+/// Maximum number of files in `nics`; a VM has a few dozen PCI slots.
 const MOST_NICS: usize = 64;
 pub(crate) const NAMES: [&str; 3] = ["agent.crt", "agent.key", "server.crt"];
 /// [`NAMES`] for messages.

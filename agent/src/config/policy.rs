@@ -22,7 +22,7 @@ const MAX_POLICY_FILE: u64 = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grade {
     Good,
-    /// The host can do more than it states, or a part has no effect.
+    /// The host can do more than the policy states, or a part of the policy has no effect.
     Loophole,
     /// A file is invalid, so everything is denied.
     Broken,
@@ -35,8 +35,8 @@ pub(crate) struct Judged {
     pub(crate) grade: Grade,
 }
 
-/// Reads both files. An unreadable file denies everything, because that may be its content. Incus'
-/// agent does not start with one.
+/// Reads both files. An unreadable file denies everything, because that may be what it says. Incus'
+/// agent does not start with an unreadable file.
 pub(crate) fn read(options: &Options) -> Judged {
     let mut troubles = String::new();
     let [ours, incus] = FILES;

@@ -30,7 +30,7 @@ const LABEL: &str = "incus-agent";
 const SCAN: Duration = Duration::from_secs(2);
 /// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).
 const DESCRIPTOR: u64 = 16 * 2048;
-/// Limit of examined disks; VMs have a few dozen.
+/// Maximum number of examined disks; VMs have a few dozen.
 const DEVICES: usize = 256;
 /// Time limit for reading a label: a busy host is slow, and a broken disk never answers.
 const LABEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Returns its name, virtio device type (a disk may have several), modules, and file system.
+    /// Returns name, virtio device type (a disk may have several), modules, and file system.
     fn about(
         self,
     ) -> (&'static str, Option<&'static Kind>, &'static [&'static str], &'static CStr) {
@@ -91,8 +91,8 @@ impl Source {
             .filter_map(move |(source, visible)| (is_visible(source) == visible).then_some(source))
     }
 
-    /// Mounts it.
-    /// Errors: [`SourceError`], by the mount's error, the device's stage and the modules' errors.
+    /// Mounts the source.
+    /// Errors: [`SourceError`], from the mount's error, the device's stage and the modules' errors.
     pub(super) fn mounted(self, options: &Options) -> Result<Mounted, SourceError> {
         let root = options.root.as_path();
         let (name, device_kind, modules, kind) = self.about();
@@ -140,7 +140,7 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Changes to it. Nothing that depends on the working directory runs yet.
+    /// Changes to the mount. Nothing that depends on the working directory runs yet.
     fn enter(share: OwnedFd) -> Result<Self, Errno> {
         let back = directory(Path::new("."))?;
         fchdir(&share)?;
@@ -169,7 +169,7 @@ fn mounted(kind: &CStr, device: &CStr, is_plan9: bool) -> Result<OwnedFd, Errno>
     fsmount(&new, FsMountFlags::FSMOUNT_CLOEXEC, rights)
 }
 
-/// Does the same before Linux 5.2, with a short-lived mount in a directory.
+/// Mounts a share before Linux 5.2, with a short-lived mount in a directory.
 fn mounted_before(
     place: PathBuf,
     kind: &CStr,

@@ -28,7 +28,7 @@ pub(crate) struct Guests {
 
 struct Client {
     connected: Cell<Connected>,
-    /// What it holds, a bit for each [`Quota`].
+    /// The quotas that it holds, a bit for each [`Quota`].
     held: Cell<u8>,
     task: Cell<Option<Task<()>>>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Entry {
 }
 
 impl Guests {
-    /// Returns no clients, with the limits that follow from the limit of descriptors.
+    /// Creates an empty list of clients, with limits that follow from the descriptor limit.
     pub(crate) fn new() -> Self {
         let bounds = Bounds::of(sys::descriptors());
         Self {
@@ -68,8 +68,8 @@ impl Guests {
         self.evict(None, Duration::ZERO).is_ok()
     }
 
-    /// Adds a client of this user. Serves it immediately as far as possible, because later clients
-    /// may close it, then in a task.
+    /// Adds a client of this user. Serves it immediately until it must wait, because later clients
+    /// may close it; then continues in a task.
     pub(crate) async fn admit(
         self: &Rc<Self>,
         user: u32,
@@ -90,8 +90,8 @@ impl Guests {
         }
     }
 
-    /// Closes the eviction candidate once it has been idle for `grace`: of all clients, or of those
-    /// that hold a quota that this client may take.
+    /// Closes the eviction candidate, if it has been idle for `grace`: that of all clients, or that
+    /// of the clients whose unit of a quota this client may take.
     /// Errors: how long to wait before the next attempt.
     fn evict(
         &self,
@@ -146,7 +146,7 @@ const fn bit(quota: Quota) -> u8 {
 }
 
 impl Entry {
-    /// Waits until it may call the host; returns false if too many wait.
+    /// Waits until the client may call the host; returns false if too many clients wait.
     async fn queue(&self) -> bool {
         if !self.try_obtain(Quota::Queued) {
             return false;
@@ -172,8 +172,8 @@ impl Entry {
         taken
     }
 
-    /// Takes one of a quota. If none is left, closes an idle client that has one, or waits; returns
-    /// false if it must not wait. Cancellation: nothing is lost.
+    /// Takes one unit of a quota. If none is left, closes an idle client that holds one, or waits;
+    /// returns false if it must not wait. Cancellation: nothing is lost.
     pub(crate) async fn obtain(&self, quota: Quota) -> bool {
         let (grace, waits) = match quota {
             // A request that is not complete yet is closed without grace.
@@ -213,7 +213,7 @@ impl Entry {
         }
     }
 
-    /// Returns its permit to call, because it waits for something else.
+    /// Returns the client's permit to call, because the client now waits for something else.
     pub(crate) fn has_called(&self) {
         self.give_back(&[Quota::Call, Quota::LongPoll]);
     }

@@ -133,8 +133,8 @@ impl Service for Guest {
 impl Guest {
     async fn answer_in_turn(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
         let agent = &self.agent;
-        // It sends requests without reading: the kernel's buffers for it, even after a close, are
-        // charged to the agent.
+        // A client may send requests without reading the answers: the kernel's buffers for it, even
+        // after a close, are charged to the agent.
         if !self.has_asked.replace(true) {
             stream.limit_send_buffer(UNREAD);
         } else if stream.is_unread() {

@@ -16,7 +16,7 @@ pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
     root.join(flavour.socket_path().trim_start_matches('/'))
 }
 
-/// Opens the socket, or makes the one visible that was created before the sandbox.
+/// Opens the socket, or makes visible the one that was created before the sandbox.
 pub(super) fn open(agent: &Agent, path: &Path) -> io::Result<Socket> {
     let made = agent.guests.as_ref();
     let listener = made.map_or_else(|| make(path, agent.flavour), OwnedFd::try_clone)?;

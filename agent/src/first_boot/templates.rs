@@ -250,8 +250,8 @@ fn same(one: &mut File, other: &mut File) -> io::Result<bool> {
     }
 }
 
-/// Finds a template's target and creates missing directories. Checks each directory on the way: one
-/// instead of a policy file would make that unreadable.
+/// Finds a template's target and creates missing directories. Checks each directory on the way,
+/// because a directory with the name of a policy file would make the policy unreadable.
 /// Errors: it is a policy file; any error of [`find`] and mkdir(2).
 fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
     let path = target.below_root();
@@ -269,7 +269,7 @@ fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
     Ok(place)
 }
 
-/// Errors: the policy has, or would have, a file here.
+/// Errors: one of the policy's files is here, or would be.
 fn check_place(root: &Path, place: &Place) -> io::Result<()> {
     for own in policy::FILES {
         let own = Target::parse(own).and_then(|own| find(root, own, false).ok());

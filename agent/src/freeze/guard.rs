@@ -31,7 +31,7 @@ const DONE: u8 = b'+';
 /// Files that move a process out of its service's control group, with cgroup v2 and v1.
 const NO_GROUP: [&str; 2] = ["sys/fs/cgroup/cgroup.procs", "sys/fs/cgroup/systemd/cgroup.procs"];
 
-/// Starts the guard; returns its answer once all is frozen. Errors: nothing is frozen: the reason.
+/// Starts the guard; returns its answer once all is frozen. Errors: why nothing is frozen.
 pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
     if State::look(root).guard.is_some() {
         return Err(State::taken());
@@ -82,7 +82,7 @@ impl Guard {
         let until = sys::since_boot() + self.length;
         let mut disks = Vec::new();
         for point in &points.all {
-            // An open directory is found even below another mount, and prevents unmounting.
+            // An open directory stays reachable below another mount, and prevents unmounting.
             let disk = sys::freeze::open(point).ok();
             // Sync before freezing, so that the file systems are frozen for a shorter time.
             let _written = disk.as_ref().map(syncfs);

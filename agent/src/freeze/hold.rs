@@ -22,9 +22,9 @@ pub(super) trait Disks {
     fn thaw(&mut self, disk: usize, until: Duration) -> i32;
 }
 
-/// Freezes `count` file systems for at most `length`. Returns how it ended and, if nothing was
-/// frozen, the number of the file system that failed with its errno; a number of `count` means that
-/// none can be frozen.
+/// Freezes `count` file systems for at most `length`. Returns how the freeze ended. If nothing was
+/// frozen, also returns the number of the file system that failed, with its errno; the number
+/// `count` means that none can be frozen.
 pub(super) fn hold(
     disks: &mut dyn Disks,
     count: usize,
@@ -50,7 +50,7 @@ pub(super) fn hold(
         let is_asked = !disks.tell(&errors) || disks.wait(until);
         end = if is_asked { End::Asked } else { End::Late };
     }
-    // In reverse order: a file system in a file writes to the one below.
+    // In reverse order: a file system in a file writes to the file system with that file.
     for (at, _) in errors.iter().enumerate().rev().filter(|(_, error)| **error == 0) {
         let error = disks.thaw(at, disks.now() + THAW);
         if error == libc::EINVAL {

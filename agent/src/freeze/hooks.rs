@@ -49,8 +49,8 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Returns whether this is qemu-ga's own script, which runs its directory. mote does that itself,
-/// because the script ignores failures.
+/// Returns whether this is qemu-ga's own script, which runs the hooks in its directory. mote runs
+/// them itself, because the script ignores failures.
 fn runs_its_directory(program: &Path) -> bool {
     const NAME: &[u8] = b"fsfreeze-hook.d";
     let text = read_bounded(program, SCRIPT).unwrap_or_default();

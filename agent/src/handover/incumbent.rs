@@ -15,7 +15,7 @@ use crate::handover::{lock_file, view};
 use crate::runtime::{log, run_dir};
 use crate::transport::Transport;
 
-/// The message if the agent's lock is no longer the file of that name.
+/// The message if the lock's path no longer leads to the agent's lock.
 const HIDDEN: &str = " runs, but /run/mote was mounted over or removed after its start";
 /// An agent of this guest in another process.
 pub(crate) struct Incumbent {
@@ -32,15 +32,15 @@ impl fmt::Display for Incumbent {
     }
 }
 
-/// Returns the process that holds the lock. Only root can open it, so this is reported even if the
-/// agent must not examine other processes.
+/// Returns the process that holds the lock. Only root can open the lock, so its holder is reported
+/// even if the agent must not examine other processes.
 pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
     if !built::INITRAMFS {
         return None;
     }
     let pid = lock_file::pid(root)?;
     let process = Proc::open(root)?.process(pid)?;
-    // It still holds the lock, so the opened directory belongs to it.
+    // The process still holds the lock, so the opened directory belongs to it.
     let is_it = lock_file::pid(root) == Some(pid) && process.is_root();
     let is_started = |view: View<'_>| view.pid == Some(pid) && !view.is_waiting();
     let serves = view::current(root).is_some_and(is_started);
@@ -72,8 +72,8 @@ pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
 }
 
 impl Incumbent {
-    /// Takes its listener and asks it to exit, after `prepare` if it serves the host until then.
-    /// Returns false if it is not an initramfs' agent.
+    /// Takes the incumbent's listener and asks it to exit. If it serves the host, calls `prepare`
+    /// first. Returns false if it is not an initramfs' agent.
     pub(crate) fn makes_room(&self, transport: &Transport, prepare: &mut dyn FnMut()) -> bool {
         if !built::INITRAMFS {
             return false;

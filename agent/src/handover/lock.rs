@@ -37,7 +37,7 @@ impl Lock {
         self.0.release();
     }
 
-    /// Renews the lock if its file is no longer the one of that name. Never waits.
+    /// Renews the lock if its path no longer leads to the locked file. Never waits.
     pub(crate) fn keep(&mut self, root: &Path) -> Kept {
         if self.0.is_named() {
             return Kept::Same;

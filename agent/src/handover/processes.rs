@@ -25,7 +25,7 @@ pub(super) const LOCKS: u64 = 256 * 1024;
 /// Longest text about a process, bytes: `status` has its groups, up to 65,536.
 const MAX_PROC_FILE: u64 = 1024 * 1024;
 const LINK: usize = 256;
-/// The kernel's text for such a lock in `/proc/locks` and `fdinfo`, after "->" for a waiter.
+/// The kernel's text for an agent's lock in `/proc/locks` and `fdinfo`, after "->" for a waiter.
 const LOCKED: &str = ": POSIX  ADVISORY  WRITE ";
 
 /// A pidfd, which a reused id cannot confuse.
@@ -72,18 +72,18 @@ impl Proc {
         number(link(self.0.as_fd(), c"self", &mut { SPACE }))
     }
 
-    /// Returns all locks, or none if too many: a hidden agent then does not prevent a start.
+    /// Returns all locks, or none if too many, so that a hidden agent does not prevent a start.
     pub(super) fn locks(&self) -> Vec<u8> {
         text(&self.0, c"locks", LOCKS)
     }
 }
 
 /// A process's directory in `/proc`. It never refers to another process, and is empty after the
-/// end.
+/// process's end.
 pub(crate) struct Process(OwnedFd);
 
 impl Process {
-    /// Returns whether it is root's and in this process's namespaces, because elsewhere the same
+    /// Returns whether the process is root's and in this process's namespaces; elsewhere the same
     /// names may mean other files. Never blocks.
     pub(crate) fn is_roots_here(&self) -> bool {
         let is_shared = |kind, ours| {
@@ -114,7 +114,7 @@ impl Process {
         text(&self.0, c"comm", MAX_PROC_FILE)
     }
 
-    /// Returns whether it is root's and holds a lock of this name, in any mount.
+    /// Returns whether the process is root's and has locked a file of this name, in any mount.
     pub(super) fn has_lock(&self, pid: u64, path: &[u8]) -> bool {
         let is_lock = |number, link: &[u8]| {
             let rest = link.strip_prefix(path);
@@ -124,8 +124,8 @@ impl Process {
         self.is_roots_here() && self.has_open(&mut { is_lock })
     }
 
-    /// Returns whether it locked this file and opened it with O_CLOEXEC like an agent. A user can
-    /// pass a locked file to a setuid program, but not with that flag.
+    /// Returns whether the process locked this file and opened it with O_CLOEXEC like an agent. A
+    /// user can pass a locked file to a setuid program, but not with that flag.
     fn has_locked(&self, pid: u64, number: RawFd) -> bool {
         let Ok(about) = open(&self.0, c"fdinfo") else { return false };
         let about = text(&about, DecInt::new(number).as_c_str(), MAX_PROC_FILE);

@@ -23,7 +23,7 @@ pub(crate) enum Running {
 pub(crate) fn running(root: &Path) -> Running {
     match lock_file::held(root) {
         Ok(Some(_)) => Running::Yes,
-        // There, an agent runs without a lock.
+        // With a read-only `/run`, an agent runs without a lock.
         Err(_) if access(&root.join("run"), Access::WRITE_OK) == Err(Errno::ROFS) => {
             Running::Unknown(BLIND.into())
         }

@@ -13,8 +13,8 @@ const MAX_STATUS_FILE: u64 = 64 * 1024;
 /// Longest wait for a status file: the agent may be starting or writing it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
-/// Reads the status file of the agent that runs on `root`. Errors: why there is none, with advice;
-/// printed instead of it.
+/// Reads the status file of the agent that runs on `root`. Errors: why there is none, with advice,
+/// to print instead.
 pub(crate) fn read(root: &Path) -> Result<View<'static>, String> {
     let path = root.join(run_dir::STATUS);
     let read = || read_bounded(&path, MAX_STATUS_FILE);

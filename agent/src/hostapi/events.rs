@@ -18,14 +18,14 @@ use crate::net::stream::Stream;
 use crate::net::websocket::{Inbox, Received, WebSocket, upgrade};
 use crate::runtime::{log, sleep};
 
-/// Limit of the host's listeners; beyond it: 503. Each `lxc exec` has one, which costs a TLS
-/// connection of 16 KB, and hundreds at once are normal.
+/// Maximum number of the host's listeners; beyond it: 503. Each `lxc exec` has one, which costs a
+/// TLS connection of 16 KB, and hundreds at once are normal.
 const LISTENERS: usize = 1024;
-/// Limit of unread output per listener, bytes, in TLS and in the kernel each.
+/// Maximum unread output per listener, bytes, in TLS and again in the kernel.
 const AHEAD: usize = 4 * 1024;
 /// Interval between pings on a websocket (P§4.3).
 const PING: Duration = Duration::from_secs(10);
-/// Limit of unanswered pings (P§4.3).
+/// Maximum number of unanswered pings (P§4.3).
 const MISSED: u32 = 2;
 
 /// Registers the caller as a listener for future events.

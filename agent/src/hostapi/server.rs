@@ -38,11 +38,11 @@ use crate::transport::{Listener, Socket, is_passing};
 use crate::workers::report::metrics;
 use crate::workers::run;
 
-/// Limit of connections; further ones wait in the listen queue. A running exec holds up to five.
+/// Maximum number of connections; more wait in the listen queue. A running exec has up to five.
 const CALLERS: usize = 4096;
 /// How long a long request waits for memory; then: 503. Shorter than a body's deadline.
 const ADMIT_WAIT: Duration = Duration::from_secs(3);
-/// Longest report, bytes: ten times one with 500 mounts and 500 interfaces.
+/// Longest report, bytes: ten times the report of 500 mounts and 500 interfaces.
 const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 
 /// Accepts connections on all listeners.
@@ -150,7 +150,7 @@ impl Service for HostService {
 }
 
 impl HostService {
-    /// Reserves memory for a body. An exec request of unknown length has the limit of any other.
+    /// Reserves memory for a body. An exec request of unknown length gets no higher limit.
     async fn reserve(&self, request: &Request<'_>) -> Result<Admission, Refused> {
         let agent = &self.agent;
         let asked = route::route(agent.flavour, request.method, request.path);

@@ -282,7 +282,7 @@ fn leave(goal: Goal) -> ! {
     stay()
 }
 
-/// Sets the host name to `name` or that of `/etc/hostname`, which may have comments (hostname(5)).
+/// Sets the host name to `name`, or from `/etc/hostname`, which may have comments (hostname(5)).
 fn name_host(root: &Path, name: Option<String>) {
     let text = name.unwrap_or_else(|| text_of(root, "etc/hostname"));
     let mut lines = text.lines().map(str::trim);
@@ -295,7 +295,7 @@ fn name_host(root: &Path, name: Option<String>) {
 /// Events of an input device that are read at a time.
 const EVENTS: usize = 16;
 
-/// Power buttons: input devices with that key, including hot-plugged ones.
+/// Power buttons: input devices with a power key, including hot-plugged ones.
 #[derive(Default)]
 struct Buttons(Vec<(PathBuf, OwnedFd)>);
 

@@ -71,7 +71,7 @@ impl Service {
     fn spawn(&self) -> io::Result<(Pid, OwnedFd)> {
         let arguments: Vec<_> = self.program.arguments.iter().map(CString::as_c_str).collect();
         let name = arguments.first().copied().filter(|_| self.role != Role::Agent).unwrap_or(SELF);
-        // Without both devices, process 1's own.
+        // Without both devices, process 1's standard input.
         let console = open_console().ok();
         let console = console.as_ref().map_or(stdin(), AsFd::as_fd);
         spawn(&Plan {
@@ -85,7 +85,7 @@ impl Service {
         })
     }
 
-    /// Handles its end; schedules a restart if the program wants one and the system `is_up`.
+    /// Handles the program's end; schedules a restart if one is wanted and the system `is_up`.
     pub(crate) fn ended(&mut self, now: Uptime, status: WaitStatus, is_up: bool) {
         let mut errno = [0; 4];
         let State::Runs(_, since, failure) = std::mem::replace(&mut self.state, State::Over) else {

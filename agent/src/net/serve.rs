@@ -16,8 +16,8 @@ use crate::runtime::{Permit, now, until};
 
 /// Initial buffer, bytes: nearly all requests fit. [`Limiter::enlarge`] must allow a larger one.
 const FIRST_BUFFER: usize = 1024;
-/// Long bodies are written in pieces of this, bytes: a client that does not read costs one TLS
-/// record. Each piece restarts the client's time limit ([`Limiter::note`]).
+/// Long bodies are written in pieces of this length, bytes: a client that does not read costs one
+/// TLS record. Each piece restarts the client's time limit ([`Limiter::note`]).
 const BODY_PIECE: usize = 16 * 1024;
 /// Bodies up to this are written with their head, bytes: one write, one TLS record.
 const TOGETHER: usize = 15 * 1024;

@@ -19,12 +19,12 @@ use crate::sys::heap;
 const SHORT: usize = 4 * 1024;
 /// Read size while it sends much, bytes: two records, in a block that the heap caches (`sys/heap`).
 const LONG: usize = 36 * 1024;
-/// Limit of received unprocessed bytes: rustls's limit for a handshake message.
+/// Maximum number of received unprocessed bytes: rustls's limit for a handshake message.
 const LONGEST: usize = 64 * 1024;
-/// Limit of received unprocessed bytes during the handshake. The longest accepted certificate is
-/// half as long.
+/// Maximum number of received unprocessed bytes during the handshake. The longest accepted
+/// certificate is half as long.
 const UNKNOWN: usize = 16 * 1024;
-/// Default limit of encrypted unsent bytes, as in rustls.
+/// Default maximum of encrypted unsent bytes, as in rustls.
 const UNSENT: usize = 64 * 1024;
 /// Longest content of a record, bytes.
 const RECORD: usize = 16 * 1024;
@@ -79,9 +79,9 @@ enum Seal<'b> {
 enum Step {
     Next,
     PeerClosed,
-    /// It waits for the peer, and has encrypted what was to be sent.
+    /// The session waits for the peer, and has encrypted what was to be sent.
     Idle,
-    /// It waits for the peer, and cannot send application data.
+    /// The session waits for the peer, and cannot send application data.
     Blocked,
 }
 
@@ -343,11 +343,11 @@ impl Outgoing {
     }
 }
 
-/// Limit of one write to the host, bytes: vsock sends it as one packet. Since 6.7 the guest's
-/// kernel splits a packet over 32 KiB into several buffers. Host devices in user space that expect
-/// one buffer (vhost-device-vsock 0.3.0, older ones of cloud-hypervisor and libkrun) then lose
-/// bytes or stop; the kernel's vhost-vsock does not. Half a kilobyte less, so that the guest's kernel
-/// needs 32 KiB for it with its own data, and does not clear 64.
+/// Longest write to the host, bytes: vsock sends it as one packet. Since 6.7 the guest's kernel
+/// splits a packet over 32 KiB into several buffers. Host devices in user space that expect one
+/// buffer (vhost-device-vsock 0.3.0, older ones of cloud-hypervisor and libkrun) then lose bytes or
+/// stop; the kernel's vhost-vsock does not. The packet is half a kilobyte shorter, so that with the
+/// kernel's own data it fits into 32 KiB; otherwise the guest's kernel would clear 64 KiB.
 const PACKET: usize = 32 * 1024 - 512;
 
 pub(crate) fn receive(fd: &OwnedFd, out: impl Buffer<u8>) -> io::Result<usize> {

@@ -15,7 +15,7 @@ use crate::net::stream::Stream;
 use crate::runtime::{Semaphore, within};
 use crate::sys::fd::{self, AsFd};
 
-/// Limit of a [`Frame`]'s payload, bytes: see [`Stream::write_all`].
+/// Longest payload of a [`Frame`], bytes: see [`Stream::write_all`].
 const FRAME: usize = 31 * 1024;
 /// Longest payload that is copied, to be sent together with its header, bytes.
 const SHORT: usize = 4 * 1024;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-/// Returns an error with this text. `io::Error::other` would link `Debug` of texts, which nothing
-/// prints, and its tables of Unicode: 4 kB.
+/// Returns an error with this text. `io::Error::other` would link 4 kB: `Debug` of texts, which
+/// nothing prints, and its tables of Unicode.
 pub(crate) fn io_error(text: impl Into<String>) -> io::Error {
     io_error_of(ErrorKind::Other, text.into())
 }

@@ -18,8 +18,8 @@ pub(crate) mod frozen;
 /// Longest line, bytes. Longer lines are truncated.
 const LINE: usize = 512;
 
-/// Limit of pending output, bytes, while it cannot be written because a file system and so the
-/// log's reader is frozen.
+/// Maximum pending output, bytes, while it cannot be written because a file system is frozen and
+/// with it the log's reader.
 const KEPT: usize = 16 * 1024;
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting { text: Vec::new(), lost: 0 });

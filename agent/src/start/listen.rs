@@ -15,7 +15,7 @@ use crate::system::modules::{self, NodeWait};
 use crate::transport::{AGENT_PORT, Listener, probe_vsock};
 
 pub(crate) enum HostLink {
-    /// It connects to these listeners, or cannot for this reason.
+    /// The host connects to these listeners, or cannot for this reason.
     Vsock(Vec<Listener>, Option<String>),
     SerialOnly(String),
 }
@@ -49,7 +49,7 @@ pub(crate) fn begin(
     Ok(link.filter(|_| waited == Waited::Found))
 }
 
-/// Loads the vsock modules, and listens. Under LXD a node without a device suffices, as for its own
+/// Loads the vsock modules, and listens. Under LXD a node without a device suffices, as for LXD's
 /// agent (P§1.3); then returns and logs that the host cannot call.
 /// Errors: no vsock device, driver or node; another process listens on the port.
 pub(crate) fn listen(

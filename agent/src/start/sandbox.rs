@@ -51,7 +51,7 @@ pub(crate) fn enter(
     link: &HostLink,
     port: Option<&Found>,
 ) -> Option<Option<OwnedFd>> {
-    // From inside, it could not move to the new root.
+    // From inside the sandbox, the agent could not move to the new root.
     if !is_for(policy) || options.is_early() {
         return None;
     }
@@ -86,7 +86,7 @@ pub(crate) fn enter(
 
 /// Gives the group access to the files still used.
 fn lend_all(root: &Path, needs: &Needs<'_>) -> io::Result<()> {
-    // Trusted only because root alone could write it.
+    // This file is trusted only because root alone could write it.
     let _none = file::unlink(&root.join(run_dir::KNOWN_HOST));
     for name in [run_dir::STATUS, run_dir::READY, run_dir::HANGING] {
         let path = root.join(name);

@@ -31,7 +31,7 @@ const READY: Duration = Duration::from_secs(10);
 pub(crate) struct Missing {
     /// The cause, then advice; logged again when it changes.
     pub(crate) why: String,
-    /// Whether another program uses it. No event reports the end of that, so each check retries.
+    /// Whether another program uses it. No event reports when that ends, so each check retries.
     pub(crate) is_taken: bool,
 }
 

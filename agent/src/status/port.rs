@@ -42,7 +42,7 @@ pub(crate) struct Found {
     pub(crate) doubt: Option<String>,
 }
 
-/// Finds the port by its three names; if two servers have one, that of the wanted flavour.
+/// Finds the port by its three possible names. If two servers have one, `wanted` decides.
 pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let found = look(root, wanted)?;
     // The ports get their names one after another. A second search finds the current name of a port
@@ -95,7 +95,7 @@ impl Ports<'_> {
     }
 }
 
-/// Returns names that the host gave the ports, empty for those without, and names of their nodes.
+/// Returns for each port the name that the host gave it, empty if none, and the name of its node.
 fn listed(root: &Path) -> Vec<(String, PathBuf)> {
     let mut ports = Vec::new();
     for port in entries(&root.join("sys/class/virtio-ports")) {
@@ -140,7 +140,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), String> {
         Ok(FileType::RegularFile | FileType::Directory) => {
             refused(&"a file or directory is not a port: remove it, or name another with --port")
         }
-        // In the sandbox only opening shows it: the sandbox has no access to a new port.
+        // In the sandbox, only opening a new port shows that it cannot be used.
         Ok(_) if sandbox::is_entered() => Ok(()),
         Ok(_) => match file::access(path, Access::READ_OK | Access::WRITE_OK) {
             Ok(()) => Ok(()),
@@ -173,7 +173,8 @@ fn missing(root: &Path) -> String {
     }
 }
 
-/// Returns the flavour by the status port's name; with `--port`, by the one found without it.
+/// Returns the flavour that the status port's name shows; with `--port`, the name of the port that
+/// would be found without it.
 pub(crate) fn flavour(options: &Options, found: &Result<Found, String>) -> Option<Flavour> {
     match &options.port {
         Some(_) => discover(&options.root, options.flavour).map(|found| found.flavour),
@@ -201,7 +202,7 @@ pub(crate) fn busy(root: &Path, path: &Path) -> Option<String> {
     Some(format!("{} is busy: {ONE}; end process {pid} ({name})", path.display()))
 }
 
-/// Returns ID and name of another process that has the port open; it is root's, as only root may.
+/// Returns ID and name of another process of root that has the port open, as only root may.
 pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u64, String)> {
     // Resolves udev's link.
     let node = file::readlink(path).unwrap_or_else(|_| path.to_owned());
@@ -262,7 +263,7 @@ impl Port {
     }
 }
 
-/// Registers it with the reactor. Errors: any error of epoll_ctl(2).
+/// Registers the port with the reactor. Errors: any error of epoll_ctl(2).
 pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
     Async::new_nonblocking(port).and_then(Async::watched).map_err(|error| {
         // epoll_ctl(2) refuses files such as /dev/zero.

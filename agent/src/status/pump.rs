@@ -26,7 +26,7 @@ const UNREAD: &str = "the host has not called or read this port: is its chardev 
 const ABSENT: Duration = Duration::from_millis(200);
 /// Longest read, bytes.
 const CHUNK: usize = 256;
-/// Most reads of [`CHUNK`] bytes from a port before it is closed.
+/// Maximum number of reads of [`CHUNK`] bytes from a port before it is closed.
 const LEFT: usize = 64;
 
 /// Runs the status channel until STOPPED is written; even without a port, because the host may
@@ -136,7 +136,7 @@ impl Pump {
         self.agent.woken.raise();
         match woken {
             Woken::Due => {}
-            // No host at the other end, which would be read again and again: waits for a moment.
+            // No host at the other end: waits, because the next read would return immediately.
             Woken::Read(Ok(0)) => {
                 until(deadline).or(sleep(ABSENT)).or(self.agent.status_changed.after(seen)).await;
             }

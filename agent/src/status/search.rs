@@ -35,7 +35,7 @@ pub(crate) struct Search {
     trouble: Option<String>,
     /// Whether another process has the port open.
     busy: Busy,
-    /// Time since which the port is missing.
+    /// Time since which the port has been missing.
     pub(super) missing: Option<Uptime>,
 }
 

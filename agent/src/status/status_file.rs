@@ -14,7 +14,7 @@ use crate::runtime::{log, now, run_dir, run_dir::unwritable, write_small};
 use crate::sys::{file, process_id};
 
 /// Writes the status file if its text differs from `last`, its directory was replaced, or the last
-/// write failed; also the ready file.
+/// write failed. Also keeps the ready file up to date.
 pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
     if agent.run_files.moved(&agent.options.root) {
         last.clear();

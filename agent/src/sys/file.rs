@@ -1,5 +1,5 @@
-//! Files by name. For each type of path and result, std and rustix link code of their own that
-//! copies the name.
+//! Files by name. std and rustix would link separate code that copies the name for each type of
+//! path and result.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -11,7 +11,7 @@ use rustix::fs::{self, Gid, Mode, Stat, StatFs};
 pub(crate) use rustix::fs::{Access, OFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
 
-/// Returns the name as C has it. Errors: `EINVAL` if it contains a NUL.
+/// Returns the path as a C string. Errors: `EINVAL` if it contains a NUL.
 pub(crate) fn name(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
 }

@@ -40,7 +40,7 @@ const ALL: Range<usize> = 0..SIZES.len();
 const GROWN: usize = 4 * 1024;
 /// Unit of freed stack, bytes; with larger pages, the kernel may refuse.
 const PAGE: usize = 4096;
-/// Most of the stack that is freed, bytes; less than the kernel's gap below a stack (1 MiB).
+/// Maximum length of freed stack, bytes; less than the kernel's gap below a stack (1 MiB).
 const STACK: usize = 256 * 1024;
 /// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size
 /// really needed are never touched, so they use no memory.

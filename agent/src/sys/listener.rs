@@ -1,5 +1,5 @@
 //! A listening socket that outlives its agent, so that no caller is refused during a takeover: it
-//! is kept over exec(2), or taken from another process. Its name here is its address.
+//! is kept over exec(2), or taken from another process. In this module its name is its address.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};

@@ -111,8 +111,8 @@ const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const LOAD_BEHIND_X: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_IND;
 const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-/// `SKF_AD_OFF + SKF_AD_NLATTR`: offset of attribute X after offset A, or 0; the other searches
-/// within the attribute at A.
+/// `SKF_AD_OFF + SKF_AD_NLATTR`: offset of attribute X after offset A, or 0. [`FIND_WITHIN`]
+/// searches within the attribute at A.
 const FIND: u32 = (-0x1000_i32 + 12).cast_unsigned();
 const FIND_WITHIN: u32 = (-0x1000_i32 + 16).cast_unsigned();
 /// Offset of the attributes, after `nlmsghdr` and `ifinfomsg`.
@@ -127,7 +127,7 @@ const ANNOUNCEMENT: [libc::sock_filter; 16] = [
     step(LOAD_BEHIND_X, 4, 0, 0),
     // A message is in host byte order, loaded values are in network byte order.
     step(EQUAL, 4_u32.to_be(), 0, 7),
-    // A bridge or bond has IFLA_LINKINFO with IFLA_INFO_KIND; a NIC of one has only the former.
+    // A bridge or bond has IFLA_LINKINFO with IFLA_INFO_KIND; its member NICs have only the former.
     step(SET, ATTRIBUTES, 0, 0),
     step(SET_X, 18, 0, 0),
     step(LOAD, FIND, 0, 0),

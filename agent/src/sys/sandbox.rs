@@ -2,7 +2,7 @@
 //! (Landlock), and most system calls (seccomp), if the agent's features do not need them. Workers
 //! inherit the sandbox.
 //!
-//! Each part works alone: without Landlock, this user owns no files and its group few.
+//! Each part protects alone: without Landlock, this user owns no files and its group few.
 
 #![expect(clippy::cast_possible_truncation, reason = "numbers of system calls are below 500")]
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(not(target_arch = "riscv64"))]
 use libc::SYS_renameat as RENAMEAT;
-// The only one on newer architectures.
+// Newer architectures have only this call.
 #[cfg(target_arch = "riscv64")]
 use libc::SYS_renameat2 as RENAMEAT;
 use rustix::fs::OFlags;
@@ -54,7 +54,7 @@ const NAMESPACES: u32 = 0x7e02_0000;
 const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
 const ANY_BIT: u16 = 0x45;
-/// Not the kernel's: [`ANY_BIT`], negated.
+/// Not a code of the kernel: [`ANY_BIT`], negated.
 const NO_BIT: u16 = 0x8000 | ANY_BIT;
 const RETURN: u16 = 0x06;
 const AND: u16 = 0x54;
@@ -73,8 +73,8 @@ macro_rules! calls {
     ($($libc:ident)*; $($own:ident)*) => { &[$(libc::$libc as u16,)* $($own as u16,)*] };
 }
 
-/// System calls of the agent and its reports after the start: those of the tests, and alternatives
-/// that the C library may use.
+/// System calls that the agent and its reports make after the start: those seen in the tests, and
+/// alternatives that the C library may use.
 const CALLS: &[u16] = calls! {
     SYS_accept4 SYS_brk SYS_chdir SYS_clock_gettime SYS_close SYS_close_range SYS_connect SYS_dup
     SYS_dup3 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_eventfd2 SYS_execve SYS_exit
@@ -116,7 +116,7 @@ const fn argument(number: u32) -> u32 {
     16 + 8 * number
 }
 
-/// Upper bound of kinds of sockets that an agent needs.
+/// Maximum number of kinds of sockets that an agent needs.
 pub(crate) const KINDS: usize = 4;
 /// Added to a family, these give the kind of its stream or raw sockets.
 pub(crate) const STREAM: u16 = 1 << KIND;

@@ -32,7 +32,7 @@ const VENDOR: &str = "0x1af4";
 /// PCI number of QEMU's shared memory (ivshmem), which has the same vendor.
 const SHARED_MEMORY: &str = "0x1110";
 
-/// Upper bound of examined directory entries (1 MB of memory), because users decide how many
+/// Maximum number of examined directory entries (1 MB of memory), because users decide how many
 /// processes `/proc` has.
 const ENTRIES: usize = 16 * 1024;
 /// Buffer for directory entries, bytes.
@@ -66,7 +66,7 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     furthest
 }
 
-/// Returns whether a virtio device of this type, or of any, is on the PCI bus only. One with a
+/// Returns whether a virtio device of this type, or of any, is on the PCI bus only. A device with a
 /// driver is also on the virtio bus.
 pub(crate) fn waits_on_pci(root: &Path, kind: Option<&Kind>) -> bool {
     entries(&root.join("sys/bus/pci/devices")).iter().any(|path| {

@@ -77,8 +77,8 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
     Some(format!("this kernel is {release}, but {modules} has modules of {other}"))
 }
 
-/// Loads modules that may be needed, after the bus; only logs a failure. One may be built in
-/// without being listed; what needs it reports what is missing.
+/// Loads the bus's driver, then modules that may be needed. Only logs a failure: a module may be
+/// built in without being listed, and the code that needs it reports what is missing.
 pub(crate) fn prepare(root: &Path, names: &[&str]) {
     let mut loaded = load_bus(root);
     let mut names = names.iter();
@@ -92,7 +92,7 @@ pub(crate) fn prepare(root: &Path, names: &[&str]) {
 }
 
 /// Loads the driver of virtio's bus: PCI, or virtio-mmio if PCI has no virtio devices. Micro VMs
-/// have that, and its devices are visible only with its driver.
+/// have virtio-mmio, whose devices are visible only with its driver.
 fn load_bus(root: &Path) -> Result<(), String> {
     if devices::waits_on_pci(root, None) {
         load(root, "virtio_pci")?;
@@ -104,7 +104,7 @@ fn load_bus(root: &Path) -> Result<(), String> {
 }
 
 /// Loads a device's driver, if it has none; returns the device's stage: absent or driven.
-/// Errors: it still has no driver: the reason, with advice.
+/// Errors: why the device still has no driver, with advice.
 pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, String> {
     let mut loaded = load_bus(root);
     if devices::find(root, kind) == Device::Bus {
@@ -116,13 +116,13 @@ pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Resul
     }
 }
 
-/// Returns the message for a device without its driver; `loaded` is the result of loading that.
+/// Returns the message for a device without a driver; `loaded`: the result of loading it.
 fn undriven(what: &str, driver: &str, loaded: Result<(), String>) -> String {
     let why = loaded.err().unwrap_or("it is loaded, but does not bind".into());
     format!("{what} has no driver ({driver}): {why}")
 }
 
-/// Returns a module's parameters on the kernel's command line, which has a micro VM's devices.
+/// Returns a module's parameters on the kernel's command line, which lists a micro VM's devices.
 fn parameters(line: &str, name: &str) -> CString {
     let mut all = Vec::new();
     for word in line.split_ascii_whitespace() {

@@ -1,4 +1,4 @@
-//! Kernel events of devices (`NETLINK_KOBJECT_UEVENT`), with or without udev.
+//! Device events of the kernel (`NETLINK_KOBJECT_UEVENT`), with or without udev.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

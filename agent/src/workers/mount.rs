@@ -1,6 +1,6 @@
 //! `mote-agent mount-worker MILLISECONDS AGENT`: mounts or unmounts one share and exits. It reads one
-//! JSON document, an entry of `agent-mounts.json` or a device event, and prints one line. Without
-//! one, it mounts all shares of that file. A dead host blocks only this process.
+//! JSON document, an entry of `agent-mounts.json` or a device event, and prints one line. Without a
+//! document, it mounts all shares of `agent-mounts.json`. A dead host blocks only this process.
 //!
 //! It uses mount(2), because an initramfs has no mount(8). A device may appear after its event
 //! (incus#1881), so a missing tag is retried, with growing pauses, until the time limit.
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
     let _done = set_parent_process_death_signal(Some(Signal::KILL));
     let end = since_boot() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {
-        // It was killed before, so the signal never comes.
+        // The agent was killed before that call, so the signal never comes.
         _ if Pid::as_raw(getppid()) != agent => Err("the agent has ended".into()),
         Ok(document) => act(options, &document, end),
         Err(error) => Err(error.to_string()),

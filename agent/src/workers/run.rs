@@ -116,7 +116,7 @@ pub(crate) fn start(
     for word in ours.iter().chain(&debug).chain(arguments) {
         words.push(CString::new(*word).map_err(|_| io::ErrorKind::InvalidInput)?);
     }
-    // The first lets it start; the second gives its log lines the agent's format.
+    // [`AS_AGENT`] lets the worker start; `JOURNAL_STREAM` gives its log lines the agent's format.
     let journal = variable(c"JOURNAL_STREAM")
         .and_then(|id| CString::new([b"JOURNAL_STREAM=", id.as_encoded_bytes()].concat()).ok());
     let mut environment = vec![AS_AGENT];

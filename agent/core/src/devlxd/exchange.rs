@@ -140,8 +140,7 @@ impl<'r> Exchange<'r> {
                 None => self.call(),
             },
             Event::Reply { reply, .. } if reply.is_whole => self.answer(reply),
-            // The call is repeated with a permit, because many half-received answers need much
-            // memory.
+            // Call again with a permit, because many half-received answers would need much memory.
             Event::Reply { may_be_long: false, .. } if self.method() == "GET" => {
                 Next::Obtain(Quota::LongReply)
             }
@@ -204,8 +203,7 @@ impl<'r> Exchange<'r> {
         }
         self.state = ReadyState::in_body(self.body);
         match self.state {
-            // Stored before the host has it, so that an agent started meanwhile does not repeat
-            // Ready.
+            // Stored before the host has it, so an agent started meanwhile does not repeat Ready.
             Some(state @ ReadyState::Started) => self.store(state, false),
             _ => self.call(),
         }

@@ -20,8 +20,7 @@ const UNHEARD: Duration = Duration::from_millis(20);
 const ANSWERED: Duration = Duration::from_millis(200);
 
 /// The time for which an unproven caller may still keep the agent waiting. Single bytes do not
-/// extend it. The agent's own work does not count: a burst of the host's calls may need seconds of
-/// that.
+/// extend it. The agent's own work does not count, which for a burst of calls may take seconds.
 #[derive(Debug)]
 pub struct Patience(Duration);
 

@@ -47,8 +47,7 @@ impl<T> Default for Tickets<T> {
 }
 
 impl<T> Tickets<T> {
-    /// Decides if a call may begin. After [`Turn::Go`] the call must [`Tickets::take`] a ticket at
-    /// once.
+    /// Decides if a call may begin. On [`Turn::Go`], the call must [`Tickets::take`] a ticket next.
     pub fn turn(&mut self) -> Turn {
         if !self.kept.is_empty() || self.gives_none {
             return Turn::Go;

@@ -29,9 +29,9 @@ pub(crate) struct Here {
     pub(crate) conf: RefCell<Option<Vec<u8>>>,
     /// Whether no descriptor is left to dial with.
     pub(crate) lacking: Cell<bool>,
-    /// Limit of a process's descriptors.
+    /// Maximum number of descriptors of a process.
     pub(crate) descriptors: usize,
-    /// Open connections of guests, and their upper bound.
+    /// Number of open connections of guests, and its upper bound.
     pub(crate) guests: Cell<usize>,
     pub(crate) most_guests: usize,
 }

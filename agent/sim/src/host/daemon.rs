@@ -19,7 +19,7 @@ use crate::oracle::{Oracle, Word};
 pub(crate) struct Nature {
     pub(crate) flavour: Flavour,
     pub(crate) gives_tickets: bool,
-    /// Upper bound of the agent's concurrent calls.
+    /// Maximum number of concurrent calls by the agent.
     pub(crate) most: usize,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Host {
     pub(crate) port: Cell<u32>,
     pub(crate) certificate: Cell<Certificate>,
     pub(crate) started: Cell<bool>,
-    /// The instance's state as it remembers it.
+    /// The instance's state as the daemon remembers it.
     pub(crate) keeps: Cell<Word>,
     /// Whether it answers 401 to everything.
     pub(crate) refuses: Cell<bool>,
@@ -133,7 +133,7 @@ impl Host {
         sleep(&self.sim, Zone::Host, self.sim.dice.between(MILLI, 100 * MILLI)).await;
         self.qemu.begin_to_read();
         if self.qemu.backend == Backend::Line {
-            // It notifies every guest.
+            // A daemon with such a port notifies every guest.
             self.qemu.send(&self.connect_line());
         }
         loop {

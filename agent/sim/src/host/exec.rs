@@ -15,7 +15,7 @@ const NOT_THERE: &str = "No such file or directory";
 const SETTLED: Micros = 100 * MILLI;
 /// Longest time until the agent has received a call.
 const ACCEPTED: Micros = 50 * MILLI;
-/// Longest delay of an answer to a wait with a limit.
+/// Longest delay of the answer to a wait request that has a time limit.
 const SLACK: Micros = SECOND;
 /// Upper bound of a command's run time and of its wait for sockets.
 const LONGEST: Micros = 25 * SECOND;
@@ -65,12 +65,12 @@ impl Command {
         )
     }
 
-    /// Returns whether it may have lost its agent or its connections.
+    /// Returns whether the command may have lost its agent or its connections.
     fn is_excused(&self) -> bool {
         self.host.net.mishaps.get() > 0 || self.before.is_excused()
     }
 
-    /// Returns whether the guest's policy may have denied it since.
+    /// Returns whether the guest's policy may have denied the command since its request.
     fn is_forbidden(&self) -> bool {
         self.host.may_since.get() >= self.before.asked
     }
@@ -153,7 +153,7 @@ async fn wait(command: &Command, path: &str) {
         _ if says(&["The agent ends"]) => has_ended,
         _ if !are_all_here => true,
         _ if command.name == MISSING => says(&[NOT_THERE, &ended]),
-        // By SIGHUP at its agent's end.
+        // Killed by SIGHUP at its agent's end.
         _ if has_ended && says(&["\"return\":129}"]) => true,
         _ => says(&[&result, &ended]),
     };

@@ -43,10 +43,10 @@ pub(crate) struct Qemu {
     is_there: Cell<bool>,
     is_open: Cell<bool>,
     events: [Cell<Throttle>; 2],
-    /// When the guest last wrote or tried to, and since when it can, monotonic.
+    /// When the guest last wrote or tried to write, and since when it has been able to; monotonic.
     pub(crate) written: Cell<Micros>,
     pub(crate) since: Cell<Micros>,
-    /// How long it had been absent then, on the guest's clock.
+    /// How long the port had been absent before that, on the guest's clock.
     pub(crate) away: Cell<Micros>,
     vanished: Cell<Micros>,
     pub(crate) event: Signal,
@@ -130,7 +130,7 @@ impl Qemu {
     }
 
     /// Returns whether the guest's last message was `word`, or could not be sent: the port has
-    /// changed since or shortly before, or nothing reads it.
+    /// changed after `since` or shortly before it, or nothing reads the port.
     pub(crate) fn has_received(&self, word: &[u8], since: Micros) -> bool {
         let is_settled = self.is_there.get() && self.since.get() + 2 * SECOND < since;
         let is_read = self.is_read.get() && self.read_since.get() + READ < self.sim.awake();

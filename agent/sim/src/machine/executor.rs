@@ -58,7 +58,7 @@ pub(crate) struct Sim {
     hash: Cell<u64>,
     is_loud: bool,
     failure: RefCell<Option<String>>,
-    /// Looks at what a step has changed.
+    /// Check that runs after each step.
     look: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
@@ -185,8 +185,8 @@ impl Sim {
         self.now.set(self.now.get().max(end));
     }
 
-    /// Runs everything that can run now, then advances to the next event. Returns false if that is
-    /// after the end, after a failure, or once `is_so` holds.
+    /// Runs everything that can run now, then advances to the next event. Returns false if that
+    /// event is after the end, after a failure, or once `is_so` holds.
     fn instant(&self, end: Micros, is_so: &dyn Fn() -> bool) -> bool {
         self.steps.set(0);
         while self.failure.borrow().is_none() && !is_so() && self.step() {}
@@ -220,7 +220,7 @@ impl Sim {
         self.unblocked.raise();
     }
 
-    /// Returns whether a task blocks. A second one would prevent the first from continuing.
+    /// Returns whether a task blocks. A second blocking task would keep the first from continuing.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked.get()
     }

@@ -28,7 +28,7 @@ pub(crate) struct AgentProcess {
     pub(crate) stage: Stage,
     pub(crate) signals: RefCell<VecDeque<Signalled>>,
     pub(crate) signalled: Signal,
-    /// The listener for the host: its own, and one that it inherited or took over.
+    /// The listeners for the host: the agent's own, and one that it inherited or took over.
     pub(crate) listens: RefCell<Open>,
     pub(crate) inherited: RefCell<Option<Listener>>,
     /// Whether the re-executed program keeps the listener.

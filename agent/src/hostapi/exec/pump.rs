@@ -23,11 +23,11 @@ const MESSAGE: usize = 1024;
 /// If other processes hold a terminal after its command has ended, its output counts as complete
 /// after this silence.
 const SILENCE: Duration = Duration::from_millis(100);
-/// Limit of the total wait for the output of such a terminal.
+/// Maximum total wait for the output of such a terminal.
 const GRACE: Duration = Duration::from_secs(1);
-/// Limit of output read from such a terminal, bytes; more than the kernel buffers.
+/// Maximum output read from such a terminal, bytes; more than the kernel buffers.
 const TAIL: usize = 256 * 1024;
-/// Limit of output read from a pipe after the agent has hung up, bytes: the size of the kernel's
+/// Maximum output read from a pipe after the agent has hung up, bytes: the size of the kernel's
 /// buffer, so everything written before.
 const BUFFERED: usize = 64 * 1024;
 /// Time limit for the host's own barrier or close frame after a terminal's end.
@@ -125,8 +125,8 @@ pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>, all: &Opera
     ended.get()
 }
 
-/// Reads output into a frame; returns the frame and the payload's bytes, `None` at the end. Reuses
-/// the frame while output is ready, and frees it before waiting.
+/// Reads output into a frame; returns the frame and the payload's length, or `None` at the end.
+/// Reuses the frame while output is ready, and frees it before waiting.
 async fn next<'f>(
     from: &Async<OwnedFd>,
     frame: &'f mut Option<Frame>,

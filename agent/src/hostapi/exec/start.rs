@@ -34,7 +34,7 @@ use crate::system::power;
 const HELD_PAGES: usize = 16 * 1024;
 /// Allowance in addition to a request's bytes: [`HELD_PAGES`], and the agent's own variables.
 const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
-/// Once the audit line has this length, arguments except the last one are only counted, bytes.
+/// Length of the audit line from which arguments except the last one are only counted, bytes.
 const ARGV: usize = 256;
 
 /// Creates the operation and answers 202; the command starts once its sockets are connected.
@@ -145,7 +145,7 @@ async fn run(
         }
     }
     if let Some((way, power)) = way {
-        // A restart in place waits for this, and the agent's end does not prevent it.
+        // A re-exec waits for this permit. Process 1 is asked even if the agent ends meanwhile.
         let _permit = agent.sessions.try_take();
         leave::fetched(agent).or(agent.operations.hung_up()).await;
         way.ask(power);

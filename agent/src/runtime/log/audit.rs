@@ -19,12 +19,12 @@ const CHANGES: u32 = 5_000;
 const CHANGED: Duration = Duration::from_millis(5);
 /// Longest line, bytes: the longest texts, escaped; below `PIPE_BUF`, so that lines do not mix.
 const LINE: usize = 3072;
-/// Bytes shown of a host text's beginning and end. The rest between is counted.
+/// Bytes shown of a host text's beginning and of its end. Those in between are only counted.
 const ENDS: usize = 128;
 
-/// Of the agent.
+/// The agent's bucket.
 static CALLS: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
-/// Of an SFTP session, in its process.
+/// The bucket of an SFTP session, in its process.
 static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGED));
 
 /// Returns how long an action of the host must wait to be logged, and reserves its turn.
@@ -40,7 +40,7 @@ pub(crate) async fn turn() {
     }
 }
 
-/// Does the same before a change by an SFTP session, in its process.
+/// Waits, in the process of an SFTP session, until a change may be logged.
 pub(crate) fn wait_turn() {
     std::thread::sleep(due(&SESSION));
 }
@@ -49,8 +49,8 @@ pub(crate) fn note(act: Arguments<'_>) {
     log::line_of("info", '6', LINE, format_args!("audit: {act}"));
 }
 
-/// Quotes a text of the host; shortens a long one to both ends and the number of bytes between. It
-/// cannot imitate the rest of the line; the log escapes control characters.
+/// Quotes a text of the host, so that it cannot imitate the rest of the line. Shortens a long text
+/// to both ends and the number of bytes between. The log escapes control characters.
 pub(crate) struct Quoted<'t>(pub(crate) &'t str);
 
 impl fmt::Display for Quoted<'_> {

@@ -1,4 +1,4 @@
-//! Whether file systems are frozen, by the record of `mote-agent freeze`: writers would block.
+//! The record of `mote-agent freeze`: whether file systems are frozen, so that writers block.
 
 use std::io::Read;
 use std::path::Path;

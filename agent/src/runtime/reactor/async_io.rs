@@ -1,5 +1,5 @@
-//! The crate async-io with mote-reactor's interface. Its timers ignore suspend and fire late after
-//! one.
+//! The crate async-io with mote-reactor's interface. Its timers do not count a suspend, and fire
+//! late after it.
 
 #![expect(
     clippy::disallowed_types,

@@ -19,7 +19,7 @@ const SECOND: i64 = 1_000_000_000;
 const KVM: &str = "KVM virtual PTP\n";
 /// Polling interval of the RTC.
 const LOOK: Duration = Duration::from_millis(5);
-/// Number of reads: two seconds.
+/// Number of reads, which take two seconds.
 const LOOKS: u32 = 400;
 /// Mean delay of QEMU's RTC behind the host on PC and riscv64, ns: it starts at a random fraction
 /// of a second. The RTC of aarch64 is in step with the host.

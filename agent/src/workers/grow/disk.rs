@@ -40,12 +40,12 @@ pub(super) struct Disk<'d> {
     /// Size in units, and the size before growth, 0 if unknown.
     pub(super) units: u64,
     pub(super) before: u64,
-    /// Whether the user named it. Space that was free before is then used, too.
+    /// Whether the user named the disk. Space that was free before is then used, too.
     pub(super) is_named: bool,
     pub(super) is_dry: bool,
     /// Whether growth is expected: the disk is larger than before, or named.
     pub(super) is_due: bool,
-    /// Whether the reason is temporary; otherwise it holds as long as the disk has this size.
+    /// Whether the reason not to grow is temporary; else it holds as long as the size is the same.
     pub(super) may_pass: bool,
     pub(super) todo: String,
 }
@@ -66,7 +66,7 @@ impl<'d> Disk<'d> {
         }
     }
 
-    /// Returns whether it is neither removable nor made of other disks.
+    /// Returns whether the disk is neither removable nor made of other disks.
     pub(super) fn is_fixed(&self) -> bool {
         number_of(self.path, "removable") == 0 && is_there(self.path, "device")
     }
@@ -186,7 +186,7 @@ impl<'d> Disk<'d> {
         if self.is_dry { Ok(true) } else { found.grow(length).map_err(|_| refused) }
     }
 
-    /// Opens it with O_DIRECT, because the cache may be older than what the host has written.
+    /// Opens the disk with O_DIRECT: the cache may be older than what the host has written.
     fn open(&self, how: OFlags) -> Option<OwnedFd> {
         let device = format!("/dev/{}", self.name);
         Some(file::open(device.as_ref(), how | OFlags::DIRECT).ok()?.into())

@@ -16,7 +16,7 @@ use crate::workers::report::lines::Lines;
 const EXT4_RESIZE: u32 = 0x4008_6610;
 /// `XFS_IOC_FSGEOMETRY_V1`: block size at 0, limit of inodes in percent at 28, blocks at 32.
 const XFS_GEOMETRY: u32 = 0x8070_5864;
-/// `XFS_IOC_FSGROWFSDATA`: blocks, that limit. Fewer blocks shrink it.
+/// `XFS_IOC_FSGROWFSDATA`: blocks, and the limit of inodes. Fewer blocks shrink the file system.
 const XFS_GROW: u32 = 0x4010_586e;
 /// `BTRFS_IOC_FS_INFO`: highest device number at 0, number of devices at 8.
 const BTRFS_INFO: u32 = 0x8400_941f;
@@ -28,7 +28,7 @@ const BTRFS_RESIZE: u32 = 0x5000_9403;
 /// half at 336, and the shift of the block size at 24.
 const EXT4_SUPER: u64 = 1024;
 
-/// Upper bound of mounts that are tried per file system, and of device numbers of a btrfs.
+/// Maximum number of mounts tried per file system, and of device numbers tried per btrfs.
 const MOST: u32 = 64;
 
 /// `BTRFS_SUPER_MAGIC`.
@@ -113,7 +113,7 @@ impl<'d> Filesystem<'d> {
         self.number == format!("{}:{}", major(number), minor(number))
     }
 
-    /// Returns its size; `None` if it is not on the device.
+    /// Returns the file system's size; `None` if it is not on the device.
     pub(super) fn size(&self) -> Option<Size> {
         let file = self.file.as_ref()?;
         if self.kind == b'b' {
@@ -169,8 +169,8 @@ impl<'d> Filesystem<'d> {
         None
     }
 
-    /// Grows it to this many bytes; returns whether it is larger now. Checks the size again,
-    /// because a btrfs may have moved to another device.
+    /// Grows the file system to this many bytes; returns whether it is larger now. Checks the size
+    /// again, because a btrfs may have moved to another device.
     pub(super) fn grow(&self, bytes: u64) -> rustix::io::Result<bool> {
         let (Some(file), Some(size)) = (&self.file, self.size()) else { return Err(Errno::XDEV) };
         // XFS would shrink.

@@ -25,14 +25,14 @@ use crate::workers::report::lines::{self, Lines};
 
 /// Time after which the next mount is queried in parallel.
 const HANGS: Duration = Duration::from_millis(60);
-/// Upper bound of mounts that are queried at once. If they all hang, the report omits others that
-/// may hang.
+/// Maximum number of mounts that are queried at once. If they all hang, the report omits others
+/// that may hang.
 const MAX_WAITING: usize = 16;
 /// Time limit for all mounts; the agent waits 2.5 s for the whole report.
 const ALL_MOUNTS_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Final wait for the mounts that have not answered.
 const LAST_WAIT: Duration = Duration::from_millis(240);
-/// Upper bound of mounts that the agent itself queries.
+/// Maximum number of mounts that the agent itself queries.
 const MAX_LOCAL_MOUNTS: usize = 64;
 
 struct Asked {
@@ -175,7 +175,7 @@ fn ask(root: &Path, point: &[u8]) -> Option<Space> {
     })
 }
 
-/// Upper bound of stored mounts. If it is reached, no other mount that may hang is queried.
+/// Maximum number of stored mounts. If it is reached, no other mount that may hang is queried.
 const MAX_HANGING: usize = 64;
 
 /// Mounts that hung in earlier reports, each with the id of the process that hangs on it. Mount

@@ -14,7 +14,7 @@ use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 use crate::runtime::clock;
 use crate::workers::report::{filesystems, lines, state};
 
-/// Upper bound of tasks whose directories in `/proc` the agent itself reads.
+/// Maximum number of tasks whose directories in `/proc` the agent itself reads.
 const MAX_TASKS: u16 = 1000;
 /// Longest document that the agent itself writes, bytes; a larger machine gets a worker.
 const MAX_OWN_DOCUMENT: usize = 64 * 1024;
@@ -26,7 +26,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::
     end(flavour, out)
 }
 
-/// Returns the document if that can neither hang nor take long: a process costs more than the rest.
+/// Returns the document if that can neither hang nor take long: a worker costs more than the rest.
 pub(crate) fn without_worker(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
     if rustix::system::sysinfo().procs > MAX_TASKS {
         return None;

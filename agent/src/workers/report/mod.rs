@@ -23,7 +23,7 @@ use crate::sys::{fd, file};
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, report: Report) -> u8 {
     let flavour = options.flavour.unwrap_or(Flavour::Lxd);
-    // A file that cannot be opened counts as absent, so check for as many as are open at once.
+    // A file that cannot be opened counts as absent, so first check that enough can be open.
     if let (Err(error), _) | (_, Err(error)) = (fd::pipe(), fd::pipe()) {
         print::complain(format_args!("cannot open files: {error}"));
         return 1;

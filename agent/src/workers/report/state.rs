@@ -19,9 +19,9 @@ use crate::sys::file;
 use crate::system::netlink::Netlink;
 use crate::workers::report::lines;
 
-/// Limit of `/proc/meminfo`, bytes; it has about 60 lines. A longer one is ignored.
+/// Longest `/proc/meminfo`, bytes; it has about 60 lines. A longer one is ignored.
 const MEMINFO: u64 = 64 * 1024;
-/// Upper bound of addresses, about 100 KB of JSON.
+/// Maximum number of addresses, about 100 KB of JSON.
 const ADDRESSES: usize = 4096;
 
 /// Writes the document. Errors: the output is closed.
@@ -62,8 +62,8 @@ pub(crate) fn meminfo(root: &Path) -> Vec<u8> {
     read_bounded(&root.join("proc/meminfo"), MEMINFO).unwrap_or_default()
 }
 
-/// Reads a number from the first of these files that exists in the topmost cgroup, else 0. Those of
-/// v2 exist only in a container, those of v1 always.
+/// Reads a number from the first of these files that exists in the topmost cgroup, else 0. The
+/// files of v2 exist only in a container, those of v1 always.
 fn peak(root: &Path, files: [&str; 2]) -> u64 {
     let cgroup = root.join("sys/fs/cgroup");
     let read = |file: &&str| lines::find(&cgroup.join(file), number);

@@ -51,7 +51,7 @@ impl Acts {
         self.changes += 1;
         let session = self.session;
         if let Request::Fsetstat { handle, .. } = request {
-            // It may have been opened for reading.
+            // The file may have been opened for reading.
             let name = self.name(handles, *handle);
             let name = Quoted(&name);
             return audit::note(format_args!("sftp session={session} setstat {name}"));

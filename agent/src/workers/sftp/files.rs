@@ -67,7 +67,7 @@ pub(super) fn open_regular(path: &CStr, flags: OFlags, mode: Mode) -> Result<Own
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),
     }
-    // O_NONBLOCK: the READ of a FIFO, put there since stat(2), fails and does not hang.
+    // With O_NONBLOCK, a FIFO that was put there after stat(2) fails to READ and does not hang.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, mode)?)
 }
@@ -107,7 +107,7 @@ pub(super) fn make_directory(path: &CStr, permissions: Option<u32>) -> Result<()
     Ok(rustix::fs::mkdir(path, Mode::from_raw_mode(permissions.unwrap_or(0o755)))?)
 }
 
-/// Writes the next entries of a directory: all of one getdents64(2), so that none are kept.
+/// Writes the next entries of a directory: all that one getdents64(2) returns, to keep none.
 pub(super) fn list(directory: BorrowedFd<'_>, id: u32, out: &mut [u8]) -> Result<usize, Refusal> {
     let (now, _) = clock::wall();
     let mut piece = [MaybeUninit::uninit(); LISTING];

@@ -235,8 +235,7 @@ impl Policy {
     }
 
     /// Decides how a command is answered: returns whether its program may run and, if not, what
-    /// mote asks process 1 for. Errors: those of [`Policy::check_exec`], if mote does not answer it
-    /// either.
+    /// mote asks process 1 for. Errors: those of [`Policy::check_exec`], if mote may do neither.
     #[inline(never)] // its size
     pub fn answers<'r>(
         &self,

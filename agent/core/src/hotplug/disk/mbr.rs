@@ -23,7 +23,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
         let place = ENTRIES + (number as usize - 1) * ENTRY;
         let [flag, _, _, _, kind] = chunk(bytes, place)?;
         let [first, count] = [u32_at(bytes, place + 8)?, u32_at(bytes, place + 12)?].map(u64::from);
-        // The kernel checks this too (block/partitions/msdos.c): a FAT boot sector has the same
+        // As in the kernel (block/partitions/msdos.c), because a FAT boot sector has the same
         // signature.
         if flag & 0x7f != 0 {
             return None;
@@ -73,8 +73,7 @@ pub(super) fn cover(table: &mut Table, geometry: &DiskGeometry, end: u64, disk: 
     write(table, geometry, disk)
 }
 
-/// Extends the protective entry to the disk's end. Rereads the sector, which also has the boot
-/// loader.
+/// Extends the protective entry to the disk's end. Rereads the sector, which has the boot loader.
 pub(super) fn finish(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> bool {
     let end = geometry.sectors - 1;
     let bytes = table.mbr.get_mut(..geometry.sector);

@@ -74,12 +74,12 @@ impl<T: Source> Async<T> {
         op(&self.0)
     }
 
-    /// Waits until a read may find something, for callers that count nothing.
+    /// Waits until a read may find something, for callers that do not count changes.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         self.0.changed(self.0.seen()).await;
         Ok(())
     }
 }
 
-/// Timers of the simulation count suspends.
+/// Does nothing, because the simulation's timers count suspends.
 pub(crate) async fn jumps(_: impl Fn()) {}

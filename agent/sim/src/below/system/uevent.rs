@@ -1,4 +1,4 @@
-//! The kernel's events of devices.
+//! The kernel's device events.
 
 use std::cell::Cell;
 use std::io;

@@ -42,7 +42,7 @@ impl Stream {
         .await;
     }
 
-    /// Waits until there is room to write, or no reader.
+    /// Waits until there is room to write, or no reader is left.
     pub(crate) async fn writable(&self) {
         poll_fn(|context| {
             let mut way = self.sending.borrow_mut();

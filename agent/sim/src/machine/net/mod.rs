@@ -113,14 +113,14 @@ impl Net {
         Rc::new(Self { sim, listeners: RefCell::default(), mishaps, mishaps_inside })
     }
 
-    /// Listens there; a previous listener no longer does.
+    /// Listens at this place; a previous listener there no longer does.
     pub(crate) fn listen(&self, place: Place) -> Listener {
         let listener = Listener(Rc::default());
         self.listeners.borrow_mut().insert(place, listener.open());
         listener
     }
 
-    /// Returns the last listener there, which may be closed by now.
+    /// Returns the last listener at this place, which may be closed by now.
     pub(crate) fn last(&self, place: Place) -> Open {
         self.listeners.borrow().get(&place).cloned().unwrap_or_default()
     }
@@ -251,7 +251,7 @@ impl Stream {
         poll_fn(|context| self.poll_read(context, out)).await
     }
 
-    /// Returns whether a read would wait, and registers whom to wake.
+    /// Returns whether a read would wait, and registers the task to wake.
     fn is_empty(&self, waits: Option<&Context<'_>>) -> bool {
         let now = self.sim().now(Zone::Host);
         let mut way = self.receiving.borrow_mut();
