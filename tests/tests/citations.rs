@@ -4,7 +4,7 @@
 use mote_tests::prelude::*;
 use mote_tests::source::{Sources, none, root, tracked};
 
-/// The text before a section number, and the page that it cites; `None` is all of `docs/protocol`.
+/// The mark before a cited section number, and the cited page; `None` means any of `docs/protocol`.
 const MARKS: [(&str, Option<&str>); 2] =
     [("P\u{a7}", None), (concat!("decis", "ions \u{a7}"), Some("decisions.md"))];
 const ELSEWHERE: [&str; 3] =
@@ -26,7 +26,7 @@ fn number(text: &str) -> Option<&str> {
     (!number.is_empty()).then_some(number)
 }
 
-/// Returns all numbers that can be cited, and those that occur twice.
+/// Returns all section numbers that can be cited, and those that are not unique.
 fn headings(sources: &Sources) -> (BTreeSet<String>, Vec<String>) {
     let (mut known, mut twice) = (BTreeSet::new(), Vec::new());
     for (path, text) in sources {
@@ -62,7 +62,7 @@ fn citations(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the links of a page that lead to no file, or to no heading of a page.
+/// Returns a page's links whose target file or heading does not exist.
 fn dead(path: &Path, text: &str) -> Vec<String> {
     let links = lines(text).flat_map(|(number, line)| {
         let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());

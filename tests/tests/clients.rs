@@ -1,7 +1,7 @@
 //! Third-party clients against every agent: mote over sockets and in VMs, Debian's Go agents in
 //! VMs. `MOTE_COLUMNS` (part of an agent's name), `MOTE_ONLY` (part of a client's) and `MOTE_PART`
-//! (`1/3`: every third client) select some. `MOTE_WRITE_DOCS=1` writes `docs/results/clients.md`.
-//! It takes results that this run lacks from `docs/results/clients.json`.
+//! (`1/3`: every third client) select some. `MOTE_WRITE_DOCS=1` writes `docs/results/clients.md`,
+//! with results that this run lacks from `docs/results/clients.json`.
 
 use mote_tests::clients::page::Record;
 use mote_tests::clients::{CLIENTS, Client, Subject, page, run_all};
@@ -36,7 +36,7 @@ fn each_agent_matches_the_page() {
     );
 }
 
-/// Returns the clients whose name contains `only`, reduced to the share that `part` names.
+/// Returns the clients whose name contains `only`; of these, every third with `part` `1/3`.
 fn share(part: &str, only: &str) -> Vec<&'static Client> {
     let number = |text: &str| text.parse::<usize>().expect("MOTE_PART is NUMBER/SHARES");
     let (first, step) =

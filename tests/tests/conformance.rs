@@ -11,7 +11,7 @@ fn each_agent_matches_the_page() {
     let columns = Column::ALL.into_iter().filter(|column| column.title().contains(&wanted));
     let columns: Vec<_> = columns.collect();
     let checks = checks::all();
-    // Two VMs at a time, because half of the time is waiting.
+    // Two VMs at a time, because the checks spend half of the time waiting.
     let seen: Vec<_> = columns.chunks(2).flat_map(|two| look_at_once(two, &checks)).collect();
     let whole = seen.len() == Column::ALL.len() && std::env::var_os("MOTE_ONLY").is_none();
     let of_page = are_of_page();
@@ -59,7 +59,7 @@ fn look_at_once(columns: &[Column], checks: &[Check]) -> Vec<(Column, Seen)> {
     })
 }
 
-/// Returns the result of a column. A Go agent that did not connect in time had too little CPU.
+/// Returns a column's results. A Go agent that did not connect in time is assumed to lack CPU time.
 fn seen(column: Column, checks: &[Check], look: thread::Result<Seen>) -> Seen {
     look.unwrap_or_else(|_| {
         assert!(!column.is_mote(), "{}: no agent", column.title());

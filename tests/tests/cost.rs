@@ -1,6 +1,6 @@
-//! Cost of one more of each resource in the shipped agent: memory with a growing number of
-//! connections, commands and sessions, and after their end. Limited by `tests/budgets/cost`, listed
-//! in `docs/results/cost.md`.
+//! Cost per resource in the shipped agent: memory with a growing number of connections, commands
+//! and sessions, and after their end. Limited by `tests/budgets/cost`, listed in
+//! `docs/results/cost.md`.
 //!
 //! `MOTE_RECORD=1` writes the budget, `MOTE_LONG=1` also measures 1,000 where that takes minutes,
 //! and `MOTE_WRITE_DOCS=1` does that and writes the page.
@@ -36,7 +36,7 @@ fn render(rows: &[Row]) -> String {
 #[test]
 fn no_cost_exceeds_its_budget() {
     more_descriptors();
-    // Each has its own agent, which mostly waits.
+    // In parallel: each resource has its own agent, which mostly waits.
     let mut rows: Vec<_> = thread::scope(|scope| {
         let rows: Vec<_> = THINGS.iter().map(|thing| scope.spawn(|| thing.row())).collect();
         rows.into_iter().map(|row| row.join().unwrap()).collect()
@@ -62,10 +62,10 @@ fn steps(most: usize, short: usize) -> Vec<usize> {
     steps
 }
 
-/// Tolerance for memory that is not returned, bytes; 3 % more is accepted.
+/// Bytes that may remain in use after the end, in addition to 3 %.
 const SLACK: u64 = 256 * 1024;
 
-/// Counts from which the cost of one is precise enough.
+/// Numbers of items with which the cost of one item is precise enough for a budget.
 const MANY: std::ops::Range<usize> = 64..usize::MAX;
 
 struct World {
@@ -96,9 +96,9 @@ struct Thing {
     name: &'static str,
     note: &'static str,
     most: usize,
-    /// Upper bound without `MOTE_LONG`.
+    /// Maximum number without `MOTE_LONG`.
     short: usize,
-    /// Time after which the agent has released one.
+    /// Time after which the agent has released an item that was dropped.
     linger: Duration,
     make: fn(&World) -> Box<dyn Any>,
 }
@@ -138,7 +138,7 @@ const THINGS: &[Thing] = &[
         8,
         |world| Box::new(Running::start(&world.client, &plain(&["cat"])).unwrap()),
     ),
-    // 5 s without a connected socket, then 5 s as an ended operation.
+    // The agent keeps an operation for 5 s without a connected socket, and for 5 s after its end.
     thing(("operation", "4,096 at most; kept for 5 s after its end"), (1000, 1000), 12, |world| {
         Box::new(Exec::ask(&world.client, &plain(&["true"])).unwrap())
     }),
@@ -224,7 +224,7 @@ fn sftp_handle() -> Row {
     }
     handles.iter().for_each(|handle| close(&mut session, handle));
     assert!(anonymous(pid) < before + SLACK);
-    // One page holds all handles, so the cost of one has no budget.
+    // All handles fit in one page, so the cost of one handle has no budget.
     Row { name: "open SFTP handle", note: "65,536 of a session at most", cost, held: 0..0 }
 }
 

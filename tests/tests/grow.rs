@@ -28,7 +28,7 @@ fn restores_the_table_if_the_kernel_refuses() {
     let Some(scratch) = disks("restores_the_table_if_the_kernel_refuses") else { return };
     let point = scratch.0.join("point");
     for script in [GPT, "label: dos\nstart=2048, type=83\n"] {
-        // The kernel knows another partition behind it, which the table lacks.
+        // Behind this partition, the kernel knows another one that is not in the table.
         let disk = Disk::new(&scratch.0, "disk", 512, script);
         let partition = disk.partition();
         let disk = disk.mounted(&partition, "ext4", &point);
@@ -104,8 +104,8 @@ fn keeps_the_partition_of_an_unreachable_file_system() {
     let Some(scratch) = disks("keeps_the_partition_of_an_unreachable_file_system") else { return };
     let (point, file) = (scratch.0.join("point"), scratch.0.join("file"));
     fs::write(&file, "").unwrap();
-    // Mounted over, mounted over its parent, mounted as a single file, mounted in another namespace
-    // only, not mounted.
+    // The mount is covered, its parent is covered, only a file of it is mounted, it is in another
+    // namespace only, or there is none.
     let hidden = [
         "mount -t tmpfs none $0",
         "mount -t tmpfs none $(dirname $0)",
@@ -165,8 +165,8 @@ fn ok(line: &str, path: &Path) -> String {
     said
 }
 
-/// Returns a directory for disks if this machine can create them, after it has run the test of this
-/// name in a private mount namespace.
+/// Runs the named test again in a private mount namespace. There, returns a directory for disks, or
+/// `None` if this machine cannot create disks.
 fn disks(test: &str) -> Option<Scratch> {
     let true = in_private(Private::Mounts, test) else { return None };
     let tools = ["sfdisk", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "addpart"];
@@ -209,7 +209,7 @@ impl Drop for Disk {
 }
 
 impl Disk {
-    /// Creates a disk with this sector size and a partition table by an sfdisk script.
+    /// Creates a disk with this sector size, partitioned by an sfdisk script.
     fn new(directory: &Path, name: &str, sector: u64, script: &str) -> Self {
         let file = directory.join(name);
         File::create(&file).unwrap().set_len(OLD * MIB).unwrap();
@@ -234,7 +234,7 @@ impl Disk {
         Path::new("/dev").join(format!("{}p1", self.name))
     }
 
-    /// Adds the partition if the kernel has not read the table.
+    /// Adds the partition to the kernel's list if the kernel has not read the table.
     fn add_partition(&self, sector: u64) {
         let of_kernel = format!("/sys/block/{0}/{0}p1", self.name);
         if !Path::new(&of_kernel).exists() {
@@ -269,7 +269,7 @@ impl Disk {
         disk.mounted(&partition, kind, point)
     }
 
-    /// Checks that it cannot grow for this reason, and changes neither table nor partition.
+    /// Checks that growing fails for this reason and changes neither table nor partition.
     #[track_caller]
     fn refuses(&self, why: &str) {
         let (table, length) = (self.table(), self.length());

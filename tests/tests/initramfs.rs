@@ -43,7 +43,7 @@ fn append(tree: &Path, initrd: &Path) {
 /// `/sbin/init` of the root on the disk, which has the directories that the page requires.
 const NEXT: &str = include_str!("initramfs/next");
 
-/// Creates the root's disk, with its modules in the initramfs. `$1`: root, `$2`: disk, `$3`: tree.
+/// Creates disk `$2` from the root's tree `$1`, and adds its modules to the initramfs' tree `$3`.
 const DISK: &str = include_str!("initramfs/disk");
 
 fn init() -> String {
@@ -59,7 +59,7 @@ fn started_in(scratch: Scratch, spec: &Spec) -> World {
     World::with(scratch, spec, "lxd", &["--config", "user.foo=bar"], |_| {})
 }
 
-/// Boots it without the root's disk.
+/// Boots the example's initramfs, without the root's disk yet.
 fn boot(has_agent: bool) -> World {
     let scratch = Scratch::new();
     let base = tool("MOTE_IMAGE", "target/image");
@@ -100,7 +100,7 @@ fn kernel() -> String {
 /// Waits for a CONNECTED after this line, and returns the agents' log.
 fn connected_after(world: &World, line: &str) -> String {
     let look = || {
-        // The agent delays the re-exec while the host keeps asking.
+        // The agent delays the re-exec while calls of the host keep arriving.
         thread::sleep(Duration::from_secs(2));
         let log = world.host.sh("cat /run/mote-agent-initramfs.log").ok()?;
         let is = log.split_once(line).is_some_and(|(_, after)| after.contains(": CONNECTED "));
@@ -133,7 +133,7 @@ fn the_first_agent_continues_in_a_root_without_one() {
         "pushedbin\ndev\netc\nlost+found\nproc\nroot\nrun\nsbin\nsys\ntmp\n"
     );
     assert!(world.sh("ls -l /dev/lxd/sock").starts_with('s'));
-    // Its program no longer exists in the file system, but continues to run.
+    // The agent's program no longer exists in the file system, but continues to run.
     let pid = world.sh(PID);
     let pid = pid.trim();
     let look = format!("/proc/{pid}");
@@ -181,7 +181,7 @@ fn booted(image: &Path, disk: &str) -> World {
     let spec = Spec {
         image: image.to_owned(),
         memory: 512,
-        // Both would give up in seconds. initramfs-tools sleeps this long first; `come` wakes it.
+        // Both would give up in seconds. initramfs-tools sleeps for `rootdelay`; `come` wakes it.
         words: "root=LABEL=mote-root rw rootdelay=1000 rd.retry=1000".into(),
         extra: vec!["-drive".into(), drive],
         ..Spec::default()
@@ -248,7 +248,7 @@ fn goes_on(tool: &'static str) {
         world.sh("cat /etc/hostname; [ ! -e /usr/sbin/mote-agent ] || echo agent"),
         format!("bookworm-{tool}\n")
     );
-    // It runs outside of units that systemd stops before the shutdown.
+    // The agent runs outside of the units that systemd stops before the shutdown.
     let pid = world.sh(PID);
     let pid = pid.trim();
     assert_eq!(world.sh(&format!("cat /proc/{pid}/cgroup")), "0::/init.scope\n");

@@ -10,12 +10,12 @@ use mote_tests::bench::counted;
 use mote_tests::cost::{Budget, Row};
 
 /// Returns the tolerance in percent. A transfer depends on how fast the host sends: vsock has
-/// buffers of 4 KiB, and a slow host wakes the agent for each of them, 256 times 45,000
-/// instructions for 1 MiB. That added 32 to 41 % on one machine and nothing on another. Wake-ups
-/// are few, so a single one is 5 % of an idle minute. In that minute the agent reads the RTC up to
-/// 20 times, and Linux busy-waits during its update: 1.6 to 2.2 million instructions. Metrics of
-/// the same binary took 27.7 to 29.8 million. The limits must still detect a handshake, which has
-/// 20 million.
+/// buffers of 4 KiB, and a slow host wakes the agent for each one. For 1 MiB that is 256 times
+/// 45,000 instructions. That added 32 to 41 % on one machine and nothing on another. Wake-ups are
+/// few, so a single one is 5 % of an idle minute. In that minute the agent reads the RTC up to 20
+/// times, and Linux busy-waits during its update: 1.6 to 2.2 million instructions. Metrics of the
+/// same binary took 27.7 to 29.8 million. The limits must still detect a handshake, which has 20
+/// million.
 fn tolerance(name: &str, _: u64) -> u64 {
     match name {
         _ if name.contains("MiB") => 60,

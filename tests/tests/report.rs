@@ -44,7 +44,7 @@ fn selects_mounts_like_each_server_and_omits_failing_ones() {
     let list = incus["filesystem"].as_array().unwrap();
     let points: Vec<_> = list.iter().map(|entry| entry["mountpoint"].as_str().unwrap()).collect();
     assert_eq!(points, ["/", "/var/lib/lxcfs", "/run/user 1000", "/srv"]);
-    // stat(1) uses the same system call.
+    // stat(1) uses the same system call, so its figures must be equal.
     let out = Command::new("stat").args(["-f", "-c", "%S %b"]).arg(&scratch.0).output().unwrap();
     let out = String::from_utf8(out.stdout).unwrap();
     let words: Vec<_> = out.split_whitespace().collect();
@@ -113,7 +113,7 @@ fn reads_cpu_time_from_the_kernel_without_cgroups() {
     root(&scratch.0, few());
     fs::remove_file(scratch.0.join("sys/fs/cgroup/cpu.stat")).unwrap();
     let state = report(&scratch.0, "lxd", "state");
-    // Sum of user, nice, system, irq and softirq of all CPUs.
+    // Ticks of user, nice, system, irq and softirq, summed over all CPUs.
     let ticks = 324_156 + 5683 + 79_583 + 7 + 548u64;
     assert_eq!(state["cpu"]["usage"], json!(ticks * 10_000_000));
     fs::create_dir_all(scratch.0.join("sys/fs/cgroup/cpuacct")).unwrap();

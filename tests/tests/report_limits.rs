@@ -70,7 +70,7 @@ fn a_report_is_complete_or_fails() {
     let scratch = Scratch::new();
     root(&scratch.0, [(1, true)].into_iter());
     for what in ["state", "metrics"] {
-        // Without what changes on this machine: times, addresses, free space.
+        // Compared without what changes on this machine: times, addresses, free space.
         let complete = report(&scratch.0, "lxd", what);
         let memory = |json: &Value| json.get("memory").cloned();
         let mounts = |json: &Value| {
@@ -97,8 +97,8 @@ fn a_report_is_complete_or_fails() {
     }
 }
 
-/// Returns the peak memory in kB once everything except `file` is read. A pipe replaces `file`, so
-/// the report waits there. The test writes its content later, to let the report end.
+/// Returns the peak memory in kB after the report has read everything except `file`. A pipe
+/// replaces `file`, so the report waits there until the test writes the content.
 fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     use std::io::Write;
 
@@ -135,8 +135,8 @@ fn memory_does_not_grow_with_processes_and_mounts() {
     for (what, file) in [("state", "proc/meminfo"), ("metrics", "proc/mounts")] {
         let (few, many) = (peak(&small, what, file), peak(&large, what, file));
         println!("{what}: {few} kB with few, {many} kB with many");
-        // The names would take 500 kB, and the text about the mounts 850 kB. A busy machine may
-        // have more threads.
+        // Kept in memory, the names would take 500 kB and the text about the mounts 850 kB. A busy
+        // machine may need more threads.
         assert!(many < few + 256, "{what}: {few} kB with few, {many} kB with many");
     }
 }
@@ -156,7 +156,7 @@ fn hanging_mounts_affect_neither_others_nor_the_answer() {
     let healthy = fs::read_to_string(&mounts).unwrap();
     let (first, second) = healthy.split_once('\n').unwrap();
     let mut dead: String = (0..5).map(|at| format!("dead{at} /dead{at} fuse.x rw 0 0\n")).collect();
-    // A path through this mount hangs, too.
+    // The path of this mount leads through a hanging one, so it hangs, too.
     dead += "/dev/vdz /dead0/local ext4 rw 0 0\n";
     fs::write(&mounts, format!("{first}\n{dead}{second}")).unwrap();
     // Closing a mount's descriptor ends it. stat(1) proves that it hangs; the agent waits 2.5 s.

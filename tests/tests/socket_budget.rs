@@ -6,7 +6,7 @@ use mote_tests::attack::{Attack, Cgroup, Kind};
 use mote_tests::conform::prelude::*;
 
 const PEAK: u64 = 6 * 1024;
-/// Just below the limit of an event.
+/// Just below the maximum size of an event.
 const MEGABYTE: usize = 1_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -49,7 +49,7 @@ fn at_once<T: Send>(threads_of: usize, count: usize, work: impl Fn(usize) -> T +
     })
 }
 
-/// A former limit of simultaneous answers.
+/// Clients that do not read: a former maximum number of simultaneous answers.
 const DEAF: usize = 128;
 const LONG: usize = 4_000_000;
 /// Size of a long value, bytes; 1.9 MB with its escapes.
@@ -101,7 +101,7 @@ fn holds_one_long_answer_for_clients_that_do_not_read() {
     victim.survived("and four that read");
 }
 
-/// A former limit of simultaneous long commands.
+/// A former maximum number of simultaneous long commands.
 const COMMANDS: usize = 196;
 
 fn post_command(victim: &Victim, body: &str) -> u16 {
@@ -148,11 +148,11 @@ fn half(victim: &Victim, target: &str, length: usize) -> Wire {
 #[test]
 fn incomplete_requests_of_the_host() {
     let mut victim = Victim::start();
-    // Each is a TLS connection with a received record.
+    // Each of these requests is a TLS connection with a received record.
     let events = at_once(8, 8, |_| half(&victim, "/1.0/events", MEGABYTE));
     let commands = at_once(8, 8, |_| half(&victim, "/1.0/exec", 2 * MEGABYTE));
     let short = at_once(8, 8, |_| half(&victim, "/1.0/events", 60_000));
-    // Then the agent has refused those that wait.
+    // By then the agent has refused the requests that waited for memory.
     thread::sleep(Duration::from_secs(12));
     victim.survived("24 half-sent requests of 2 MB, 1 MB and 60 kB");
     drop((events, commands, short));
@@ -199,7 +199,7 @@ fn callers_without_an_end_of_their_handshake() {
             let attack = Attack::sending(first, &socket, Kind::Silent, count, 0);
             until("the attack", LIMIT, || attack.opened() >= count);
             let mut took: Vec<_> = std::iter::repeat_with(|| {
-                // A host that this machine delays may be disconnected, and tries again.
+                // A host that is delayed by this machine may be disconnected, and tries again.
                 let called = || {
                     let mut wire = victim.host.connect().ok()?;
                     wire.ask("GET", "/1.0", "", b"").ok().filter(|answer| answer.status == 200)
@@ -211,14 +211,14 @@ fn callers_without_an_end_of_their_handshake() {
             took.sort();
             let (half, most) = (took[samples / 2], took[samples - 1 - samples / 100]);
             println!("{count} callers, {what}: the host waits {half:.1?} / {most:.1?}");
-            // If none were closed early, it would wait for several time limits of a handshake.
+            // If no caller were closed early, the host would wait for several such limits.
             assert!(count > CALLERS[0] || in_time(half, HANDSHAKE), "{what}: {half:?}");
         }
         victim.survived(&format!("callers that send {what}"));
     }
 }
 
-/// A former limit of listeners.
+/// A former maximum number of listeners.
 const LISTENERS: usize = 1024;
 
 fn event(number: usize) -> String {
@@ -226,8 +226,8 @@ fn event(number: usize) -> String {
     format!(r#"{{"type":"config","metadata":{{"key":"user.{number}","value":"{value}"}}}}"#)
 }
 
-/// Posts events; with a listener, waits until it has each one. On a busy machine a listener that
-/// lags behind by a whole event for a second is rightly dropped.
+/// Posts events. If `heard` is given, waits until the listener has each event: the agent rightly
+/// drops a listener that lags a whole event behind for a second, as on a busy machine.
 fn post(victim: &Victim, count: usize, heard: Option<&mpsc::Receiver<usize>>) {
     let mut wire = victim.host.connect().unwrap();
     for number in 0..count {
@@ -295,7 +295,7 @@ fn a_hundred_stalled_host_listeners_share_one_copy() {
     victim.survived(&format!("{} deaf listeners of the host and 5 events of 1 MB", deaf.len()));
 }
 
-/// Returns the accepted ones; the agent must have refused all others with 503.
+/// Returns the accepted connections. The agent must have refused all others with 503.
 fn taken<T>(all: Vec<Result<T, String>>) -> Vec<T> {
     let mut taken = Vec::new();
     for one in all {

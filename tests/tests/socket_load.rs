@@ -7,15 +7,15 @@ use std::sync::mpsc::channel;
 use mote_tests::conform::prelude::*;
 
 const AT_ONCE: usize = 24;
-/// All work has ended by then: operations are kept for 5 s.
+/// Time until nothing of a burst is left: operations are kept for 5 s.
 const REST: Duration = Duration::from_secs(12);
 
 /// Tolerance after a burst, kB: about a hundred objects outlive it, such as grown tables and
-/// tickets for the next calls. Each may keep a group of up to 64 KiB. It was 500 to 650 kB while
-/// tables and long buffers were in such groups too.
+/// tickets for the next calls. Each may keep a group of up to 64 KiB allocated. While tables and
+/// long buffers were in such groups too, 500 to 650 kB remained.
 const LEFT: u64 = 320;
 
-/// The agent's private memory, kB. Its file is mapped as far as it was executed.
+/// Returns the agent's anonymous memory, kB. Its program is not counted.
 fn held(pair: &Pair) -> u64 {
     proc::memory(pair.agent.0.id(), "smaps_rollup", "Anonymous:")
 }
@@ -84,9 +84,9 @@ fn comes_back(flavour: &str) {
     }
     assert_eq!(descriptors(&pair), before, "{flavour}");
     println!("{flavour}: idle {idle} kB, after bursts {resting:?}");
-    // The order of their ends decides how fragmented the heap is, so the smallest value counts.
+    // The heap's fragmentation depends on the order in which calls end: the smallest value counts.
     assert!(resting.iter().min() <= Some(&(idle + LEFT)), "{idle} grew to {resting:?} kB");
-    // It must not grow with each burst, except the first, which fills tables and the heap's groups.
+    // Memory must not grow with each burst. Only the first one fills tables and the heap's groups.
     assert!(resting[3] <= resting[1] + LEFT / 2, "{resting:?}");
 }
 
@@ -126,7 +126,7 @@ fn keeps_connections_that_arrive_while_it_is_busy() {
     // A client must block, because a full queue returns EAGAIN to one that does not.
     let (sender, came) = channel();
     thread::scope(|threads| {
-        // They send immediately, because the agent evicts silent connections.
+        // The guests send immediately, because the agent evicts silent connections.
         let guest = || {
             let mut guest = pair.connect();
             guest.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

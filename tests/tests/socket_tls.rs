@@ -15,7 +15,7 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// Creates keys as `openssl req -newkey` names them.
+    /// Creates keys of these types, named as for `openssl req -newkey`.
     fn between(agent: &[&str], host: &[&str]) -> Self {
         let meeting = Self { scratch: Scratch::new(), agent: None };
         fs::create_dir(meeting.path("share")).unwrap();
@@ -25,7 +25,7 @@ impl Meeting {
         meeting
     }
 
-    /// Writes `server.crt` into the share, for both directions.
+    /// Writes `server.crt` into the share: for calls to the agent, and in agent.conf for its calls.
     fn tell(&self) {
         let certificate = fs::read_to_string(self.path("server.crt")).unwrap();
         fs::write(self.path("share/server.crt"), &certificate).unwrap();
@@ -83,7 +83,7 @@ impl Meeting {
         said
     }
 
-    /// Has the agent call until it gets an answer. Returns OpenSSL's log.
+    /// Makes the agent call this host until it gets an answer. Returns OpenSSL's log.
     fn be_called(&mut self, args: &[&str]) -> String {
         let body = "{\"metadata\":{}}";
         let length = body.len();
@@ -197,7 +197,7 @@ impl Meeting {
 
 /// The agent's time-out for idle connections.
 const IDLE: Duration = Duration::from_secs(30);
-/// Header of an encrypted alert's record: two bytes, their type and a tag.
+/// Header of an encrypted alert's record: 19 bytes for the alert (2), its type (1) and a tag (16).
 const ALERT: &[u8] = &[23, 3, 3, 0, 19];
 
 #[test]
@@ -250,7 +250,7 @@ fn names_a_host_key_that_it_cannot_verify() {
         let said = String::from_utf8(said.stdout).unwrap();
         let row = format!("missing  certificates: server.crt: {WHY}\n");
         assert!(said.contains(&row), "{kind:?}: {said}");
-        // The host's new certificate.
+        // The host gets a new certificate.
         let told = fs::read_to_string(other.path("share/agent.conf")).unwrap();
         let length = told.len();
         let head = "PUT /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length:";
@@ -311,7 +311,7 @@ fn accepts_its_own_key_as_sec1_or_pkcs8_of_either_curve() {
 
 #[test]
 fn refuses_server_crt_without_its_key() {
-    // The private number's position in SEC1. OpenSSL does not compare it with the rest.
+    // The private number's position in SEC1. OpenSSL does not check that it matches the public key.
     for (kind, number) in [(P384, 8..56), (P256, 7..39)] {
         let mut meeting = Meeting::between(P384, kind);
         meeting.start();

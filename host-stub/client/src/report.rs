@@ -98,7 +98,7 @@ pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     Ok(text.out)
 }
 
-/// Returns a section's entries with their names. Refuses the form of the other server.
+/// Returns a section's entries with their names. Only accepts the form of `flavour`'s server.
 fn rows<'a>(
     flavour: Flavour,
     all: &'a Map<String, Value>,

@@ -24,8 +24,8 @@ const MEMORY_WITH_DISK: u32 = 512;
 /// The configuration key from which cloud-init reads if it detects LXD by the devlxd socket; it
 /// then ignores the seed.
 const USER_DATA: &str = "cloud-init.user-data";
-/// A microvm for TCG. With QEMU's own ACPI tables, the guest has a timer only under KVM. The RTC
-/// would use the IRQ of one of the devices.
+/// With QEMU's own ACPI tables, a microvm has a timer only under KVM. The RTC would share a
+/// device's IRQ.
 const MICRO_TCG: &str = "microvm,acpi=off,rtc=off";
 /// Volume labels of the disks.
 const SHARE: &str = "incus-agent";

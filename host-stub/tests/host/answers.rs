@@ -1,4 +1,4 @@
-//! Agents and guests whose answers and requests are too long, too slow or endless. The host
+//! Agents whose answers, and guests whose requests, are too long, too slow or endless. The host
 //! abandons each at a bounded cost and continues.
 
 use std::io::Write;
@@ -31,7 +31,7 @@ fn with_agent(
     })
 }
 
-/// Does the same with an answer that does not depend on the request.
+/// Like [`with_agent`], with an answer that does not depend on the request.
 fn world(answer: impl Fn(&mut Stream) -> std::io::Result<()> + Send + Sync + 'static) -> Host {
     with_agent(move |_, stream| answer(stream))
 }
@@ -72,7 +72,7 @@ fn truncates_an_agents_error_message() {
         let error = refused(&host, args);
         assert!(error.contains("no no no "), "{error}");
     }
-    // The daemon does not keep all of it either.
+    // The daemon stores only a part of the answer, too.
     assert!(refused(&host, &["set", "vm1", "user.a=b"]).len() < 10_000);
     assert!(host.run(&["agent-state", "vm1"]).len() < 10_000);
 }

@@ -12,7 +12,7 @@ fn info(host: &Host) -> Value {
     serde_json::from_str(&host.run(&["info", "vm1", "--json"])).unwrap()
 }
 
-/// Waits for this cause and returns the message, which must be the same in every report.
+/// Waits for this cause. Returns the message, which must be the same in every report.
 fn cause(host: &Host, expected: &str) -> String {
     let look = || (info(host)["why"]["cause"] == expected).then_some(());
     let found = mote_machine::found(SOON, look);
@@ -56,7 +56,7 @@ fn reports_a_paused_vm_as_paused() {
     cause(&host, "connected");
     qemu.event("GUEST_PANICKED");
     cause(&host, "panicked");
-    // Even if the VM was paused before the host connected.
+    // The host also notices a VM that was paused before the host connected.
     let (mut host, qemu) = Host::with_vm("lxd", &[]);
     host.kill();
     qemu.inner().does = "paused";
@@ -67,7 +67,7 @@ fn reports_a_paused_vm_as_paused() {
 #[test]
 fn reports_which_side_has_another_certificate() {
     let (host, qemu) = Host::with_vm("incus", &[]);
-    // An agent with the share of another instance.
+    // This agent has the share of another instance.
     let other = host.init("vm2", "incus", &[]);
     let socket = host.path("vm1.p.listen_8443");
     let agent = Agent::start(&socket, &other, "incus-agent");
@@ -75,7 +75,7 @@ fn reports_which_side_has_another_certificate() {
     let text = cause(&host, "agents-certificate");
     assert_eq!(agent.lines(), Vec::<String>::new(), "it got nothing");
     assert!(text.contains("agent.crt") && text.contains("create the config disk again"), "{text}");
-    // An agent with the right certificate that knows another host.
+    // This agent has the right certificate, but knows another host.
     let mixed = host.path("mixed");
     std::fs::create_dir(&mixed).unwrap();
     for (from, file) in
@@ -106,7 +106,7 @@ fn distinguishes_a_lost_agent_from_one_that_never_started() {
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");
     cause(&host, "connected");
-    // The process was killed, or its package was removed.
+    // As if the device's process was killed, or its package was removed.
     std::fs::remove_file(&socket).unwrap();
     let text = cause(&host, "agent-gone");
     assert!(text.contains("without reporting STOPPED") && text.contains("start it"), "{text}");

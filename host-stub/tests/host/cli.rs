@@ -54,7 +54,7 @@ fn takes_the_directory_from_the_environment_or_the_users_home() {
 #[test]
 fn an_agent_without_vsock_reports_itself_by_the_port() {
     let (host, qemu) = Host::with_vm("incus", &[]);
-    // The ring keeps only 16 bytes of it.
+    // The ring keeps only the last 16 bytes of the state.
     qemu.say("STARTED\n{\"pid\":1,\"processes\":7,\"swap_usage\":0}\n");
     let words =
         "In words     the agent reports itself only through the status port: no vsock in the guest";
@@ -156,7 +156,7 @@ fn a_deleted_instances_name_can_be_reused() {
     assert_eq!(host.run(&["list", "-q"]), "");
     assert!(!host.path("instances/vm1").exists() && !door.exists());
     assert!(host.try_run(&["info", "vm1"]).unwrap_err().contains("no instance is named vm1"));
-    // The next instance of that name is a new one.
+    // The next instance with this name has nothing of the deleted one.
     host.init("vm1", "lxd", &["user.n=2"]);
     assert_eq!(Guest::of(&host).get("/1.0/config/user.n").1, "2");
     let qemu = Qemu::of(&host);
@@ -170,7 +170,7 @@ fn a_deleted_instances_name_can_be_reused() {
     while begun.elapsed() < Duration::from_millis(300) {
         assert_eq!(host.run(&["list", "-q"]), "");
     }
-    // Without a daemon too.
+    // `delete` also works without a daemon.
     host.init("vm2", "lxd", &[]);
     host.kill();
     host.run(&["delete", "vm2"]);

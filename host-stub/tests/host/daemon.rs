@@ -39,7 +39,7 @@ fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
             let text = std::fs::read(host.path("instances/vm1/instance.json")).unwrap();
             let stored: Value = serde_json::from_slice(&text).unwrap();
             let n: u32 = stored["config"]["user.n"].as_str().unwrap().parse().unwrap();
-            // What was confirmed is on disk. One more change may be.
+            // Every confirmed change is on disk, and perhaps the one after it.
             assert!(told == 0 || n == told || n == told + 1, "told {told}, stored {n}");
         });
         host.kill();
@@ -125,7 +125,7 @@ fn agent_conf_changes_at_the_next_start_of_the_vm() {
     host.kill();
     host.start();
     wait("Stopped", SOON, || (host.state()["status"] == "Stopped").then_some(()));
-    // The share is written after that.
+    // The share is written after the state has changed.
     wait("its share", SOON, || (host.conf()["port"] == host.port()).then_some(()));
 }
 
@@ -182,14 +182,14 @@ fn a_boot_does_not_use_a_daemon_that_is_ending() {
         wait("the daemon", SOON, || {
             host.try_run(&["get", "a", "x"]).err()?.contains("x").then_some(())
         });
-        // It ends only if it has seen an instance.
+        // The daemon ends only after it has seen an instance.
         std::thread::sleep(Duration::from_millis(500));
         host.run(&["delete", "--force", "a"]);
         std::thread::sleep(Duration::from_millis(wait_for));
         let boot = ["boot", "b", "--accel", "tcg", "--qemu", &qemu, "--kernel", &qemu];
         let output = host.command(&boot).env("MOTE_VSOCK", world.path("vsock")).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        // It got as far as QEMU.
+        // This message shows that the command got as far as starting QEMU.
         assert!(said.contains("nothing to run"), "{said}");
         let _ended = daemon.kill();
         daemon.wait().unwrap();

@@ -15,7 +15,7 @@ use crate::peers::shell::{End, Shell};
 fn world(flavour: &str, end: End) -> (Host, Qemu, Shell) {
     let (host, qemu) = Host::with_vm(flavour, &["environment.A=of the instance"]);
     let server = if flavour == "incus" { "incus-agent" } else { "lxd-agent" };
-    // It answers a PUT like GET.
+    // The agent answers a PUT like a GET.
     let shell = Shell::of(&host, server, end);
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");
@@ -130,7 +130,7 @@ fn a_signal_ends_exec_while_its_output_is_unread() {
         let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
         let mut child = start(&host, &["vm1", "cat"]);
         runs(&shell);
-        // More than a pipe holds.
+        // The input is more than a pipe holds.
         child.stdin.take().unwrap().write_all(&[b'x'; 1_000_000]).unwrap();
         kill_process(Pid::from_child(&child), signal).unwrap();
         let ended = wait("its end", SOON, || child.try_wait().unwrap());

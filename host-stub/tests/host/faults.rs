@@ -66,7 +66,7 @@ fn a_stalled_connection_ends_at_its_limit() {
     let begun = Instant::now();
     assert_eq!(drain(&mut guest.connect_raw()), b"");
     assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
-    // Without a duration, it lasts longer than the usual time limit for a guest.
+    // Without a duration, the fault lasts longer than the usual time limit for a guest.
     host.run(&["fault", "vm1", "stall"]);
     let mut socket = guest.connect_raw();
     socket.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
@@ -114,7 +114,7 @@ fn closes_a_silent_or_slow_guest_after_three_seconds() {
 #[test]
 fn serves_a_caller_while_two_hundred_are_silent() {
     let (host, guest) = started();
-    // These remain in effect.
+    // The fault remains in effect for these connections.
     host.run(&["fault", "vm1", "stall", "9999"]);
     let held: Vec<_> = (0..200).map(|_| guest.connect_raw()).collect();
     let threads = || std::fs::read_dir(format!("/proc/{}/task", host.pid())).unwrap().count();
@@ -124,8 +124,8 @@ fn serves_a_caller_while_two_hundred_are_silent() {
     drop(held);
 }
 
-/// Callers of a hostile guest, and the memory that the daemon may need for them, kB: far less than
-/// for all of their requests, 256 KiB each.
+/// Number of a hostile guest's callers, and the memory that the daemon may need for them, kB: far
+/// less than for all of their requests, which have 256 KiB each.
 const CALLERS: usize = 200;
 const MEMORY: u64 = 30_000;
 

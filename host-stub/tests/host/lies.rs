@@ -1,5 +1,5 @@
-//! Guests that lie about their files. mote-host writes nothing outside of the target, and their
-//! answers cannot exceed its memory and time limits.
+//! Guests that lie about their files. mote-host writes nothing outside of the target, and no answer
+//! makes it exceed its memory and time limits.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn outside(host: &Host) -> PathBuf {
     outside
 }
 
-/// Answers for a directory /t with files of these names.
+/// Answers as a guest with a directory /t that contains files with these names.
 fn of_files(asked: &Asked, names: &[&str]) -> Said {
     of_tree(asked, |path| if path == "/t" { Said::Directory } else { Said::File }, names)
 }
@@ -70,8 +70,8 @@ fn never_writes_a_file_through_a_link_of_an_earlier_pull() {
 
 #[test]
 fn a_directory_replaced_during_a_pull_has_no_effect() {
-    // A user who can write to the target can do the same: replace a directory with a link between
-    // two files.
+    // As a user who can write to the target could, replaces a directory with a link between two
+    // files.
     let target = Arc::new(OnceLock::<PathBuf>::new());
     let ours = target.clone();
     let host = guest(move |asked| {
@@ -140,7 +140,7 @@ fn gives_up_an_endless_listing() {
         let target = host.path("target");
         let pull = &["file", "pull", "-r", "vm1/t", target.to_str().unwrap()][..];
         let others: [&[&str]; 2] = [&["file", "ls", "vm1/t"], &["file", "rm", "-r", "vm1/t"]];
-        // 64 MiB take a while.
+        // Listing 64 MiB takes a while, so the other commands skip this case.
         let others = if told == full { &others[..0] } else { &others[..] };
         for args in [pull].iter().chain(others) {
             let error = host.refused(MEMORY, args);
@@ -151,7 +151,7 @@ fn gives_up_an_endless_listing() {
 
 #[test]
 fn gives_up_an_endlessly_deep_tree() {
-    // Each directory has one. The limit covers all directories on the path.
+    // Each directory has such a list. The limit covers all directories on the path together.
     let wide: Vec<String> = (0..3000).map(|number| format!("d{number}")).collect();
     for (names, told) in [(vec!["d".to_owned()], "deeper than 256"), (wide, "exceed 64 MiB")] {
         let host = guest(move |asked| match (asked.kind, asked.nth) {
@@ -193,7 +193,7 @@ fn survives_excess_data() {
 
 #[test]
 fn never_follows_a_link_of_an_earlier_pull() {
-    // A link at the first pull is a file or directory at the second.
+    // Names that are links in the first pull are files or directories in the second.
     let is_second = Arc::new(AtomicBool::new(false));
     let ours = is_second.clone();
     let host = guest(move |asked| {
@@ -216,7 +216,7 @@ fn never_follows_a_link_of_an_earlier_pull() {
         host.try_run(&[&["file", "pull"], args, &[to.as_str()]].concat())
     };
     pull(&["-r", "vm1/d"], "target").unwrap();
-    // The second time to tree/t.
+    // The second time, the target exists, so the tree goes to tree/t.
     pull(&["-r", "vm1/t"], "tree").unwrap();
     pull(&["-r", "vm1/t"], "tree").unwrap();
     assert!(host.path("target").is_symlink() && host.path("tree/t/sub").is_symlink());
@@ -270,10 +270,10 @@ fn reports_what_cannot_be_copied_and_copies_the_rest() {
     for name in ["a", "z"] {
         assert_eq!(fs::read_to_string(host.path("target").join(name)).unwrap(), "of the guest");
     }
-    // For a named file it is an error.
+    // A pipe that is named on the command line is an error.
     let error = host.refused(MEMORY, &["file", "pull", "-r", "vm1/t/pipe00", &target]);
     assert!(error.contains("not a file, directory or symbolic link"), "{error}");
-    // The reverse: no process ever opens the pipe's other end.
+    // The reverse direction: no process ever opens the other end of a local pipe.
     let source = host.path("source");
     fs::create_dir(&source).unwrap();
     for name in ["a", "z"] {
@@ -291,8 +291,7 @@ fn reports_what_cannot_be_copied_and_copies_the_rest() {
 
 #[test]
 fn a_directory_replaced_during_a_push_has_no_effect() {
-    // A guest can do this if the source is on a share: before it answers, it replaces the directory
-    // by a link.
+    // If the source is on a share, a guest can replace the directory by a link before it answers.
     let source = Arc::new(OnceLock::<PathBuf>::new());
     let opened = Arc::new(AtomicBool::new(false));
     let (ours, seen) = (source.clone(), opened.clone());

@@ -1,4 +1,4 @@
-//! The ring buffer, the effects of its lines, and calls to the agent.
+//! The ring buffer, the effects of the lines in it, and calls to the agent.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ fn put_ok(host: &Host) -> Option<bool> {
 
 #[test]
 fn started_causes_one_get_and_one_put_with_the_daemons_address() {
-    // The other server's key has no effect.
+    // The key of the other server (Incus) has no effect.
     let (host, qemu, agent) = world("lxd", &["security.guestapi=false"]);
     qemu.say("STARTED\n");
     let put = agent.wait_for("PUT /1.0", 1);
@@ -62,7 +62,7 @@ fn started_causes_one_get_and_one_put_with_the_daemons_address() {
     assert_eq!((&state["state"], &state["status"]), (&json!("CONNECTED"), &json!("Running")));
     assert!(host.log().contains("vm1: agent STARTED\n"));
     assert!(host.log().contains("vm1: PUT /1.0 ok in "));
-    // The thread that would send a heartbeat's PUT sends these.
+    // If a heartbeat caused a PUT, it would be sent before this call, by the same thread.
     host.run(&["set", "vm1", "user.a=b"]);
     agent.wait_for("POST /1.0/events", 1);
     let puts = agent.lines().iter().filter(|line| line.starts_with("PUT ")).count();
@@ -85,7 +85,7 @@ fn incus_puts_its_flag_without_a_get_and_records_it() {
     noted("STARTED");
     let logged = || host.log().contains("instance-agent-started").then_some(());
     wait("its event", SOON, logged);
-    // Twice, because newer Incus reads the line before the last (P§2.3).
+    // Two lines, because newer Incus reads the line before the last one (P§2.3).
     qemu.say("STOPPED\nSTOPPED\n");
     noted("STOPPED");
 }
@@ -150,7 +150,7 @@ fn finds_a_late_vm_and_reports_its_end() {
     std::thread::sleep(Duration::from_millis(300));
     for round in 1..=2 {
         let qemu = Qemu::of(&host);
-        // Written before the host listened.
+        // The line is written before the host connects to the monitor.
         qemu.mutter("STARTED\n");
         agent.wait_for("PUT ", round);
         wait("RUNNING", SOON, || (host.state()["status"] == "Running").then_some(()));
@@ -216,7 +216,7 @@ fn stop_gives_up_on_a_micro_vm_that_never_ends_its_poweroff() {
 #[test]
 fn puts_devlxd_before_the_change_takes_effect() {
     let (host, qemu, agent) = world("lxd", &[]);
-    // The VM runs, but its agent is absent: the change fails, as on a real host.
+    // The VM runs without an agent, so the change fails, as on a real host.
     let error = host.try_run(&["set", "vm1", "security.devlxd=false"]).unwrap_err();
     assert!(error.contains("LXD VM agent is not currently running"), "{error}");
     qemu.say("STARTED\n");

@@ -19,7 +19,7 @@ fn init(host: &Host, path: &str, extra: &[&str]) {
     host.run(&args);
 }
 
-/// Returns a host with such an instance, and the listener of its port.
+/// Returns a host with an instance of this dialect, and the listener at its port.
 fn instance(extra: &[&str]) -> (Host, UnixListener) {
     let host = Host::new();
     let path = host.path("serial");
@@ -67,7 +67,8 @@ fn sends_connect_at_start_and_after_each_started_and_no_put() {
     let share = host.share("vm1");
     let socket = host.path("vm1.p.listen_8443");
     let agent = Agent::start(&socket, &share, "lxd-agent");
-    // Certificate and switch are in the share from the beginning. The port may be outdated.
+    // The certificate and the devlxd switch are in the share from the beginning; the port may be
+    // outdated.
     assert_eq!(host.conf()["certificate"], host.certificate().as_str());
     assert_eq!(host.conf()["devlxd"], true);
     host.start();
@@ -88,7 +89,7 @@ fn sends_connect_at_start_and_after_each_started_and_no_put() {
     host.wait_for("STOPPED");
     assert!(port.is_quiet());
     assert_eq!(agent.lines().len(), 0);
-    // A host that was killed finds the port again and announces its new address.
+    // After a kill, the host opens the port again and announces its new address.
     host.kill();
     host.start();
     let mut port = Port::accept(&listener);

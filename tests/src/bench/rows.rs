@@ -31,8 +31,7 @@ const fn row([id, title, unit]: [&'static str; 3], better: Better, goal: Goal) -
     Row { id, title, unit, better, goal }
 }
 
-/// Returns the row for a count of [`super::counted`] with this title. The table's heading has the
-/// unit.
+/// Returns a row for the count of this title in [`super::counted`]; the table shows its unit.
 const fn count(id: &'static str, title: &'static str) -> Row {
     row([id, title, ""], Lower, Goal::None)
 }

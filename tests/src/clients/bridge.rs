@@ -20,7 +20,7 @@ pub fn unix(path: &Path, port: u32, instance: Instance) {
     thread::spawn(move || forward(listener.incoming(), dial));
 }
 
-/// Like [`unix`], from a TCP port, whose address it returns, to a unix socket.
+/// Forwards connections from a TCP port, whose address it returns, to a unix socket.
 pub fn tcp(to: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address").to_string();

@@ -1,10 +1,10 @@
-//! Actions of an agent on its own: it reports Ready, and starts with what it remembers.
+//! Actions of an agent without a request: it reports Ready, and starts with a stored host.
 
 use mote_tests::prelude::*;
 
 use crate::world::{Boot, LIMIT, terminate};
 
-/// The agent checks its conditions every second.
+/// Longer than two checks of `ready-when`, which happen every second.
 const LOOKS: Duration = Duration::from_millis(2500);
 const TCP: &str =
     "  sl  local_address rem_address   st\n   0: 00000000:0050 00000000:0000 0A 0:0\n";
@@ -21,7 +21,7 @@ fn watcher(boot: &Boot) -> Option<u32> {
     proc::processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid)
 }
 
-/// Waits until it has checked twice: it sleeps after each check.
+/// Waits until the agent's process for `ready-when` has checked twice: it sleeps after each check.
 fn looks_twice(boot: &Boot) {
     let pid = wait("the process that looks", LIMIT, || watcher(boot)).0;
     let sleeps = || -> u64 {
@@ -41,7 +41,7 @@ fn is_ready(boot: &Boot) {
 fn a_long_file_of_ready_costs_no_memory() {
     let boot = Boot::new("lxd");
     boot.put("run/mote/ready", "Ready");
-    // Its group, that of the sandbox, can write to it.
+    // The file is writable for its group, which is that of the sandbox.
     let file = File::options().write(true).open(boot.root("run/mote/ready")).unwrap();
     file.set_len(1 << 30).unwrap();
     let agent = boot.up(&[]);
@@ -78,7 +78,7 @@ fn reports_ready_once_all_conditions_hold() {
     }
     is_ready(&boot);
     boot.logged("ready-when: all conditions held; reported Ready");
-    // Like an application's Ready: a restarted agent does not repeat it, unless the host restarts.
+    // As with an application's Ready, a restarted agent repeats it only if the host restarts.
     assert_eq!(terminate(&mut agent), Some(0));
     let _agent = boot.up(&[]);
     thread::sleep(LOOKS);
@@ -110,7 +110,7 @@ fn reports_ready_after_kills_and_obstacles() {
     boot.put("etc/mote-agent.yml", &list);
     let _agent = boot.up(&[]);
     boot.logged(&format!("ready-when: {}: no such program", check.display()));
-    // As if the kernel's OOM killer did it.
+    // Kills the process as the kernel's OOM killer would.
     let (process, _) = wait("its process", LIMIT, || watcher(&boot));
     kill(Signal::KILL, process);
     boot.logged("ready-when: worker failed; restarting it");
@@ -140,7 +140,7 @@ fn runs_no_condition_command_once_the_policy_limits_exec() {
     let waits = format!("ready-when: [cloud-init, command /usr/bin/touch {}]\n", ran.display());
     let limits = "features: {guestapi: true, files: {below: [/srv]}}\n";
     let off = "ready-when is off: it has a command, and exec is denied or limited";
-    // The condition before the command holds only then.
+    // The condition before the command holds only after the policy has changed.
     boot.put("etc/mote-agent.yml", &waits);
     let agent = boot.start(&[]);
     boot.serves();
@@ -151,7 +151,7 @@ fn runs_no_condition_command_once_the_policy_limits_exec() {
     boot.put("run/cloud-init/result.json", "{}");
     thread::sleep(LOOKS);
     assert!(!ran.exists());
-    // The policy allows it again.
+    // The policy allows the command again.
     boot.put("etc/mote-agent.yml", &waits);
     kill(Signal::HUP, agent.0.id());
     until("the command", LIMIT, || ran.exists());
@@ -175,7 +175,7 @@ fn does_not_overrule_an_application_that_is_faster() {
     assert!(application.try_wait().unwrap().is_none(), "too slow to be a race");
     boot.host.ok(&["fault", NAME, "none"]);
     assert!(application.wait().unwrap().success());
-    // Its next message waits for the Ready of `ready-when`.
+    // The application's next message waits for the Ready of `ready-when`.
     assert_eq!(boot.ask(&["started"]).0, Some(0));
     until("the host's second line", LIMIT, || {
         boot.host.log().matches("PATCH /1.0 200").count() == 2
@@ -207,7 +207,7 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
     assert_eq!(fs::read_to_string(kept.join("agent.conf")).unwrap(), told);
     assert_eq!(terminate(&mut agent), Some(0));
 
-    // No share, and an empty /run: another boot.
+    // The next boot: there is no share, and /run is empty.
     fs::rename(&boot.host.share, boot.scratch.0.join("gone")).unwrap();
     fs::remove_dir_all(boot.root("run/mote")).unwrap();
     let (_, said) = boot.says(&[&arguments[..], &["--check"]].concat());

@@ -62,7 +62,7 @@ fn reports_everything_missing_while_it_waits() {
     assert_eq!(terminate(&mut agent), Some(0));
 }
 
-/// udev renames a port after the agent found it, and the one next to it.
+/// After the agent has found a port, another port appears, and udev adds a name for the first one.
 #[test]
 fn reports_a_port_once_however_it_is_named() {
     let boot = Boot::new("lxd");
@@ -87,7 +87,7 @@ fn notifies_the_service_manager_while_it_waits() {
         let mut text = [0; 128];
         let count = loop {
             match socket.recv(&mut text) {
-                // Waits with a timeout return this in a process that was stopped and continues.
+                // A wait with a timeout returns EINTR if the process was stopped and continues.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 heard => break heard.expect("a datagram"),
             }
@@ -161,12 +161,12 @@ fn a_full_run_is_harmless_and_reported_once() {
     boot.host.ok(&["set", NAME, "security.devlxd=false"]);
     boot.logged("can be written again");
     assert_eq!(boot.text("run/mote/ready"), "Ready");
-    // Another /run hides it, as when an initramfs has started the agent.
+    // Another /run hides the agent's, as if an initramfs had started the agent.
     mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
     until("Ready there", LIMIT, || boot.text("run/mote/ready") == "Ready");
     assert_eq!(terminate(&mut agent), Some(0));
     unmount_run(&boot);
-    // Full before the start: the agent can write nothing, but all commands agree that it runs.
+    // /run is full at the start: the agent can write nothing, but all commands see it run.
     fs::remove_dir_all(boot.root("run/mote")).unwrap();
     fill();
     let _agent = boot.start(&[]);
@@ -187,10 +187,10 @@ fn unmount_run(boot: &Boot) {
     until("nobody uses /run", LIMIT, unmounted);
 }
 
-// An agent that hands over without a message to the host: to itself at SIGHUP, or to a second
-// agent if an initramfs started the first.
+// Hand-overs without a message to the host: an agent re-executes its program at SIGHUP, or an agent
+// of an initramfs hands over to a second one.
 
-/// Prints the limits that a command of the host has.
+/// A command of the host that prints its own limits.
 const LIMITS: &[&str] =
     &["exec", NAME, "--", "sh", "-c", "ulimit -Sn; cat /proc/self/oom_score_adj; umask"];
 
@@ -204,7 +204,7 @@ fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").count()
 }
 
-/// Returns the agent as a file of the test's, which can be replaced.
+/// Returns the command line of a copy of the agent, which the test can replace.
 fn installed(boot: &Boot, args: &[&str]) -> Command {
     let place = boot.scratch.0.join("mote-agent");
     copy_program(&agent(), &place);
@@ -223,13 +223,13 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     let mut agent = Process::start(&mut installed(&boot, &args));
     connected(&boot, 1);
     assert!(boot.log().starts_with("mote: info: mote-agent "), "{}", boot.log());
-    // After 15 s without a call of the host the agent sends STOPPED.
+    // Calls the agent, which sends STOPPED after 15 s without a call of the host.
     let host = boot.client();
     host.announce();
     host.forget();
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
     let limits = boot.host.run(LIMITS);
-    // The agent keeps its operation for a while.
+    // The agent keeps the command's operation for a while.
     let files = || descriptors(agent.0.id());
     thread::sleep(Duration::from_secs(6));
     let before = files();
@@ -258,7 +258,7 @@ fn sighup_runs_the_newer_program_without_a_message_to_the_host() {
     until("its descriptors to be closed", LIMIT, || files() == before);
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
 
-    // Once more, with a program that was removed.
+    // Repeats that with a program that was removed.
     fs::remove_file(boot.scratch.0.join("mote-agent")).unwrap();
     kill(Signal::HUP, agent.0.id());
     connected(&boot, 3);
@@ -301,7 +301,7 @@ fn sighup_restarts_a_waiting_agent() {
     until("it to wait again", LIMIT, || waits() == 2);
     fs::rename(&away, &boot.host.share).unwrap();
     boot.serves();
-    // The signal only affects an agent of an initramfs.
+    // The signal to hand over only affects an agent of an initramfs.
     kill(Signal::USR1, agent.0.id());
     thread::sleep(Duration::from_millis(300));
     boot.serves();

@@ -1,4 +1,4 @@
-//! The agent's knowledge of its host, and its messages about it.
+//! What the agent remembers about its host, and its messages about the host.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use mote_tests::prelude::*;
@@ -54,7 +54,7 @@ fn clears_the_hosts_error_after_it_recovers() {
     assert!(!boot.log().contains("lost host"), "it never had one: {}", boot.log());
     boot.host.ok(&["fault", NAME, "none"]);
     boot.logged(" CONNECTED");
-    // The port is missing here, which says nothing about the host.
+    // The missing port is the only error here; it says nothing about the host.
     let over = || !status(&boot)["last_error"].to_string().contains("answer");
     until("the error to be forgotten", LIMIT, over);
 }
@@ -62,7 +62,7 @@ fn clears_the_hosts_error_after_it_recovers() {
 #[test]
 fn a_killed_agent_remembers_its_host() {
     let (mut boot, mut agent) = Boot::running("lxd", &[]);
-    // A new daemon with another address announces itself to the agent, but not to its successor;
+    // A new daemon with another address announces itself to this agent, but not to the next one.
     // agent.conf is unchanged.
     boot.host.restart();
     let client = boot.client();
@@ -111,14 +111,14 @@ fn host_text_cannot_control_a_terminal() {
 // Processes of users, containers and root that look like an agent. None keeps an agent from
 // starting or restarting, and the agent neither signals them nor copies their descriptors.
 
-/// The test that a holder of a lock runs.
+/// The test in whose process a lock is taken and held.
 const KEEPER: &str = "host::a_process_in_another_namespace_is_not_an_agent";
 /// A user without privileges outside of private namespaces.
 const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Urm";
 /// Root of a container, in all namespaces except for users.
 const CONTAINER: &str = "unshare -mpf --kill-child";
 
-/// Returns a guest with the machine's `/proc`; `None` if that is unreadable, or users cannot create
+/// Returns a guest with the machine's `/proc`; `None` without root, or if users cannot create
 /// namespaces (in a chroot).
 #[track_caller]
 fn guest() -> Option<Boot> {
@@ -142,7 +142,7 @@ fn impostor(boot: &Boot, who: &str, program: &str) -> Process {
     impostor
 }
 
-/// Starts a script in a process with a private `/run`. [`keeper`] in it becomes `program`.
+/// Starts a script with a private `/run`. A [`keeper`] in the script becomes `program`.
 fn apart(boot: &Boot, who: &str, script: &str, program: &str) -> Process {
     let run = boot.root("run");
     let run = run.display();
@@ -156,7 +156,7 @@ fn apart(boot: &Boot, who: &str, script: &str, program: &str) -> Process {
 /// Returns the command line of a process that takes the lock as an agent does, and becomes a
 /// program that holds it.
 fn keeper(boot: &Boot) -> String {
-    // Where any user may run it.
+    // The copy is where any user may run it.
     let place = boot.scratch.0.join("keeper");
     if !place.exists() {
         copy_program(&std::env::current_exe().unwrap(), &place);
@@ -178,8 +178,8 @@ fn keep(lock: &Path) -> ! {
     panic!("{}", Command::new("sh").arg("-c").arg(format!("exec {program}")).exec());
 }
 
-/// Returns a program that keeps running under the command line of an agent that hands over. The
-/// signal for that kills it.
+/// Returns a program with the command line of an agent that can hand over. It keeps running until
+/// the signal for a hand-over kills it.
 fn liar(boot: &Boot) -> String {
     let place = boot.scratch.0.join("nothing");
     if !place.exists() {
@@ -207,7 +207,7 @@ fn holds(process: &Process, lock: &Path) {
 fn starts_beside(boot: &Boot, impostors: &mut [Process]) {
     let mut agent = boot.start(&[]);
     connected(boot, 1);
-    // A user who can read it can lock it.
+    // A user who can read the lock's file can lock it.
     assert_eq!(fs::metadata(boot.root("run/mote/lock")).unwrap().mode() & 0o7777, 0o600);
     kill(Signal::HUP, agent.0.id());
     connected(boot, 2);

@@ -28,7 +28,7 @@ fn reports_and_survives_a_read_only_run() {
     );
     boot.logged("CONNECTED");
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
-    // A few checks of the lock.
+    // Long enough for a few checks of the lock.
     thread::sleep(Duration::from_millis(2500));
     assert!(!boot.log().contains("no longer this agent's"), "{}", boot.log());
     assert_eq!(boot.log().matches("run/mote/status: ").count(), 1, "{}", boot.log());
@@ -54,7 +54,7 @@ fn survives_closed_descriptors_and_a_missing_dev_null() {
     mount(&["-t", "tmpfs", "tmpfs"], "/dev".as_ref());
     let mut agent = start("exec \"$@\" 0<&- 1>&- 2>&-", &[]);
     boot.serves();
-    // A command of the agent with the same descriptors, and then with its own.
+    // Runs a command of the agent without the standard descriptors, and then with them.
     for script in ["exec \"$@\" 0<&- 1>&- 2>&-", "exec \"$@\""] {
         let mut ready = start(script, &["ready"]);
         assert_eq!(ready.ends(LIMIT), Some(0), "{script}");
@@ -62,7 +62,7 @@ fn survives_closed_descriptors_and_a_missing_dev_null() {
     assert_eq!(terminate(&mut agent), Some(0));
 }
 
-/// Commands run. Programs that re-execute the agent or read `/proc` report what is missing.
+/// Commands run, but actions that re-execute the agent or read `/proc` report that it is missing.
 #[test]
 fn reports_a_missing_proc_everywhere() {
     const WHY: &str =
@@ -137,7 +137,7 @@ fn a_failed_share_delays_the_start_only_briefly() {
             {"source":"mote-none","target":"/mnt/../b","fstype":"virtiofs","options":null},
             {"source":"mote-none","target":"mnt/c","fstype":"ext4"}]"#,
     );
-    // It is repeated only if the kernel supports the file system.
+    // The mount is repeated only if the kernel supports the file system.
     boot.put("proc/filesystems", "nodev\tvirtiofs\n");
     let begun = Instant::now();
     let _agent = boot.start(&[]);
@@ -206,7 +206,7 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     const EVENTS: usize = 120;
     let boot = Boot::new("lxd");
     fs::create_dir_all(boot.root("proc/self")).unwrap();
-    // Each worker hangs here.
+    // Each worker hangs when it reads this file.
     fifo(&boot.root("proc/self/mountinfo"));
     let mut agent = boot.up(&[]);
     let long = "./".repeat(30_000);
@@ -229,7 +229,7 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     until("the worker's end", LIMIT, || line().is_empty());
 }
 
-// Templates and the guest's policy: denied ones and the policy's own files are not written.
+// Templates and the guest's policy: denied templates are not written, nor the policy's own files.
 
 /// A policy file that allows no commands.
 const STRICT: &str = "features: {guestapi: true, templates: true}\n";
@@ -249,7 +249,7 @@ fn writes_no_template_if_the_guest_denies_them() {
         ("lxd", "etc/none", "", &["--allow", "guestapi,exec"]),
         ("lxd", "etc/none", "", &["--deny", "templates"]),
         ("incus", "etc/incus-agent.yml", "features: {guestapi: true, templates: false}\n", &[]),
-        // A policy that cannot be parsed may have denied them.
+        // A policy that cannot be parsed may have denied templates.
         ("lxd", "etc/mote-agent.yml", "features: {templates: *x}\n", &["--allow", "guestapi"]),
     ] {
         let boot = Boot::new(flavour);
@@ -271,7 +271,7 @@ fn no_template_changes_the_policys_files() {
     let boot = Boot::new("incus");
     boot.put("etc/mote-agent.yml", STRICT);
     boot.put("etc/x/y", "");
-    // Directories, files and links that lead to the policy.
+    // Targets that lead to the policy's files: directories, files and links.
     symlink("etc", boot.root("config")).unwrap();
     symlink("../etc", boot.root("etc/up")).unwrap();
     symlink("x/../../etc/mote-agent.yml", boot.root("etc/file")).unwrap();

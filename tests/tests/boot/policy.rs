@@ -59,7 +59,7 @@ fn check_reports_actions_without_doing_them() {
         r#"[{"source":"incus_d","target":"/mnt/d","fstype":"virtiofs"}]"#,
     );
     boot.put("etc/incus-agent.yml", "features: {exec: true}");
-    // Without a port the host would not see it, which the exit code reports.
+    // Without a port the host would not see the agent, and the exit code would report that.
     whole(&boot);
     let (code, text) = boot.says(&["--check"]);
     let denied = "policy: denied: guestapi files mounts port-forward metrics state";
@@ -83,7 +83,7 @@ fn does_not_report_a_denied_state_through_the_port() {
         command.args(["--flavour", "incus", "--root"]).arg(boot.root(""));
         command.arg("--config-dir").arg(&boot.host.share).arg("--port").arg(&port).args(policy);
         let _agent = Process::start(command.stdin(Stdio::null()).stderr(Stdio::null()));
-        // One write arrives as one read.
+        // A single write arrives as a single read.
         let mut text = vec![0; 16 * 1024];
         let (count, _) = wait("STARTED", LIMIT, || end.read(&mut text).ok());
         let text = String::from_utf8_lossy(&text[..count]).into_owned();
@@ -164,7 +164,7 @@ fn the_agents_program_as_a_listed_command_gives_no_root_access() {
     assert!(exec(&["version"]).unwrap().starts_with("mote-agent "));
 }
 
-/// An agent may be killed before its worker asks to be killed with it.
+/// An agent may be killed before its worker has requested to be killed when the agent ends.
 #[test]
 fn a_mount_worker_of_another_process_mounts_nothing() {
     let said = |parent: u32| {
@@ -192,7 +192,7 @@ fn sysvinits_keeper_restarts_the_agent() {
     }
     program("/usr/sbin/mote-agent", "#!/bin/sh\necho \"by ${MOTE_STARTED_BY-root}\"\n");
     let keeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/services/respawn");
-    // As by apt-get, if the policy lists it and the package's scripts restart the service.
+    // As with apt-get, if the policy lists it and the package's scripts restart the service.
     let mut keeper = Command::new(keeper);
     assert!(keeper.env("MOTE_STARTED_BY", "host").status().unwrap().success());
     assert_eq!(fs::read_to_string("/var/log/mote-agent.log").unwrap(), "by root\n");
@@ -261,7 +261,7 @@ fn writes_files_as_a_listed_user_without_set_user_id() {
     }
 }
 
-/// Upper bound from a signal to its effect: no command delays it.
+/// Upper bound of the time from a signal to its effect, which no command delays.
 const SOON: Duration = Duration::from_secs(8);
 
 fn switched(client: &Client, protocol: &str, method: &str, target: &str, body: &str) -> Wire {

@@ -1,5 +1,5 @@
-//! `poweroff`, `reboot` and `halt` that the agent answers itself, with a FIFO as sysvinit's init.
-//! The path of programs never leads to this machine's own.
+//! The commands `poweroff`, `reboot` and `halt` that the agent executes itself. A FIFO stands for
+//! sysvinit's init. `PATH` never leads to this machine's own programs.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use mote_tests::conform::prelude::*;
@@ -115,7 +115,7 @@ fn power_is_allowed_without_exec_and_denied_separately() {
             assert!(why.contains("The guest's policy does not allow exec"), "{file} {why}");
         }
         assert!(!ran.exists(), "{file}");
-        // No other command, user or argument.
+        // The agent executes no other command, and none with another user or other arguments.
         for (options, command) in [
             (&[][..], &["true"][..]),
             (&[], &["poweroff", "-f"]),
@@ -127,7 +127,7 @@ fn power_is_allowed_without_exec_and_denied_separately() {
         assert_eq!(init.runlevel(), None, "{file}");
         agent.kill();
     }
-    // Without power, a missing program is missing.
+    // If the policy denies `power`, a missing program is an ordinary error.
     boot.put("etc/mote-agent.yml", "features: {exec: true}");
     let before = boot.log().len();
     let _agent = boot.start(&[]);

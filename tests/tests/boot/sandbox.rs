@@ -6,7 +6,7 @@ use crate::world::{Boot, LIMIT, connected, terminate};
 use mote_tests::agent::command_by;
 use mote_tests::prelude::*;
 
-/// With these denied, the host can request nothing privileged.
+/// Without these features, the host can request nothing that needs privileges.
 const DENIED: [&str; 2] = ["--deny", "exec,files,mounts,power"];
 
 fn fields(process: u32, name: &str) -> Vec<String> {
@@ -133,7 +133,7 @@ fn wipes_a_commands_environment_from_memory() {
     let key = fs::read_to_string(boot.host.share.join("agent.key")).unwrap();
     let key = key.lines().nth(1).unwrap();
     assert_eq!(copies(process, key.as_bytes()), 0, "the key's file");
-    // Reversed here, so that the test's own text is not a copy.
+    // Reversed in this source, so that the program's own text is not a copy of the secret.
     let secret: String = "drowssap_eht_si_siht".chars().rev().collect();
     let environment = format!("PASSWORD={secret}");
     let shown = boot.host.run(&["exec", NAME, "--env", &environment, "--", "printenv", "PASSWORD"]);

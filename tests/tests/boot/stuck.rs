@@ -11,7 +11,7 @@ fn serves_although_its_files_may_not_grow() {
     let boot = Boot::new("lxd");
     let by = ["prlimit", "--fsize=0"];
     let mut agent = agent::command_by(&by, &boot.scratch.0, "lxd", &boot.host.share);
-    // The log is a pipe, which the limit does not concern.
+    // The log is a pipe, to which the file size limit does not apply.
     let mut agent = Process::start(agent.stderr(Stdio::inherit()));
     boot.serves();
     assert_eq!(terminate(&mut agent), Some(0));
@@ -38,7 +38,7 @@ fn an_unread_stderr_blocks_nothing_and_is_written_later() {
     let mut agent = Process::start(boot.command(&[]).stderr(writer));
     boot.serves();
     assert!(agent.0.try_wait().unwrap().is_none());
-    // A reader returns and gets the earlier output.
+    // The reader continues and gets the earlier output.
     let begun = Instant::now();
     let mut text = read_some(&mut reader);
     assert!(!text.contains("devlxd"), "it was not full");
@@ -93,7 +93,7 @@ fn an_invalid_port_blocks_nothing() {
         let _stale = fs::remove_dir_all(boot.root("dev"));
         let mut agent = boot.start(&["--port", &port.display().to_string()]);
         boot.serves();
-        // A few steps of the status machine.
+        // Long enough for a few steps of the status machine.
         thread::sleep(Duration::from_millis(1500));
         boot.serves();
         assert_eq!(terminate(&mut agent), Some(0), "{}", port.display());
@@ -142,7 +142,7 @@ fn full_pipe(path: &Path) -> (File, File) {
 
 fn read_some(reader: &mut File) -> String {
     let mut text = Vec::new();
-    // Ends with WouldBlock, or with the last writer.
+    // The read ends with WouldBlock, or when the last writer closes the pipe.
     let _cut = reader.read_to_end(&mut text);
     thread::sleep(Duration::from_millis(20));
     String::from_utf8_lossy(&text).into_owned()
@@ -243,7 +243,7 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     let dead = Fuse::mount(&place.0);
     dead.fall_silent();
     let file = dead.file();
-    // The path leads through it.
+    // The mount point is on the hanging file system.
     let boot = guest(&[("ext4", Path::new("/proc")), ("ext4", &file)]);
     let why = format!("mote-agent: {}: timed out, or it hangs\n", file.display());
     assert_eq!(says(&boot, &["freeze", "--for", "1s"]), (Some(1), why));
@@ -253,7 +253,7 @@ fn a_hanging_open_delays_neither_hooks_nor_thaw() {
     {
         assert_eq!(says(&boot, command).1, answer);
     }
-    // It covers the path, which must not be opened.
+    // A FUSE mount covers the path, so the path must not be opened.
     let _asked = dead.read.try_iter().count();
     let boot = guest(&[("ext4", &file), ("fuse", &place.0), ("ext4", Path::new("/proc"))]);
     assert_eq!(says(&boot, &["freeze"]), (Some(1), NOTHING.to_owned()));
@@ -305,17 +305,17 @@ fn thaw_runs_hooks_if_the_guard_was_killed() {
     assert_eq!(says(&boot, &["freeze"]).0, Some(0));
     kill_guard();
     let unguarded = "mote-agent: thawed file systems that had no guard\n".to_owned();
-    // The caller may ignore SIGCHLD, which a program inherits.
+    // A caller may ignore SIGCHLD, and programs inherit that.
     let by = ["env", "--ignore-signal=CHLD"];
     let mut thaw = agent::command_by(&by, &boot.scratch.0, "lxd", &boot.host.share);
     thaw.arg("thaw");
     assert_eq!(told(&boot, thaw), (Some(1), unguarded));
     fs::write(point.join("file"), "it is thawed").unwrap();
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");
-    // Once, and only the hooks that ran for the freeze.
+    // The hooks that ran for the freeze have run once for the thaw.
     assert_eq!(says(&boot, &["thaw"]), (Some(1), "mote-agent: not frozen\n".to_owned()));
     assert_eq!(boot.text("noted"), "freeze\nthaw\n");
-    // While the agent calls them.
+    // The guard is killed while the agent runs the hooks.
     hook(&boot, "[ $1 = thaw ] || sleep 9999");
     let mut freeze = boot.command(&["freeze"]).stderr(Stdio::null()).spawn().expect("it works");
     until("its call", LIMIT, || boot.text("noted").ends_with("thaw\nfreeze\n"));

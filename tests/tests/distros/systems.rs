@@ -8,7 +8,7 @@ use mote_tests::prelude::*;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {
     pub(crate) name: &'static str,
-    /// Debian's.
+    /// The Debian release.
     pub(crate) release: &'static str,
     /// Its row in the table of `docs/results/boots.md`.
     pub(crate) way: &'static str,
@@ -35,14 +35,14 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     let killed = world.killed_and_back();
     let log = world.sh(system.log);
     for line in ["port /dev/v", "files from disk", "STARTED", ": CONNECTED ", "CONNECTED 2:"] {
-        // The journal has priorities instead of the line's first words.
+        // In the journal, a priority replaces the first words of a line.
         let line = line.trim_start_matches(": ");
         assert!(log.matches(line).count() >= 2, "{line} of two agents: {log}");
     }
     let pid = world.pid();
     world.sh(system.reload);
     let restarted = || {
-        // The agent waits for the host's commands, and keeps their results for 5 s.
+        // The agent restarts after the host's commands, whose results it keeps for 5 s.
         thread::sleep(Duration::from_secs(7));
         let log = world.sh(system.log);
         log.split_once("restarting in place").is_some_and(|(_, log)| log.contains("CONNECTED 2:"))
@@ -108,7 +108,7 @@ fn starts_before_tiny_cloud_in_openrcs_runlevel_boot() {
     world.stopped();
 }
 
-// Only systemd has restarts, the watchdog, the score of the hardened unit, and the power button.
+// Checks for systemd only: restarts, the watchdog, the hardened unit's score, the power button.
 
 const SYSTEMD: System = System {
     name: "systemd",
@@ -119,7 +119,7 @@ const SYSTEMD: System = System {
 };
 const DROP_IN: &str = "/etc/systemd/system/mote-agent.service.d";
 const HARDENED: &str = "/usr/share/doc/mote-agent/examples/hardened.conf";
-/// Restarts, of which the fastest is used, because the machine may be busy.
+/// Number of restarts. The fastest one counts, because the machine may be busy.
 const RESTARTS: u32 = 3;
 
 /// Restarts the unit from outside of it. Returns the time until the next agent runs commands.
@@ -206,14 +206,14 @@ fn systemd() {
     noted(&SYSTEMD, &times, killed, "the power button");
 }
 
-/// The root has nothing of mote but the extension.
+/// The root contains nothing of mote except the extension.
 #[test]
 fn sysext() {
     whole_life(&System { name: "sysext", release: "trixie", way: "sysext", ..SYSTEMD });
 }
 
-// Debian's Go agent in an image next to mote: with its unit and udev rule, but without its
-// package, as a server's script installs it from the config share.
+// An image that contains mote and Debian's Go agent. The Go agent has its unit and udev rule but no
+// package, as if a server's script had installed it from the config share.
 
 const AGENT: &str = "/usr/libexec/incus/incus-agent";
 /// Replaces the agent's set-up script, which looks for a different kind of disk.
@@ -253,7 +253,7 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     world.sh("systemctl is-system-running --wait || true");
     let failed = world.sh("systemctl --failed --no-legend --plain");
     assert!(!failed.contains("agent"), "{failed}");
-    // The udev rule requests it, but systemd does not start it.
+    // The udev rule requests the Go agent's unit, but systemd does not start it.
     let unit = "systemctl show --value -p Wants sys-subsystem-virtio\\\\x2dports-*.device dev-vport*.device \
                 dev-virtio\\\\x2dports-*.device 2>/dev/null; systemctl show -p ActiveState,ConditionResult incus-agent";
     let unit = world.sh(unit);

@@ -17,7 +17,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) host: &'a [&'a str],
     pub(crate) qemu: &'a [&'a str],
     pub(crate) nic: Option<&'static str>,
-    /// A directory whose `add` is copied over the root before it boots.
+    /// A directory whose `add` is copied over the root before the VM boots.
     pub(crate) add: Option<&'a Path>,
 }
 

@@ -13,10 +13,10 @@ const BEGIN: &str = "<!-- one-file:begin -->\n";
 const END: &str = "<!-- one-file:end -->";
 /// Polling interval; each poll costs time of the emulated CPU.
 const LOOK: Duration = Duration::from_millis(5);
-/// Search for the smallest memory of a VM, MiB: from, to, precision.
+/// Search for the smallest memory with which a VM boots, MiB: from, to, precision.
 const MEMORY: (u32, u32, u32) = (32, 160, 4);
 const ROOMY: u32 = 256;
-/// Boots of each image, of which the table has the median.
+/// Number of boots of each image. The table shows the median.
 const ROUNDS: usize = 3;
 
 struct Subject {
@@ -42,7 +42,7 @@ const WITH_BUSYBOX: Subject = Subject {
     command: &["/bin/busybox", "echo", "x"],
     ..MOTE
 };
-/// The last one is an older commit's, if its image was built.
+/// The images to compare. The last one, of an older commit, is skipped if it was not built.
 const SUBJECTS: [Subject; 5] = [
     MOTE,
     WITH_BUSYBOX,
@@ -60,7 +60,7 @@ const SUBJECTS: [Subject; 5] = [
         words: "mote.time=SECONDS mote.begin=console mote.shell=console mote.start=lxd-agent",
         ..WITH_BUSYBOX
     },
-    // Without virtio-mmio.
+    // This image has no virtio-mmio.
     Subject {
         title: "mote of an older commit as `/init`",
         image: "before",
@@ -72,12 +72,12 @@ const SUBJECTS: [Subject; 5] = [
 /// The beginning of the first line of process 1.
 const PROCESS_1: &str = "mote: ";
 
-/// Seconds from power-on to the first line of process 1, from there to the output of the host's
-/// first command, and QEMU's CPU time in the latter.
+/// Seconds from power-on to the first line of process 1; from that line to the output of the host's
+/// first command; and QEMU's CPU time in that second period.
 type Times = [f64; 3];
 
 impl Subject {
-    /// Boots this machine with this memory, MiB; `None` if it is too small.
+    /// Boots this machine with `memory` MiB; `None` if that is too little.
     fn boot(&self, machine: &str, memory: u32) -> Option<Times> {
         let scratch = Scratch::new();
         let [console, out] = ["console", "out"].map(|name| scratch.0.join(name));

@@ -4,7 +4,7 @@ mod figures;
 
 use mote_tests::prelude::*;
 
-/// Limit from the shutdown request to QEMU's end: programs have 5 s, killed ones 2 s.
+/// Limit from the shutdown request to QEMU's end. Programs get 5 s to end, and 2 s once killed.
 pub(crate) const END: Duration = Duration::from_secs(40);
 
 /// Returns an image: `plain`, `busybox`, `without` (an agent without init), or a Go agent's.
@@ -37,7 +37,7 @@ pub(crate) fn ends(mut world: World) -> String {
     console
 }
 
-/// The console shows when a program starts, does not exist or ends.
+/// The console reports a program that starts, that ends, and that does not exist.
 #[test]
 fn starts_and_restarts_the_command_lines_programs() {
     let words = "mote.run=\"/init --version\" mote.run='/bin/nope' mote.rum=/x";
@@ -67,7 +67,7 @@ fn restarts_programs_with_growing_delays() {
 
 #[test]
 fn reaps_all_zombies_next_to_busybox() {
-    // It has a controlling terminal: /dev/tty can be opened and is the console.
+    // The program has a controlling terminal: /dev/tty can be opened and is the console.
     let words = "mote.hostname=one mote.run=\"sh -c 'echo from $(tty) >/dev/tty; sleep 9999'\"";
     let world = connected("busybox", words);
     console(&world, "from /dev/console", 1);
@@ -134,7 +134,7 @@ fn the_hosts_commands_power_off_and_reboot() {
     ] {
         let world = connected(image, words);
         if image == "busybox" {
-            // As an upgrade does, which then restarts the agent in place.
+            // Replaces the files as an upgrade does, which then restarts the agent in place.
             world.sh("for f in /init /bin/busybox; do cp $f $f.new && mv $f.new $f; done");
             world.sh("kill -HUP $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' /run/mote/status)");
             console(&world, "restarting in place", 1);

@@ -2,13 +2,13 @@
 
 use mote_tests::prelude::*;
 
-/// Returns path and mode of each file.
+/// Returns the path and mode of each file that the Debian package must contain.
 fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
     include_str!("contents.txt").lines().filter_map(|line| line.split_once(' '))
 }
 
-/// Returns the files of the .rpm: only systemd's, with licences and zsh's completion in the usual
-/// places of an .rpm.
+/// Returns the files that the .rpm must contain: those for systemd only, with licences and zsh's
+/// completion in the places that are usual for an .rpm.
 fn in_rpm() -> Vec<String> {
     let others = "/etc/ /usr/lib/initcpio/ /usr/lib/mote-agent/respawn /usr/share/initramfs-tools/ \
         /usr/share/lintian/ /usr/share/doc/mote-agent/changelog";
@@ -217,13 +217,13 @@ pub(crate) const MACHINES: [Machine; 3] = [
     },
 ];
 
-/// The packages; fields have the names that `scripts/package` uses.
+/// Directories with the packages of this machine and of others.
 pub(crate) struct Packages {
     pub(crate) first: PathBuf,
-    /// The packages built again, in another directory at another time.
+    /// The packages of `first`, built again in another directory at another time.
     pub(crate) second: PathBuf,
     pub(crate) newer: PathBuf,
-    /// The packages of all [`MACHINES`] but the first, each built twice.
+    /// The packages of all [`MACHINES`] except the first, each built twice.
     pub(crate) others: Vec<[PathBuf; 2]>,
 }
 
@@ -232,7 +232,7 @@ pub(crate) const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8
 
 pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
     let newer = format!("scripts/package --version {NEWER} deb");
-    // `target/package` contains the last build, which must be the tree's own.
+    // The last build stays in `target/package`, so it must be the one with the tree's own version.
     let others = MACHINES[1..].iter().map(|Machine { target, name, .. }| {
         let script = format!("scripts/package --target {target}");
         let second = make(&format!("{name}-second"), &format!("{ELSEWHERE}{script}"));

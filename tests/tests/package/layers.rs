@@ -30,7 +30,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
 }
 
-/// Checks the program's machine, systemd's files, and those whose paths begin with one of `own`.
+/// Checks the program's architecture and systemd's files. Other paths must begin with one of `own`.
 fn has(root: &Path, program: &str, machine: u8, own: &[&str]) {
     assert_eq!(fs::read(root.join(program)).expect("the agent").get(18), Some(&machine));
     let units = "usr/lib/systemd/system";
@@ -108,7 +108,7 @@ impl Live {
         let package = root.take(&deb());
         let package = package.trim_start_matches("/srv/");
         root.program("srv/init", INIT);
-        // The real program needs a record of the boot.
+        // The real runlevel(8) needs a record of the boot.
         root.program("sbin/runlevel", "#!/bin/sh\necho N 2\n");
         let directory = root.0.0.join("srv");
         let mut host = Host::on_sockets(&directory, &directory.join("vs"), "lxd", &[]);
@@ -170,13 +170,13 @@ fn an_upgrade_by_the_host_completes() {
     let live = Live::start();
     let above = live.root.take(&newer());
     let first = live.some_agent();
-    // The wait would reveal a restart after the upgrade.
+    // The command waits to reveal a restart after the upgrade.
     let upgrade = format!("dpkg -i {above} && sleep 5 && echo whole");
     let said = live.exec(&["sh", "-c", &upgrade]);
     assert!(said.ends_with("whole\n"), "{said}");
     let waits = "runs a command in this guest; the new program starts after it\n";
     assert!(said.contains(waits), "{said}");
-    // Same process, new program.
+    // The same process executes the new program.
     let program = || live.exec(&["readlink", &format!("/proc/{first}/exe")]);
     assert_eq!(program(), "/usr/sbin/mote-agent (deleted)\n", "the first agent, until then");
     live.connected(2);
@@ -230,7 +230,7 @@ fn each_recipe_states_its_tests_and_the_current_version() {
     let mut versions = 0;
     for (path, text) in &texts {
         let says = text.matches("# Tested:").count() + text.matches("# Not tested").count();
-        // The other files of these are a few lines.
+        // The other files in these directories have only a few lines.
         let is_part = |part: &str| path.components().any(|one| one.as_os_str() == part);
         let alone = (is_part("buildroot") || is_part("conf")) && says == 0;
         assert!(says == 1 || alone, "{}", path.display());

@@ -71,7 +71,7 @@ fn help_and_unknown_options_install_nothing() {
             assert_eq!(code, Some(0), "{name}: {text}");
             assert!(text.contains(&name) && !text.contains("set -eu"), "{name}: {text}");
         }
-        // These pass on cargo's options.
+        // These scripts pass unknown options on to cargo.
         if !["scripts/build", "scripts/size"].contains(&&*name) {
             let refused = machine.sh(&format!("{name} --sell"));
             exits(refused, Some(2), &["mote: unknown argument: --sell\n"]);
@@ -108,7 +108,7 @@ fn each_test_stage_is_listed_and_can_be_run() {
         assert!(script.contains(&format!("\nstage_{name}() {{")), "{name}");
     }
     assert_eq!(script.matches("\nstage_").count(), told.len() + 1, "all but quick");
-    // Uses the script's own PATH search: a script that it does not find would pass unnoticed.
+    // Runs the script's own search for stages: one that it does not find would pass unnoticed.
     let (_, found) = machine.sh(
         "eval \"$(sed -n '/^stages=/,/^\"$/p; /^names()/p' scripts/test)\"; names <<<\"$stages\"",
     );
@@ -164,7 +164,7 @@ fn waits_for_another_package_manager_at_each_lock() {
     assert_eq!(text.matches(told).count(), 2, "{text}");
     assert!(!text.contains("E: "), "{text}");
     assert_eq!(machine.asked().matches(" update").count(), 2, "{}", machine.asked());
-    // The third call is for the toolchain.
+    // The third call installs the toolchain.
     assert_eq!(machine.asked().matches(" -y ").count(), 3, "{}", machine.asked());
 }
 
@@ -351,7 +351,7 @@ fn layers_are_whole_or_absent() {
     let (code, text) = run(layers);
     let made = "mote-agent-1-x86_64.raw\nmote-agent-1-x86_64.tar.gz\nmote-agent-1.oci.tar\n";
     assert!(code == Some(0) && text.ends_with(made), "{text}");
-    // Of two versions, the image had the name of the last one.
+    // With two versions of tarballs, the image used to be named after the last one.
     let (code, text) =
         run("cd \"$to\"; cp *.gz mote-agent-2-riscv64.tar.gz; cd -; scripts/layers \"$to\"/*.gz");
     assert!(code == Some(2) && text.contains("of version 1\n"), "{text}");

@@ -78,7 +78,7 @@ fn no_path_leads_out_of_the_shown_directories() {
     symlink(shown.join("file"), shown.join("within")).unwrap();
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
     let path = |name: &str| shown.join(name).as_os_str().as_bytes().to_owned();
-    // Paths are the same as outside.
+    // Paths in the session are the same as outside.
     assert_eq!(session.path(kind::REALPATH, b"."), b"/");
     assert_eq!(session.stat(kind::STAT, &path("file")).size, Some(5));
     assert_eq!(session.stat(kind::STAT, &path("within")).size, Some(5));
@@ -156,7 +156,7 @@ fn does_not_open_irregular_files() {
     let fifo = scratch.0.join("fifo");
     mote_tests::fifo(&fifo);
     let _socket = UnixListener::bind(scratch.0.join("sock")).unwrap();
-    // The server's own input and output are among them; they must stay open.
+    // The paths include the server's own input and output, which must stay open.
     let own = ["/proc/self/fd/0", "/proc/thread-self/fd/1", "/dev/stdin"].map(str::as_bytes);
     for path in [bytes(&fifo), b"sock", b"/dev/null", b"/dev/tty"].into_iter().chain(own) {
         for flags in [open::READ, open::WRITE, open::READ | open::WRITE | open::CREATE] {
@@ -167,7 +167,7 @@ fn does_not_open_irregular_files() {
     assert_eq!(session.ask(kind::SETSTAT, &[Text(b"fifo"), Int(1), Long(0)]), FAILURE);
     assert!(matches!(session.ask(kind::OPENDIR, &[Text(b"fifo")]), Reply::Status(_)));
     assert_eq!(session.stat(kind::STAT, b"fifo").mode.unwrap() & 0o170_000, 0o010_000);
-    // Regular files that are the server itself: each request gets an answer.
+    // Regular files that belong to the server itself: each request must get an answer.
     for path in [&b"/proc/self/mem"[..], b"/proc/self/root/proc/self/exe"] {
         if let Reply::Handle(handle) =
             session.ask(kind::OPEN, &[Text(path), Int(open::READ), Int(0)])
@@ -207,7 +207,7 @@ fn the_end_of_input_exits_without_error() {
         session.socket.shutdown(Shutdown::Write).unwrap();
         assert_eq!(end(session), Some(0), "after {begun:?}");
     }
-    // A client may send without waiting for replies.
+    // A client may send many requests without waiting for replies.
     let (_scratch, mut session) = session();
     for _ in 0..100 {
         session.send(kind::READDIR, &[Text(b"none")]);
@@ -224,7 +224,7 @@ fn memory_stays_constant_for_any_request() {
     }
     let handle = session.open(b"big", open::READ | open::WRITE | open::CREATE);
     let block = vec![7; 255 * 1024];
-    // Fills both buffers.
+    // Fills the buffers of both directions.
     session.done(kind::WRITE, &[Text(&handle), Long(0), Text(&block)]);
     session.ask(kind::READ, &[Text(&handle), Long(0), Int(u32::MAX)]);
     session.list(b".");

@@ -17,7 +17,7 @@ fn session() -> (Scratch, Session) {
     (scratch, session)
 }
 
-// SFTP through the agent: OpenSSH's client at the host's end of TLS, one server per session.
+// SFTP through the agent: OpenSSH's client at the host, over TLS, with one server per session.
 
 fn known(flavour: &str) -> Pair {
     let pair = Pair::start(flavour, &[]);

@@ -23,7 +23,7 @@ fn rename_replaces_files_and_posix_rename_empty_directories_too() {
     assert_eq!(fs::read(scratch.0.join("dangling")).unwrap(), b"a");
     assert!(!scratch.0.join("nowhere").exists());
     assert_eq!(session.ask(kind::RENAME, &[Text(b"none"), Text(b"c")]), NO_SUCH_FILE);
-    // As Go's server: a rename never replaces a directory, not even an empty one or itself.
+    // As in Go's server, a rename never replaces a directory, even an empty one or the renamed one.
     for (from, to) in [(&b"c"[..], &b"d"[..]), (b"e", b"d"), (b"d", b"e"), (b"d", b"d")] {
         assert_eq!(session.ask(kind::RENAME, &[Text(from), Text(to)]), FAILURE, "{from:?}");
     }

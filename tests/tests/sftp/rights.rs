@@ -44,7 +44,7 @@ fn set_modes(session: &mut Session, directory: &Path) {
     assert_eq!(mode(&directory.join("a")), 0o777);
     session.done(kind::MKDIR, &[Text(&path("d")), Int(MODE), Int(0o7755)]);
     assert_eq!(mode(&directory.join("d")), 0o755);
-    // Another kind of attribute, such as file capabilities, cannot be set either.
+    // Extended attributes, such as file capabilities, cannot be set either.
     let capability = Text(b"security.capability");
     let bytes = Text(&[1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     session.done(kind::FSETSTAT, &[Text(&handle), Int(0x8000_0000), Int(1), capability, bytes]);
@@ -74,7 +74,7 @@ fn a_limited_session_sets_only_ordinary_mode_bits() {
     let (scratch, shown) = tree();
     let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
     set_modes(&mut session, &shown);
-    // A write through any name removes set-user-id from root's file.
+    // A change through any name of root's file removes its set-user-id bit.
     for name in ["written", "emptied", "cut", "linked"] {
         set_id(&shown.join(name));
     }

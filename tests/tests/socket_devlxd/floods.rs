@@ -7,20 +7,20 @@ use mote_tests::attack::{Attack, Cgroup, Kind, become_user};
 use mote_tests::prelude::*;
 use rustix::process::getuid;
 
-/// Connections of an attack that leaves a few free, and of one that fills the kernel's queue.
+/// Numbers of connections: one attack leaves a few free, the other fills the kernel's queue.
 const FEW: usize = 500;
 const MANY: usize = 4000;
 /// Limits for a new client next to these attacks on a busy machine, where it may be last in the
 /// queue: 5 and 8 times the goals in docs/explanation/security.md.
 const SOON: [(usize, Duration); 2] =
     [(FEW, Duration::from_millis(500)), (MANY, Duration::from_secs(2))];
-/// Rounds, of which all but one may fail because of the machine's load.
+/// Number of rounds. All but one may fail because of the machine's load.
 const ROUNDS: usize = 3;
 /// Limit of the agent's peak RSS, kB, as in docs/explanation/security.md. All attacks at once take
 /// 4.9 MB on idle CPUs and 5.2 at load 30; the cgroup has 8 MiB.
 const PEAK: u64 = 6000;
 const OTHER: u32 = 4711;
-/// It needs no host, unlike the other.
+/// The agent answers this target without the host, and the other one with the host.
 const INDEX: &str = "/";
 const CALL: &str = "/1.0/config/user.foo";
 const BEGUN: Duration = Duration::from_secs(60);
@@ -62,8 +62,8 @@ fn waited(process: &str) -> Duration {
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// Returns how long a new client takes to get the answer, and the same without CPU waits; `None` if
-/// the agent closed it.
+/// Returns how long a new client waits for its answer, with and without waits for a CPU; `None` if
+/// the agent closed the connection.
 fn newcomer(pair: &Pair, target: &str) -> Option<[Duration; 2]> {
     let agent = pair.agent.0.id().to_string();
     let waits = || [waited(&agent), waited("thread-self")];
@@ -75,7 +75,7 @@ fn newcomer(pair: &Pair, target: &str) -> Option<[Duration; 2]> {
     }
     let expected = if target == INDEX { "[\"/1.0\"]" } else { "bar" };
     assert_eq!((answer.0, answer.1.trim_end()), (200, expected));
-    // One may have waited while the other did, so only the longer wait counts.
+    // Agent and client may have waited at the same time, so only the longer wait is subtracted.
     let waits = waits().into_iter().zip(before).map(|(after, before)| after - before).max();
     Some([took, took.saturating_sub(waits.unwrap_or_default())])
 }
@@ -126,7 +126,7 @@ impl Victim {
     }
 }
 
-/// Checks an attack by another user, or for figures by root.
+/// Checks an attack by another user, and for figures also by root.
 fn withstands(kind: Kind) {
     let users = if getuid().is_root() { vec![OTHER, 0] } else { vec![getuid().as_raw()] };
     let attackers = if samples().is_some() { users.len() } else { 1 };

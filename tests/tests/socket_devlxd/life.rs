@@ -106,7 +106,7 @@ fn rejects_kept_connections_once_devlxd_is_disabled() {
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// A host's delay: longer than a call, shorter than the limit of a verification.
+/// A delay of the host, longer than a call takes and shorter than the limit for a verification.
 const SLOW: [&str; 2] = ["slow", "1500"];
 
 fn say(pair: &Pair, state: &str) {
@@ -117,8 +117,8 @@ fn status(pair: &Pair) -> String {
     pair.host.state()["status"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Restarts the host, which forgets its guest's state, and has it call the agent. The thread ends
-/// with the agent's answer.
+/// Restarts the host, which forgets its guest's state, and then calls the agent. The thread ends
+/// when the agent has answered.
 fn restart_host(pair: &mut Pair, fault: &[&str]) -> JoinHandle<()> {
     pair.host.restart();
     pair.host.ok(&[&["fault", NAME], fault].concat());
@@ -138,7 +138,7 @@ fn states_logged(pair: &Pair) -> usize {
 fn assert_states(pair: &Pair, call: JoinHandle<()>, expected: usize) {
     call.join().expect("no panic");
     say(pair, "Started");
-    // A line follows its answer.
+    // The host logs a request after it has answered.
     let count = || Some(states_logged(pair)).filter(|all| *all >= expected);
     assert_eq!(wait("the host's log", LIMIT, count).0, expected, "{}", pair.host.log());
 }
@@ -209,7 +209,7 @@ fn is_not_connected_to_an_absent_host() {
     port.say("CONNECT 2:9\n");
     until("the line", LIMIT, || pair.log().contains("host address 2:9 (from CONNECT)"));
     until("its end", LIMIT, || pair.log().contains("cannot reach host 2:9"));
-    // In sequence, so any effect of the first would be visible by now.
+    // Lines are handled in sequence, so any effect of the first one would be visible by now.
     verified(&pair, &port, &host);
     // The host's own port may begin with 9.
     let log = pair.log();
@@ -224,7 +224,7 @@ fn a_call_that_fails_at_an_earlier_address_does_not_count() {
     thread::spawn(move || {
         let agent = listener.accept().expect("the verification").0;
         carry(agent, UnixStream::connect(&to).expect("the host"));
-        // The call, which stays without an answer.
+        // Holds the agent's call open without an answer.
         hold.send(listener.accept().expect("the call").0).expect("the test");
     });
     port.say("CONNECT 2:9\n");
@@ -263,7 +263,7 @@ fn is_not_connected_to_a_host_with_another_certificate() {
 #[test]
 fn missing_descriptors_in_a_verification_do_not_lose_the_host() {
     let (pair, port, host) = with_port();
-    // Each change of the state changes it.
+    // `since` changes with each change of the state.
     let since = || {
         let text = fs::read(pair.scratch.0.join("root/run/mote/status")).expect("a status");
         let status: Value = serde_json::from_slice(&text).expect("JSON");

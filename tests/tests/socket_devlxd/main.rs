@@ -94,7 +94,7 @@ fn config_prints_keys_of_any_name() {
 
 // Eviction of idle connections: a new client is answered immediately, however many others exist.
 
-/// More than the limit of connections, and as many as fit in the kernel's queue.
+/// Number of connections: more than the agent's limit, and as many as fit in the kernel's queue.
 const MANY: usize = 4000;
 
 const GET: &[u8] = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -111,7 +111,7 @@ fn said(pair: &Pair, bytes: &[u8]) -> UnixStream {
     stream
 }
 
-/// Returns whether a request in two pieces was answered; a kept connection may be closed before it.
+/// Sends a request in two pieces. Returns whether it was answered: kept connections may be closed.
 fn asked(stream: &mut UnixStream, asked_before: u32) -> bool {
     let (first, second) = GET.split_at(20);
     let sent = stream.write_all(first).and_then(|()| stream.write_all(second));
@@ -134,7 +134,7 @@ fn active_clients_lose_nothing_next_to_idle_ones() {
         let mut answers = 0;
         while !done.load(Ordering::Relaxed) {
             let mut stream = pair.connect();
-            // A kept connection may be closed: one that was not scheduled for 50 ms was idle.
+            // A kept connection may be closed: a client not scheduled for 50 ms counts as idle.
             answers += (0..3).take_while(|before| asked(&mut stream, *before)).count();
         }
         answers
@@ -166,7 +166,7 @@ fn closes_a_client_that_does_not_disconnect() {
     let pair = pair();
     let mut stream = said(&pair, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(stream.read(&mut [0; 512]).unwrap() > 0);
-    // Closed, not only shut down.
+    // The agent closes the connection, instead of only shutting down its side.
     let mut look = [PollFd::new(&stream, PollFlags::empty())];
     let _closed = poll(&mut look, Some(&Timespec { tv_sec: 60, tv_nsec: 0 }));
     assert!(look[0].revents().contains(PollFlags::HUP));

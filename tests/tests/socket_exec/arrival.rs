@@ -33,8 +33,8 @@ fn one_by_one(agent: &Client, pause: Duration) -> (Duration, Result<i64, String>
 fn waits_for_a_host_that_connects_sockets_slowly() {
     let pair = start();
     let agent = pair.client();
-    // 6 s for all sockets, while each has 5 s. On a busy machine one may exceed 5 s; then the test
-    // repeats the command.
+    // All sockets together take 6 s, but each is within its limit of 5 s. On a busy machine one may
+    // exceed that; then the test repeats the command.
     let mut all = std::iter::repeat_with(|| one_by_one(&agent, Duration::from_millis(1500)));
     let in_time = all.by_ref().take(10).find(|(longest, _)| *longest < EACH);
     assert_eq!(in_time.expect("one of ten in time").1, Ok(0));
@@ -139,7 +139,7 @@ fn the_host_sees_a_hang_up_of_the_terminal_last() {
         let mut running = Running::start(&agent, &request).unwrap();
         let mut seen = running.out.as_mut().unwrap_or(&mut running.stdin).until("begun").unwrap();
         kill(Signal::TERM, pair.agent.0.id());
-        // A host that asks only now gets an answer from the same agent.
+        // A host that queries the operation only now gets an answer from the same agent.
         let operation = over(&mut events, &running);
         assert_eq!(operation["metadata"]["return"], 129, "{operation}");
         assert_eq!((&operation["status"], &operation["err"]), (&"Success".into(), &"".into()));

@@ -74,7 +74,7 @@ fn input_reaches_a_target_that_has_ended_its_side() {
     input.write_all(b"late").unwrap();
     peer.read_exact(&mut sent).unwrap();
     assert_eq!(&sent, b"late");
-    // Although the input is still open.
+    // `connect` ends although its input is still open.
     drop(peer);
     assert!(child.wait().unwrap().success());
 }
@@ -125,10 +125,10 @@ fn the_exit_code_says_why_there_is_no_connection() {
     }
 }
 
-/// Returns a target whose queue is full, and what fills it.
+/// Returns a target whose queue is full, with the sockets that keep it full.
 fn full(path: &Path) -> (String, (UnixListener, Vec<UnixStream>)) {
     let listener = UnixListener::bind(path).unwrap();
-    // The call also changes the length of the queue.
+    // A second listen(2) changes the length of the queue.
     rustix::net::listen(&listener, 0).unwrap();
     let clients = vec![UnixStream::connect(path).unwrap()];
     (format!("unix:{}", path.display()), (listener, clients))
@@ -142,7 +142,7 @@ fn words(words: &[String]) -> Value {
     plain(&command)
 }
 
-/// Returns 1.9 MiB of arguments of maximum length.
+/// Returns arguments of maximum length that have 1.9 MiB in total.
 fn two_megabytes(piece: &str) -> Vec<String> {
     const WORD: usize = 128 * 1024 - 1;
     vec![piece.repeat(WORD / piece.len()); 1_900 * 1024 / WORD]
@@ -206,7 +206,7 @@ fn reports_the_systems_error_for_too_long_arguments() {
 #[test]
 fn only_exec_accepts_more_than_a_mebibyte_within_a_limit() {
     let mut pair = start();
-    // White space, so that only the length is invalid.
+    // The filling is white space, so that only the length is invalid.
     let long = |length: usize| " ".repeat(length) + "{}";
     assert_eq!(post(&pair, &long(1 << 21)).short(), "400 Websockets are required for VM exec");
     let declared = |target: &str, length: usize| {

@@ -69,7 +69,7 @@ fn reaps_orphans_as_pid_1() {
     assert!(pair.host.exec_with(&["-T", "-n"], &["sh", "-c", script]).status().unwrap().success());
     let list = "sleep 0.4; echo $PPID; grep -l '^State:.*Z' /proc/[0-9]*/status";
     let output = pair.host.exec_with(&["-T", "-n"], &["sh", "-c", list]).output().unwrap();
-    // Its parent is PID 1, and there are no zombies.
+    // The orphan's parent is PID 1, and there are no zombies.
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
 }
 
@@ -108,7 +108,7 @@ fn logs_two_lines_per_command_without_secrets() {
     let op = who.split_once(" cwd=").unwrap().0.strip_prefix("exec uid=0 gid=0 op=").unwrap();
     assert_eq!((op.len(), op.matches('-').count()), (36, 4), "{op}");
     find(&pair, &[&format!("exec op={op} exit=3")]);
-    // A missing command, and a long one.
+    // A command that does not exist, and one with long arguments.
     let missing =
         pair.host.exec_with(&["-T"], &["nonesuch"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));

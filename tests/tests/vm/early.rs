@@ -7,11 +7,11 @@ use super::logged_at;
 /// Limit from plugging a device to its effect: mostly PCI hot-plug in an emulated guest.
 const PLUGGED: Duration = Duration::from_secs(40);
 
-/// Limit from a disk's appearance until its files are read, of the guest's time. It takes 1.2 to
-/// 2.8 s in software emulation, of which the mount is 0.25 s.
+/// Limit in guest time from a disk's appearance until its files are read. In software emulation
+/// that takes 1.2 to 2.8 s, including 0.25 s for the mount.
 const REACTION: Duration = Duration::from_secs(5);
 
-/// The port's driver, loaded or built in as in Debian 13.
+/// Path of the port's driver, which exists if the driver is loaded or, as in Debian 13, built in.
 const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_console";
 
 fn logged(guest: &mut Guest, line: &str) {
@@ -34,8 +34,8 @@ fn an_agent_started_before_run_survives_a_second_one() {
     let check = guest.sh("mote-agent --check").1;
     assert!(check.contains(&hidden) && !check.contains("end process"), "{check}");
     exits(guest.sh("mote-agent 2>&1"), 1, &[&format!("is running: {hidden}")]);
-    // An agent that cannot see the first one gets its lock. It must report the busy vsock port, not
-    // a missing vsock.
+    // A second agent that cannot see the first one gets a lock of its own. It must report the busy
+    // vsock port, not a missing vsock.
     guest.ok("mkdir -p /srv/other /srv/files && ln -s /dev /proc /srv/other && \
          mount -t iso9660 -o ro /dev/vda /srv/files");
     let other = "mote-agent --root /srv/other --config-dir /srv/files --flavour incus --no-wait";
@@ -43,7 +43,7 @@ fn an_agent_started_before_run_survives_a_second_one() {
     let taken = format!("{taken} {pid} (mote-agent)\n");
     exits(guest.sh(&format!("{other} --port {vport} 2>&1")), 1, &[&taken]);
     guest.ok(&format!("kill -CONT {pid}"));
-    // It reacts at its next line to the host.
+    // The first agent notices the new /run at its next line to the host.
     until("its status", MOTE_BOOT, || {
         guest.sh("mote-agent status").1.contains("state: CONNECTED\n")
     });
@@ -56,7 +56,7 @@ fn connects_once_late_devices_appear() {
         ("lxd", [Late::Disk, Late::Vsock, Late::Port]),
         ("incus", [Late::Port, Late::Disk, Late::Vsock]),
     ] {
-        // The lines in the kernel's log have the guest's own time.
+        // The agent logs to the kernel's log, whose lines have the guest's own time.
         let words = "mote.modules=no mote.log=kernel".into();
         let spec = Spec { words, late: order.to_vec(), ..Spec::default() };
         let mut world = World::of(flavour, &spec, &[]);
@@ -96,7 +96,7 @@ fn uses_late_drivers_immediately() {
     let mut guest = world.vm.guest();
     guest.ok("mv /lib/modules /lib/away; start-stop-daemon -S -b -x /run/agent.start");
     logged(&mut guest, "waiting for the config share: ");
-    // The first missing driver: the kernel may contain the port's. vsock's is always a module.
+    // The first missing driver: the port's may be built in, but vsock's is always a module.
     let line = if guest.sh(&format!("test -e {DRIVER}")).0 == 0 {
         "module vmw_vsock_virtio_transport is missing: put it into the image (/lib/modules/"
     } else {
@@ -157,7 +157,7 @@ fn unread(world: &World, told: &str) {
     until("why nothing is heard", MOTE_BOOT, is_told);
 }
 
-/// Removes a driver's file, as in a kernel without it; `None` if the kernel contains the driver.
+/// Removes a driver's file, as in an image without it; `None` if the driver is built in.
 fn without(guest: &mut Guest, module: &str) -> Option<()> {
     guest.ok(&format!("rm -f $(find /lib/modules -name '{module}.ko*')"));
     (guest.sh(&format!("test -e /sys/module/{module}/initstate")).0 != 0
@@ -177,7 +177,7 @@ fn serves_devlxd_without_the_ports_driver() {
         &world,
         "waiting for the status port: a virtio-serial device has no driver (virtio_console)",
     );
-    // The host has not called; its address was in the config share.
+    // The agent knows the host's address from the config share: the host has not called.
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     assert_eq!(world.host.state()["started"], false);
     let line = "missing  port: a virtio-serial device has no driver";

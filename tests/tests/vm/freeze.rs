@@ -1,12 +1,12 @@
-//! File systems frozen for a snapshot: they are thawed in time, whatever is killed, and a copy made
-//! meanwhile is consistent.
+//! File systems frozen for a snapshot: they are thawed in time, whichever process is killed, and a
+//! copy made while they are frozen is consistent.
 
 use mote_tests::prelude::*;
 
 const VOLUMES: [(&str, &str); 2] = [("journal", "/dev/vdb"), ("data", "/dev/vdc")];
 const SIZE: u64 = 16 << 20;
 const SNAPSHOTS: usize = 20;
-/// A log line that is not sent immediately is sent with the next status line.
+/// Longer than the interval of status lines, with which delayed log lines are sent.
 const LATER: Duration = Duration::from_secs(40);
 
 /// A VM with two mounted volumes. Dropped in this order.
@@ -40,7 +40,7 @@ impl Machine {
         Self { world, guest, disks }
     }
 
-    /// Starts a write that blocks while its volume is frozen; [`Self::written`] returns its time.
+    /// Starts a write that blocks while the volume is frozen; [`Self::written`] waits for its end.
     fn write_later(&mut self) {
         let write = "(echo x >/data/waits; cut -d. -f1 /proc/uptime >/run/written)";
         self.guest.ok(&format!("rm -f /run/written; {write} >/dev/null 2>&1 &"));
@@ -68,7 +68,7 @@ const FROZEN: &str = "frozen for 10 s: /data /journal\n";
 #[test]
 fn thaws_in_time_whatever_is_killed() {
     let mut vm = Machine::boot("");
-    // The agent is killed, whose command froze the volumes.
+    // The volumes were frozen by a command of the agent, which is killed.
     let begun = vm.uptime();
     assert_eq!(vm.by_host("mote-agent freeze --for 10s").as_deref(), Ok(FROZEN));
     vm.write_later();
@@ -94,7 +94,7 @@ fn thaws_in_time_whatever_is_killed() {
     vm.world.host.start();
     vm.world.host.connected(MOTE_BOOT);
 
-    // The caller is killed while a hook runs, so it cannot make a snapshot.
+    // The caller of `freeze` is killed while a hook runs, so it cannot make a snapshot.
     let hook = "mkdir -p /etc/mote/freeze.d; f=/etc/mote/freeze.d/slow; printf '#!/bin/sh\\necho $1 >>/run/hook\\nsleep 2\\n' >$f; chmod 755 $f";
     vm.guest.ok(hook);
     vm.guest.ok("mote-agent freeze --for 60s >/run/caller 2>&1 & until [ -s /run/hook ]; do sleep 0.1; done; kill -9 $!");
@@ -106,7 +106,7 @@ fn thaws_in_time_whatever_is_killed() {
     });
     vm.write_later();
     vm.written(Duration::from_secs(5));
-    // A caller that does not learn that everything is frozen takes no snapshot.
+    // A caller that cannot read that everything is frozen takes no snapshot.
     let unread = "rm /etc/mote/freeze.d/slow; mote-agent freeze 2>&1 >/dev/full";
     exits(vm.guest.sh(unread), 1, &["No space left"]);
     assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");
@@ -149,17 +149,17 @@ fn commands_and_status_work_while_the_log_is_frozen() {
         guest.sh("grep -c 'argv=.*there' /data/agent.log").1 == "3\n"
     });
     assert_eq!(guest.sh("grep -c lost /data/agent.log").1, "0\n");
-    // The agent knows the new address, but could not store it. Then another address replaces it.
+    // The agent uses the new address, but could not store it. Then the host gets another address.
     vm.world.host.restart();
     until("the address", patient(LATER), || guest.ok("md5sum </data/kept/agent.conf") != kept);
     vm.world.power_off(&mut vm.guest);
 }
 
-/// Copies a volume. Returns its file's inode number after the journal's replay, as after a power
-/// cut.
+/// Checks a volume's copy and replays its journal, as after a power cut. Returns the number in the
+/// copy's file `number`.
 fn copied(disks: &Path, name: &str) -> u64 {
     let copy: PathBuf = disks.join(format!("{name}.copy"));
-    // Nothing writes to it, so the check must find no errors.
+    // Nothing writes to the copy, so the check must find no errors.
     let checked = Command::new("e2fsck").args(["-f", "-y"]).arg(&copy).output().expect("e2fsck");
     assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
     let read = Command::new("debugfs").args(["-R", "cat /number"]).arg(&copy).output();
@@ -167,7 +167,7 @@ fn copied(disks: &Path, name: &str) -> u64 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// Copies one volume after the other. Counts the copies whose data is newer than their journal.
+/// Copies both volumes in sequence. Counts the pairs in which `data` is newer than `journal`.
 fn bad_snapshots(vm: &Machine, is_frozen: bool) -> usize {
     let disks = &vm.disks.0;
     let mut bad = 0;
@@ -195,7 +195,7 @@ fn bad_snapshots(vm: &Machine, is_frozen: bool) -> usize {
 #[test]
 fn frozen_volumes_give_consistent_snapshots() {
     let mut vm = Machine::boot("");
-    // Each number is in the journal before it is in the data.
+    // Writes each number to the volume `journal` before `data`, as a database does.
     let write = "printf %08d $n | dd of=/$v/number conv=notrunc,fsync 2>/dev/null";
     vm.guest.ok(&format!(
         "(n=0; while :; do n=$((n+1)); for v in journal data; do {write}; done; done) >/dev/null 2>&1 &"

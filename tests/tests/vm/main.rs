@@ -12,7 +12,7 @@ mod shares;
 
 #[test]
 fn a_killed_host_regains_the_agent_in_two_seconds() {
-    // Before the PUT: the host has read STARTED but does not call, and no file has its address.
+    // Restart before the PUT: the host has read STARTED but does not call, and no file names it.
     let mut world = World::prepare("lxd", &Spec::default(), &[], |host| {
         host.ok(&["fault", NAME, "deny-put"]);
         fs::remove_file(host.share.join("agent.conf")).unwrap();
@@ -23,7 +23,7 @@ fn a_killed_host_regains_the_agent_in_two_seconds() {
     world.restart("before PUT");
     let mut guest = world.shell();
     guest.ok("mote-agent ready");
-    // While CONNECTED. Ready is repeated too.
+    // Restart while CONNECTED: Ready is repeated too.
     world.restart("connected");
     until("Ready", BACK, || world.host.state()["status"] == "Ready");
     world.power_off(&mut guest);
@@ -45,8 +45,8 @@ fn follows_connect_on_a_socket_and_ignores_an_echo() {
     }
 }
 
-/// The agent releases spare blocks and stack within 0.9 s of becoming idle, long before its port
-/// wakes it.
+/// Limit for an idle agent to release spare blocks and stack. It does so within 0.9 s, long before
+/// its port wakes it.
 const RESTED: Duration = Duration::from_secs(3);
 
 #[test]
@@ -128,10 +128,10 @@ fn logged_at(guest: &mut Guest, line: &str) -> Duration {
 fn the_host_powers_off_an_image_without_the_program() {
     let (mut world, mut guest) = World::with_shell("lxd", &Spec::default(), &[]);
     let command = ["exec", NAME, "-T", "-n", "--env", "PATH=/nowhere", "--", "poweroff"];
-    // Process 1 is a shell.
+    // In this image process 1 is a shell, so the agent cannot power off.
     let _refused = world.host.try_run(&command).expect_err("an unknown init system");
     contains(guest.ok("cat /run/agent.log"), &["cannot ask process 1 (/bin/busybox): unknown"]);
-    // Opened before the host asks. A request has 384 bytes.
+    // The FIFO is opened before the host asks. A request has 384 bytes.
     let init = "dd bs=384 count=1 of=/run/asked; echo level $(head -c 9 /run/asked | tail -c 1) >/dev/console; poweroff -f";
     guest.ok(&format!(
         "mkfifo /run/initctl; exec 5<>/run/initctl; sh -c '{init}' <&5 >/dev/null 2>&1 &"
@@ -146,7 +146,7 @@ fn the_host_powers_off_an_image_without_the_program() {
 #[test]
 fn a_sandboxed_agent_reports_and_reconnects() {
     for (flavour, modules) in [("lxd", "yes"), ("incus", "no")] {
-        // Without modules it must load all drivers before it enters the sandbox.
+        // With no module loaded, the agent must load all drivers before it enters the sandbox.
         let words = format!(
             "mote.args=--deny,exec,--deny,files,--deny,mounts,--deny,power mote.modules={modules}"
         );
@@ -157,7 +157,7 @@ fn a_sandboxed_agent_reports_and_reconnects() {
         assert!(guest.ok("cat /run/agent.log").contains("info: in a sandbox\n"));
         let checked = guest.ok("mote-agent --check --deny exec,files,mounts,power");
         assert!(checked.contains("in a sandbox\n"), "{checked}");
-        // A report is a worker in the same sandbox, or the agent's own. Both see the whole guest.
+        // The agent or a worker in the same sandbox makes the report. Both see the whole guest.
         assert!(world.host.run(&["state", NAME]).contains("processes"));
         assert!(world.host.run(&["metrics", NAME]).contains("memory_MemTotal"));
         assert_eq!(guest.ok("mote-agent ready"), "");
@@ -177,7 +177,7 @@ fn injected_code_can_do_only_what_the_page_lists() {
     let (world, mut guest) = World::with_shell("lxd", &Spec::default(), &[]);
     let program = program.to_str().expect("a path in UTF-8");
     world.host.ok(&["file", "push", NAME, program, "/tmp/injected", "--mode", "755"]);
-    // From here on the policy denies file access.
+    // From here on, the policy denies file access.
     guest.ok(&format!("sed -i 's/exec mote-agent/& {DENIED}/' /run/agent.start"));
     guest.ok("kill $(cat /run/agent.pid)");
     until("its end", MOTE_BOOT, || {

@@ -14,7 +14,7 @@ impl Group {
         Self(Process::start(bash.process_group(0)))
     }
 
-    /// Waits for its end, which must be successful. Returns the group and its output.
+    /// Runs a shell until it ends successfully. Returns the group and its output.
     fn run(bash: Command, output: &Path) -> (Self, String) {
         let mut group = Self::start(bash, output);
         let code = group.0.ends(6 * MOTE_BOOT);
@@ -66,7 +66,7 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
         let mut host = Host::new(directory, &["--flavour", flavour]);
         host.start();
         let text = host.run(&["qemu", NAME, "--memory", "128"]);
-        // By default the test image has its shell on a second port.
+        // By default, the test image's shell is on a second serial port.
         let text = text.replace("panic=-1'", "panic=-1 mote.shell=console'");
         let vm = paste(directory, &text);
         let limit = patient(MOTE_BOOT).as_secs().to_string();
@@ -85,7 +85,6 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
             host.ok(&["wait", NAME, "--for", "Ready", "--timeout", "60"]);
         }
         the_power_button_is_pressed(&host);
-        // QEMU may end before it answers.
         // QEMU may close the connection before it answers.
         if let Ok(answer) = order(&host, "quit") {
             assert_eq!(answer, json!({"return": {}}));
@@ -98,7 +97,7 @@ fn a_vm_booted_with_the_printed_command_connects_under_each_server() {
     }
 }
 
-/// Checks SMBIOS, disks and devices against the server's.
+/// Checks that SMBIOS, disks and devices are those of the server.
 fn is_the_servers(host: &Host, flavour: &str) {
     let read = |path: &str| host.exec(&["cat", path]).expect("a file");
     let board = if flavour == "incus" { "Incus\n" } else { "LXD\n" };
@@ -121,11 +120,11 @@ fn order(host: &Host, order: &str) -> io::Result<Value> {
     qmp(&monitor, order, &json!({}))
 }
 
-/// Uses the user's monitor, as a tester of an image would; mote-host has its own.
+/// Uses the user's monitor, as a tester of an image would. mote-host has a monitor of its own.
 fn the_power_button_is_pressed(host: &Host) {
     assert_eq!(order(host, "system_powerdown").expect("an answer"), json!({"return": {}}));
     assert!(host.is_connected(), "{}", host.state());
-    // mote-host does the same; this image ignores the button.
+    // mote-host presses the same button, which this image ignores.
     let stopped = host.try_run(&["stop", NAME, "--timeout", "0.5"]);
     contains(stopped.expect_err("it is off"), &["handle the power button"]);
 }
@@ -191,10 +190,10 @@ fn qemu_accepts_every_option_of_the_recipe() {
     drop(vm);
 }
 
-/// The example's first command here; the earlier ones fetch and build what already exists.
+/// The first of the example's commands to run here: earlier ones fetch and build existing files.
 const FIRST: &str = "cp \"kernel/boot/vmlinuz-$version\" vmlinuz\n";
 
-/// Returns the commands of a page between two headings.
+/// Returns the commands in a page of docs/ between two headings.
 fn commands(page: &str, from: &str, before: &str) -> String {
     let page = fs::read_to_string(source::root().join("docs").join(page)).expect("the page");
     let (_, part) = page.split_once(from).expect("the first heading");

@@ -9,7 +9,7 @@ const OFF: f64 = 0.5;
 const NIC: Option<&str> = Some("00:16:3e:aa:bb:cc");
 /// Records random bytes ten times a second, with the time since boot.
 const SAMPLES: &str = "while :; do echo $(cut -d' ' -f1 /proc/uptime) $(od -An -N8 -tx8 /dev/urandom); usleep 100000; done";
-/// Returns how many seconds the guest's clock is behind.
+/// Returns how many seconds the guest's clock is behind the host's.
 fn behind(guest: &mut Guest) -> f64 {
     let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs_f64();
     let before = now();
@@ -20,7 +20,7 @@ fn behind(guest: &mut Guest) -> f64 {
         line.split_whitespace().last().and_then(|number| number.parse().ok()).expect("a time")
     };
     let guest = number("tv_sec") + number("tv_usec") / 1e6;
-    // An error within the duration of the query is unknown.
+    // An error that is shorter than the query cannot be measured.
     if guest < before { before - guest } else { (after - guest).min(0.0) }
 }
 
@@ -37,13 +37,13 @@ fn log(guest: &mut Guest) -> String {
 fn corrects_the_clock_after_a_pause_unless_another_program_sets_it() {
     let (world, mut guest) = World::with_shell("lxd", &Spec { nic: NIC, ..Spec::default() }, &[]);
     guest.ok("modprobe virtio_net; (mote-agent events >/tmp/events 2>&1 &)");
-    // The agent has compared both clocks by then.
+    // By then, the agent has compared the clock with the RTC.
     thread::sleep(RIGHT);
     world.vm.pause();
     thread::sleep(Duration::from_secs(25));
     let resumed = UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     world.vm.go_on();
-    // The first command after a resume starts after the clock is correct.
+    // The first command after a resume starts only once the clock is correct.
     let seen: f64 = world.host.exec(&["date", "+%s"]).unwrap().trim().parse().unwrap();
     assert!(seen > resumed - 1.0 - OFF, "{} s behind", resumed - seen);
     is_right(behind(&mut guest));
@@ -142,8 +142,8 @@ fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
     })
 }
 
-/// Counts the samples that both clones have. Without a reseed both read the same stream, but the
-/// scheduler decides which process gets which part.
+/// Counts the random samples that both clones read. Without a reseed, both kernels generate the
+/// same stream, but the scheduler decides which process gets which part.
 fn same(copies: &[Copy; 2]) -> usize {
     let bytes = |copy: &Copy| -> Vec<String> {
         copy.samples.iter().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect()
@@ -166,7 +166,7 @@ fn clones_have_different_random_numbers_and_detect_it() {
     );
     assert!(!is_told || shared < all / 2, "{shared} of {all}");
     if !is_told && shared <= all / 2 {
-        // The kernel also reseeds at intervals, and a slow run gives it time for that.
+        // The kernel also reseeds at intervals, and a slow run gives the kernel time for that.
         skipped("a kernel whose clones share random numbers");
     }
 
@@ -190,7 +190,7 @@ fn clones_have_different_random_numbers_and_detect_it() {
 // A guest that suspends to memory: timers ignore that time, and connections are lost.
 
 const INTERVAL: u64 = 20_000;
-/// Duration of the suspend, seconds: longer than the interval, so that a line is due at wake-up,
+/// Duration of the suspend, seconds: longer than [`INTERVAL`], so that a line is due at wake-up,
 /// and longer than `mote-host exec` waits for a silent guest.
 const ASLEEP: u64 = 25;
 
@@ -215,7 +215,7 @@ fn suspend(guest: &mut Guest) {
 
 #[test]
 fn writes_the_next_line_within_a_second_after_a_suspend() {
-    // This host reads each line.
+    // With a socket as its port, the host reads each line.
     let words = format!("mote.args=--interval-connected,{INTERVAL}");
     let (world, mut guest) =
         World::with_shell("lxd", &Spec { socket: true, words, ..Spec::default() }, &[]);
@@ -233,9 +233,9 @@ fn writes_the_next_line_within_a_second_after_a_suspend() {
     let woke = Instant::now();
     until("a line", Duration::from_millis(2 * INTERVAL), || lines(&world) > before);
     let late = woke.elapsed();
-    // Otherwise it would be an interval after the last line before the suspend.
+    // If timers excluded the suspend, the line would come up to an interval later.
     assert!(late < Duration::from_millis(INTERVAL * 3 / 4), "{late:?}");
-    // The timer that woke it stops.
+    // The timer that was due must not fire continuously.
     let mut used = || {
         let ticks = guest.ok("cut -d' ' -f14,15 /proc/$(cat /run/agent.pid)/stat");
         ticks.split_whitespace().map(|part| part.parse::<u64>().expect("ticks")).sum::<u64>()
@@ -266,7 +266,7 @@ fn ends_a_command_with_a_reason_after_a_suspend() {
         wait("the client's end", MOTE_BOOT, || client.try_wait().expect("its status"));
     let mut said = String::new();
     client.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");
-    // The operation's end, or an unknown operation.
+    // The client sees that the operation has ended, or that it is unknown.
     let lost = "the guest has lost its connections, as after a suspend";
     assert!(matches!(status.code(), Some(129 | 137)) && said.contains(lost), "{status}: {said}");
     guest.ok(&format!("! kill -0 {}", pid.trim()));

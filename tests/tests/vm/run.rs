@@ -1,4 +1,4 @@
-//! `mote-host run` with a VM: output and exit code, its end with the VM, and its cleanup.
+//! `mote-host run` with a VM: output, exit code, the end of the VM, and the cleanup.
 
 use mote_tests::prelude::*;
 use mote_tests::vm::{architecture, is_pc, kept, machine, output, run};
@@ -182,7 +182,7 @@ fn stops_starts_and_deletes_a_kept_vm() {
 fn the_linked_ring_gives_known_answers() {
     let scratch = Scratch::new();
     let pushed = format!("{}:/run/vectors", tool("MOTE_VECTORS", "target/vectors").display());
-    // With SSE4.1, as in `max`, ring's ChaCha20 is not linked; without it, the agent prefers it.
+    // With SSE4.1 (`max`), ring's ChaCha20 is not linked. Without it, the agent prefers ChaCha20.
     let models: &[(&str, usize)] =
         if is_pc() { &[("max", 13), ("qemu64", 14)] } else { &[("", 14)] };
     for (model, sets) in models {

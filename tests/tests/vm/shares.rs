@@ -66,7 +66,7 @@ fn applies_the_hosts_files_before_any_announcement() {
     world.power_off(&mut guest);
 }
 
-/// The event may precede the device (incus#1881).
+/// Plugs a share in after its event, because the event may precede the device (incus#1881).
 fn plug_after_event(world: &mut World, name: &str, path: &str, meanwhile: impl FnOnce()) {
     let source = directory(&world.host.directory, name);
     let path = format!("path={path}");
@@ -128,8 +128,8 @@ fn a_user_cannot_redirect_a_share() {
     world.power_off(&mut guest);
 }
 
-/// Runs in an initramfs, where `pivot_root` cannot replace the root directory. Each session has its
-/// own mount namespace, which ends with it.
+/// The guest runs in an initramfs, where `pivot_root` cannot replace the root directory. Each
+/// session has a mount namespace that ends with the session.
 #[test]
 fn shows_the_host_only_files_below_a_directory() {
     let spec = Spec { words: "mote.agent=no".into(), ..Spec::default() };

@@ -43,7 +43,7 @@ pub(super) fn connect(agent: &Agent, limit: Limit) -> Result<UnixStream> {
     agent.upgrade(("GET", "/1.0/sftp"), "sftp", b"", limit)
 }
 
-/// Returns whether a path is certainly not a directory, as one that does not exist.
+/// Returns whether a path is known to be missing or not a directory.
 pub fn is_no_directory(agent: &Agent, path: &Path) -> bool {
     let session = open(agent, connecting(), PATH_LOOK_TIMEOUT);
     match session.and_then(|mut session| session.stat(path)) {

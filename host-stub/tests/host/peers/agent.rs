@@ -1,5 +1,5 @@
-//! An agent: TLS with the certificates of the share, and the part of its API that hosts call; or one
-//! that passes each connection to a test's function.
+//! A scripted agent: TLS with the certificates of the share, and the part of the API that hosts
+//! call. Alternatively, it passes each connection to a test's function.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -29,7 +29,7 @@ pub(crate) fn accept_websocket(stream: &mut impl Write, request: &Message) -> st
 
 pub(crate) type Stream = StreamOwned<ServerConnection, UnixStream>;
 
-/// What precedes TLS.
+/// What is sent on a connection before TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preamble {
     None,
@@ -94,7 +94,7 @@ pub(crate) fn whole(stream: &mut Stream, status: &str, body: &str) -> std::io::R
     stream.flush()
 }
 
-/// A host whose `vm1` has such an agent, which has called it.
+/// Returns a host whose `vm1` has such an agent, which has already called the host.
 pub(crate) fn host(
     act: impl Fn(&Message, Stream) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> Host {
@@ -107,7 +107,7 @@ pub(crate) fn host(
 
 pub(crate) const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
 
-/// Serves a command whose sockets stay open. `operation` is the answer to a query of it.
+/// Serves a command whose sockets stay open. `operation` is the answer to queries of its operation.
 pub(crate) fn open_command(
     request: &Message,
     stream: &mut Stream,
@@ -173,7 +173,7 @@ pub(crate) enum Mood {
     Well,
     /// Answers 500 to PUT.
     Refuses,
-    /// Answers correctly, but endlessly and one byte at a time.
+    /// Answers with a valid but endless head, one byte at a time.
     Drips,
 }
 

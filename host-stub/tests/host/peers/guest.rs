@@ -1,4 +1,4 @@
-//! A guest: calls the host's port with the certificates of its share.
+//! A scripted guest, which calls the host's port with the certificates of its share.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -27,8 +27,7 @@ impl Guest {
         Self::with_share(host, "vm1", Some(&host.share("vm1")))
     }
 
-    /// Returns a caller behind an instance's vsock, with the certificate of `share` if there is
-    /// one.
+    /// Returns a caller behind an instance's vsock, with the certificate of `share` if given.
     pub(crate) fn with_share(host: &Host, instance: &str, share: Option<&Path>) -> Self {
         let server = certificate(&host.path("server.crt")).unwrap();
         let config = match share {
@@ -83,7 +82,7 @@ impl Guest {
     }
 }
 
-/// Returns all data up to the end of the connection or an error.
+/// Reads until the connection ends or fails, and returns all data.
 pub(crate) fn drain(stream: &mut impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _cut = stream.read_to_end(&mut bytes);

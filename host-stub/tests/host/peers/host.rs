@@ -22,7 +22,7 @@ pub(crate) fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<
 
 /// A host. Dropping it kills its daemon and removes its directory.
 pub(crate) struct Host {
-    /// The directory, which also contains the other sides' sockets.
+    /// The host's directory, which also contains the sockets of QEMU, agents and guests.
     pub(crate) directory: PathBuf,
     _temporary: TempDir,
     daemon: Option<Child>,
@@ -42,14 +42,14 @@ impl Host {
         host
     }
 
-    /// Does the same and starts the daemon.
+    /// Like [`Self::with_instance`]; also starts the daemon.
     pub(crate) fn started(flavour: &str, config: &[&str]) -> Self {
         let mut host = Self::with_instance(flavour, config);
         host.start();
         host
     }
 
-    /// Does the same with a VM: the daemon has read the status port of the VM.
+    /// Like [`Self::started`], with a scripted QEMU, whose status port the daemon has read.
     pub(crate) fn with_vm(flavour: &str, config: &[&str]) -> (Self, Qemu) {
         let mut host = Self::with_instance(flavour, config);
         let qemu = Qemu::of(&host);

@@ -1,4 +1,4 @@
-//! The other sides: a scripted QEMU, an agent, a guest, and the daemon under test as a process.
+//! The peers of a test: a scripted QEMU, agent and guest, and the daemon under test as a process.
 
 pub(crate) mod agent;
 pub(crate) mod guest;

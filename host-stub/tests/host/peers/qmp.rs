@@ -39,11 +39,11 @@ impl Qemu {
         let inner = Arc::new(Mutex::new(inner));
         let ours = inner.clone();
         std::thread::spawn(move || {
-            // One monitor at a time.
+            // Like QEMU, serves one client of the monitor at a time.
             for stream in listener.incoming().flatten() {
                 ours.lock().unwrap().monitor = Some(stream.try_clone().unwrap());
                 serve(&ours, stream);
-                // The QEMU was dropped, so nothing must connect again.
+                // This scripted QEMU was dropped, so no client may connect again.
                 if Arc::strong_count(&ours) == 1 {
                     return;
                 }

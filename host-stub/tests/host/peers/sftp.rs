@@ -14,7 +14,7 @@ use super::host::Host;
 
 pub(crate) struct Asked {
     pub(crate) kind: u8,
-    /// The path, or the handle, which is the path.
+    /// The path of the request. A handle contains the path of its file.
     pub(crate) path: String,
     /// Counts the requests of this kind for this path in this session, from 0.
     pub(crate) nth: usize,
@@ -24,7 +24,7 @@ pub(crate) enum Said {
     File,
     Directory,
     Link,
-    /// Attributes with this mode; the second number is user and group id.
+    /// Attributes with this mode. The second number is the user id and the group id.
     Other(u32, u32),
     Refused(u32),
     Names(Vec<String>),

@@ -14,9 +14,9 @@ use super::host::{Host, SOON};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// An event reports it.
+    /// An event reports the end of the command.
     Event { code: i64 },
-    /// Sends no events, but answers queries.
+    /// No event reports the end, but queries of the operation do.
     Asked { code: i64 },
     /// The guest hangs once the command runs: connections stay open, and nothing is read or
     /// answered.

@@ -104,7 +104,7 @@ fn ended(command: &mut Command) -> (Option<i32>, String) {
 }
 
 fn is_gone(process: Pid) -> bool {
-    // A process whose parent was killed stays until init reaps it.
+    // A killed process whose parent was also killed stays until init reaps it.
     let state = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     test_kill_process(process).is_err() || state.is_ok_and(|state| state.contains(") Z "))
 }
@@ -157,7 +157,7 @@ fn reports_a_panic_at_boot_first() {
     assert!(fs::read_to_string(console).unwrap().contains(panic));
 }
 
-/// The process continues, as version 0.3.0 of the device does.
+/// The device's process continues after the panic, as with version 0.3.0.
 #[test]
 fn reports_the_panic_of_the_vsock_device() {
     let world = World::new("device", "exec sleep 1000");
@@ -226,7 +226,7 @@ fn a_dry_run_prints_the_command_and_starts_nothing() {
     let options = plain.chain(["--append", "a b", "--qemu-arg", "-device 'x y'"]);
     let options = options.collect::<Vec<_>>();
     let mut run = world.command(&options);
-    // It needs no directory of instances.
+    // `run` needs no directory of instances.
     run.env_remove("HOME").env_remove("XDG_STATE_HOME").env_remove("MOTE_HOST_DIR");
     let output = run.output().unwrap();
     let text = String::from_utf8(output.stdout.clone()).unwrap();
@@ -303,7 +303,7 @@ fn ignores_files_that_others_put_next_to_the_runs() {
     } else {
         fs::remove_dir_all(&theirs).unwrap();
     }
-    // That of a run that was killed is removed.
+    // The directory of a run that was killed is removed.
     let left = make("tmp/mote-run-left");
     fs::write(left.join("lock"), "").unwrap();
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);

@@ -16,7 +16,7 @@ use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::qmp::Qemu;
 use crate::peers::sftp::{self, Said};
 
-/// How an agent handles the nth call other than the host's own calls.
+/// How the agent handles the nth call, not counting calls of the host in the same process.
 type Answer = fn(usize, &Message, &mut Stream) -> std::io::Result<()>;
 
 /// Starts an agent and returns the first words of its calls.
@@ -68,7 +68,7 @@ fn run_in(world: &World, options: &[&str], answer: Answer) -> (String, Vec<Strin
 fn repeats_a_request_that_timed_out() {
     let (said, calls) = run("slow", &[], |count, _, stream| {
         match count {
-            // After the TLS handshake, during the websocket's.
+            // Closes after the TLS handshake, during the websocket handshake.
             1 => drop(stream.read(&mut [0])),
             2 => {}
             _ => return say(stream, "403 Forbidden", r#"{"type":"error","error":"enough"}"#),
@@ -93,7 +93,7 @@ fn does_not_repeat_a_command_that_may_have_started() {
 
 #[test]
 fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
-    // A guest can do this on a share while it boots.
+    // A guest can create this link on a share while it boots.
     let world = World::new("pushed", "cd \"${0%/*}\"; ln -sf secret conf; exec sleep 1000");
     let conf = world.path("conf");
     std::fs::write(&conf, "").unwrap();
@@ -115,7 +115,7 @@ fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
     assert!(Path::new(&conf).is_symlink() && said.contains("enough"), "{said}");
 }
 
-/// Runs with a guest whose list of mounts is endless or, if `TRICKLES`, slow.
+/// Runs with a guest whose list of mounts is endless or, with `TRICKLES`, slow.
 fn with_mounts<const TRICKLES: bool>(name: &str, why: &str) {
     let share = format!("{}:/m:ro", std::env::temp_dir().display());
     let options = ["--boot-timeout", "5", "--share", &share];
@@ -135,7 +135,7 @@ fn with_mounts<const TRICKLES: bool>(name: &str, why: &str) {
 #[test]
 fn gives_up_an_endless_or_slow_list_of_mounts() {
     with_mounts::<false>("mounts", "failed to write whole buffer");
-    // When the boot times out.
+    // The error appears when the boot times out.
     with_mounts::<true>("trickle", "no longer answers");
 }
 

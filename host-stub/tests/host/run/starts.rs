@@ -17,7 +17,7 @@ fn rejects_invalid_options_before_starting_anything() {
     let [kernel, below, absent, inside, link, image, pipe, tmp] =
         ["kernel", "kernel/file", "absent", "absent/file", "link", "image", "pipe", "tmp"]
             .map(|at| world.path(at));
-    // As an earlier pull may have left it.
+    // An earlier pull may have left such a link.
     std::os::unix::fs::symlink(&tmp, &link).unwrap();
     fs::write(&image, b"QFI\xfb\0\0\0\x03").unwrap();
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -186,7 +186,7 @@ fn reports_a_boot_that_stops_in_its_initramfs_immediately() {
     let first = format!("mote-host: the guest's boot stopped at \"{ALERT}\": ");
     assert!(said.starts_with(&first), "{said}");
     assert!(said.ends_with(&format!("  Gave up.\n  {ALERT}\n  (initramfs) \n")), "{said}");
-    // A guest that restarts by itself, and one whose time limit ends before that.
+    // One guest restarts by itself. The other one reaches the time limit before it restarts.
     let script = format!("printf '{ALERT}\\r\\n' >\"$console\"; exit 0");
     let said = World::new("reboots", &script).run(&[]);
     assert!(said.starts_with(&first), "{said}");

@@ -48,7 +48,7 @@ fn lines_of((code, text): &(Option<i32>, String)) -> String {
     facts.iter().map(line).collect()
 }
 
-/// Checks a guest in which only this is broken, and perhaps the share is not mounted. Nothing is
+/// Checks a guest with one problem, and without a mounted share unless `has_share`. Nothing is
 /// written, problems come first, and the JSON document agrees.
 fn hold(row: &Row, has_share: bool) {
     let (boot, args, line) = (Boot::new("lxd"), &*row.args, row.line);
@@ -207,7 +207,7 @@ fn check_uses_the_running_agents_view() {
     assert_eq!(view["last_error"], format!("{nowhere} {none}"));
 }
 
-/// The files of another instance: the agent reaches its host, which cannot call it.
+/// With the files of another instance, the agent reaches a host, but its own host cannot call it.
 #[test]
 fn check_reports_a_refused_host() {
     const WHY: &str =
@@ -220,10 +220,10 @@ fn check_reports_a_refused_host() {
     let told = boot.client().host_info().unwrap().to_string();
     assert!(boot.client().ask("PUT", "/1.0", &told).is_err());
     assert_blocked(&boot, WHY);
-    // The same 30 s later and after other messages: it is CONNECTED, but the host does not see it.
+    // The same holds 30 s later: the agent is CONNECTED, but the host does not see it.
     assert_eq!(status(&boot).1["state"], "CONNECTED");
     agent.kill();
-    // Another caller comes before the host: blocked until the host calls.
+    // An untrusted caller comes before the host: the agent is blocked until the host calls.
     let right = boot.host.directory.join("instances/vm1/agent-client.crt");
     fs::copy(right, boot.host.share.join("server.crt")).unwrap();
     let _agent = boot.start(&[]);
@@ -241,7 +241,7 @@ fn check_reports_a_refused_host() {
     exits(check(boot.command(&[]), &[]), Some(0), &["ok       agent: running, CONNECTED\n"]);
 }
 
-/// As with another server's port or another chardev name: the host's address was in the share.
+/// As with another server's port or chardev name: the agent knows the host only from the share.
 #[test]
 fn check_reports_a_host_that_never_calls() {
     let boot = Boot::new("lxd");
@@ -259,7 +259,7 @@ fn check_reports_a_host_that_never_calls() {
         assert!(before.0 == Some(0) && before.1.contains(&line), "{line} in {}", before.1);
     }
     assert_eq!(lines_of(&check(boot.command(&[]), &["--json"])), before.1);
-    // A second one, whose port has no reader.
+    // A second guest, whose port has no reader.
     let unread = Boot::new("lxd");
     let full = Terminal::open(80, 24);
     let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();

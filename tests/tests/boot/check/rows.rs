@@ -84,7 +84,7 @@ fn open_port(boot: &Boot) {
         let of = |name: &str| format!("proc/{pid}/{name}");
         boot.put(&of("status"), &format!("Name:\tcat\nUid:\t{user}\t{user}\t{user}\n"));
         boot.put(&of("comm"), "cat\n");
-        // Its standard input, as of a shell's command.
+        // The port is the process' standard input, as in `cat </dev/vport0p1`.
         link(boot, &of("fd/0"), "/dev/vport0p1".into());
         link(boot, &of("ns/mnt"), mounts);
         link(boot, &of("ns/user"), own("user"));

@@ -20,7 +20,7 @@ pub(crate) struct Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // By force: processes that hang on it get an error.
+        // Forced, so that processes that hang on the file system get an error.
         let _gone = Command::new("umount").args(["-f", "-l"]).arg(&self.place).status();
     }
 }

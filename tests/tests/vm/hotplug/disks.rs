@@ -5,7 +5,7 @@ use mote_tests::prelude::*;
 
 /// Limit from the host's request to the larger file system.
 const SOON: Duration = Duration::from_secs(1);
-/// A disk that must not grow is checked after this time.
+/// Time after which a disk must still not have grown.
 const LATER: Duration = Duration::from_secs(3);
 const MIB: u64 = 1 << 20;
 const OLD: u64 = 64;
@@ -135,7 +135,7 @@ fn grows_partition_and_file_system_in_use_within_a_second() {
         assert!(before < OLD, "{before}");
         world.vm.resize(&format!("disk{index}"), NEW * MIB);
         until("a larger file system", patient(SOON), || size(&mut guest, device) > NEW * 8 / 10);
-        // Grow once more, from the new size.
+        // The disks grow once more, from the new size.
         world.vm.resize(&format!("disk{index}"), 2 * NEW * MIB);
         until("a file system larger still", patient(SOON), || {
             size(&mut guest, device) > 2 * NEW * 8 / 10
@@ -161,7 +161,7 @@ fn keeps_a_smaller_file_system_without_blocking() {
     let true = has_tools() else { return };
     let scratch = Scratch::new();
     let path = disk(&scratch.0, "small", Table::Small);
-    // No partitions, and enlarged while the VM was off.
+    // A disk without partitions that is enlarged while the VM is off.
     let whole = disk(&scratch.0, "whole", Table::None);
     OpenOptions::new().write(true).open(&whole).unwrap().set_len(NEW * MIB).expect("a larger disk");
     let mut world = boot(&[path.clone(), whole]);
@@ -203,7 +203,7 @@ fn grows_a_disk_only_by_policy_or_on_request() {
     world.vm.resize("disk0", NEW * MIB);
     thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD);
-    // It does not grow either if another program grows disks.
+    // The disk does not grow either if the policy says that another program grows disks.
     guest.ok("sed -i 's/resources: true/resources: {disks: true}/' /etc/mote-agent.yml");
     guest.ok("mkdir -p /usr/bin; touch /usr/bin/growpart; killall -HUP mote-agent");
     world.host.connected(MOTE_BOOT);

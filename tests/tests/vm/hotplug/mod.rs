@@ -1,17 +1,17 @@
-//! What the host changes while the VM runs takes effect in the guest.
+//! Changes that the host makes while the VM runs take effect in the guest.
 
 use mote_tests::prelude::*;
 
 mod disks;
 
 const SOON: Duration = Duration::from_secs(1);
-/// A NIC that must keep its name is checked after this time.
+/// Time after which a NIC must still have its name.
 const LATER: Duration = Duration::from_secs(3);
 
-/// A hot-plugged NIC, as QEMU's device.
+/// QEMU's arguments for a hot-plugged NIC.
 const LATE: &str = "virtio-net-pci,id=late1,netdev=late,mac=00:16:3e:aa:bb:dd,romfile=";
 
-/// Boots a VM with one NIC, and with QEMU's end of another.
+/// Boots a VM with one NIC, and with the backend in QEMU for another one.
 fn boot(flavour: &str, words: &str) -> World {
     let extra = ["-netdev", "hubport,id=late,hubid=0"].map(str::to_owned).into();
     let nic = Some("00:16:3e:aa:bb:cc");
@@ -22,7 +22,7 @@ fn boot(flavour: &str, words: &str) -> World {
     })
 }
 
-/// Describes a NIC to the guest: LXD's host writes its file even while the VM runs.
+/// Adds a NIC to the instance. LXD writes the NIC's file into the share even while the VM runs.
 fn tell(host: &Host, device: &str, keys: [&str; 3]) {
     host.ok(&[&["device-add", NAME, device, "type=nic"][..], &keys].concat());
 }
@@ -31,7 +31,7 @@ fn tell_of_late(world: &World) {
     tell(&world.host, "eth1", ["name=dmz0", "hwaddr=00:16:3e:aa:bb:dd", "mtu=1300"]);
 }
 
-/// Hot-plugs the other NIC. As in LXD, its file is written just before.
+/// Hot-plugs the other NIC. As with LXD, the NIC's file is written just before.
 fn plug(world: &World) {
     tell_of_late(world);
     assert!(world.host.share.join("nics/eth1.json").exists());
@@ -139,13 +139,13 @@ fn booted(words: &str) -> Option<World> {
         skipped("a CPU cannot be added to this machine");
         return None;
     }
-    // The description of memory that may be added takes memory.
+    // Not the default: the kernel's description of memory that may be added takes memory.
     let memory: u32 = 256;
     let room = format!("{memory}M,slots=1,maxmem={}M", 4 * memory);
     let mut extra = ["-smp", "1,maxcpus=4", "-m", &room].map(str::to_owned).to_vec();
     if !std::env::var("MOTE_ACCEL").is_ok_and(|accel| accel.starts_with("kvm")) {
-        // Linux 6.12 brings hot-plugged CPUs online only in a VM. It does not detect QEMU without
-        // KVM, but with these two it detects VMware, whose port QEMU has.
+        // Linux 6.12 brings hot-plugged CPUs online only in a VM. It does not recognise QEMU
+        // without KVM. With these two options it recognises VMware, whose port QEMU emulates.
         let model = std::env::var("MOTE_CPU").unwrap_or_else(|_| "qemu64".into());
         extra.extend(["-cpu".into(), format!("{model},-hypervisor")]);
         extra.extend(["-smbios", "type=1,serial=VMware-1"].map(str::to_owned));
