@@ -123,7 +123,7 @@ pub struct Link<'m> {
     pub name: &'m [u8],
     /// Current hardware address, of any length.
     pub hardware: &'m [u8],
-    /// Permanent hardware address; empty if it has none.
+    /// Permanent hardware address; empty if the link has none.
     pub permanent: &'m [u8],
     /// MTU, bytes; 0 if unknown.
     pub mtu: u32,

@@ -22,7 +22,7 @@ const ENOENT: i32 = 2;
 /// which takes up to 2 s.
 const REPORT: Micros = 2_700 * MILLI;
 const GRACE: Micros = 7_200 * MILLI;
-/// It kills a mount worker after 10 s.
+/// The agent kills a mount worker after 10 s.
 const MOUNT: Micros = 10_200 * MILLI;
 
 struct Started {
@@ -126,7 +126,7 @@ async fn command(started: Started) -> Ended {
         let (mut written, rest) = (0, micros / 4);
         let begins_late = here.sim.dice.one_in(2);
         if begins_late {
-            // Its last output comes directly before its end.
+            // The command's last output comes directly before its end.
             sleep(&here.sim, Zone::Guest, rest * 3).await;
         }
         while written < count {
@@ -182,7 +182,7 @@ async fn report(started: Started) -> Ended {
 async fn mount(started: Started) -> Ended {
     let Started { here, input, output, .. } = started;
     if !matches!(input.stream().read(&mut [0; 1]).await, Ok(1)) {
-        // It asks for agent-mounts.json, which has no shares.
+        // The agent asks for agent-mounts.json, which has no shares.
         return Ended::Code(0);
     }
     let _one = One::more(&here, "mounts", |kernel| &kernel.mounts, 1);

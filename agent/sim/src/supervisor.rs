@@ -111,7 +111,7 @@ impl Scenario {
         let scenario = Rc::downgrade(self);
         let reexec = move |old: &Rc<AgentProcess>, stage| {
             let Some(scenario) = scenario.upgrade() else { return };
-            // Its guest connections are closed; the host's commands continue.
+            // The old agent's guest connections are closed; the host's commands continue.
             scenario.oracle.excuse_guests();
             let (sim, kernel) = (&scenario.sim, &here().kernel);
             let listener = old.listens.borrow().listener().filter(|_| old.hands_on.get());

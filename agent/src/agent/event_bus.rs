@@ -30,7 +30,7 @@ pub(crate) struct Events {
 /// An event in its wire format, shared by all its listeners.
 pub(crate) struct Event {
     number: u64,
-    /// Its JSON with a newline.
+    /// The event's JSON with a newline.
     pub(crate) line: String,
     #[expect(dead_code, reason = "released when the last listener has sent it")]
     share: Option<Permit>,

@@ -82,8 +82,8 @@ impl Sockets {
 
     /// Waits until all sockets are connected; returns false if none connected for [`PARTS`]
     /// periods. Each connection restarts the count, because hosts connect the sockets one after
-    /// another, and a busy host is slow (the Go agents wait 5 s for all). A pause of the VM costs
-    /// only one period.
+    /// another, and a busy host is slow (the Go agents wait 5 s for all). There are several
+    /// periods, so that a pause of the VM costs only one.
     pub(crate) async fn all_here(&self) -> bool {
         let mut left = PARTS;
         while !self.all().all(Expected::is_here) {

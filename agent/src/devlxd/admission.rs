@@ -90,8 +90,8 @@ impl Guests {
         }
     }
 
-    /// Closes the eviction candidate, if it has been idle for `grace`: that of all clients, or that
-    /// of the clients whose unit of a quota this client may take.
+    /// Closes the eviction candidate if it has been idle for `grace`. With `quota`, only clients
+    /// count that hold a unit of it and from which the given client may take it.
     /// Errors: how long to wait before the next attempt.
     fn evict(
         &self,
@@ -114,7 +114,7 @@ impl Guests {
         if first.since + grace > now {
             return Err(first.since + grace - now);
         }
-        // Its descriptor and quotas are released when the executor next runs its task.
+        // The client's descriptor and quotas are released when the executor next runs its task.
         let evicted = clients.swap_remove(index);
         drop(evicted.task.take());
         Ok(evicted)

@@ -177,7 +177,7 @@ impl Disks for Real<'_> {
     fn freeze(&mut self, disk: usize, until: Duration) -> i32 {
         match self.disks.get(disk) {
             Some(Some(disk)) => sys::freeze::freeze(disk.as_fd(), until),
-            // It could not be opened.
+            // The directory could not be opened.
             _ => libc::EOPNOTSUPP,
         }
     }

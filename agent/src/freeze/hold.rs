@@ -50,7 +50,7 @@ pub(super) fn hold(
         let is_asked = !disks.tell(&errors) || disks.wait(until);
         end = if is_asked { End::Asked } else { End::Late };
     }
-    // In reverse order: a file system in a file writes to the file system with that file.
+    // In reverse order: a file system in an image file writes to the file system below it.
     for (at, _) in errors.iter().enumerate().rev().filter(|(_, error)| **error == 0) {
         let error = disks.thaw(at, disks.now() + THAW);
         if error == libc::EINVAL {

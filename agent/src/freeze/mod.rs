@@ -77,7 +77,7 @@ fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
             }
         }
     }
-    // In reverse order: a file system in a file writes to the file system with that file.
+    // In reverse order: a file system in an image file writes to the file system below it.
     let thawed =
         |path: &&CString| sys::freeze::thaw_path(path, sys::since_boot() + hold::THAW) == 0;
     let unguarded = Points::read(root)?.all.iter().rev().filter(thawed).count();

@@ -23,7 +23,7 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
     None,
-    /// It has not ended: its guard runs or was killed.
+    /// The freeze has not ended: its guard runs or was killed.
     Open,
     /// All file systems stayed frozen until a thaw was requested.
     Asked,
@@ -54,7 +54,7 @@ pub(super) struct Known {
     /// Deadline of the thaw (time since boot); zero while nothing is frozen.
     pub(super) until: Duration,
     pub(super) end: End,
-    /// What failed at its end, each item after a semicolon.
+    /// What failed at the end of the freeze, each item after a semicolon.
     pub(super) failed: String,
 }
 

@@ -1,5 +1,5 @@
-//! One agent at a time: a file lock that its process releases when it ends. Removes files of an
-//! earlier boot.
+//! One agent at a time: a file lock that its process releases when it ends. Also removes files of
+//! an earlier boot.
 //!
 //! An initramfs may start the agent before the final `/run` is mounted; the mount then hides the
 //! lock file. The agent renews the lock in the new `/run` ([`Lock::keep`]). Until then, other
@@ -71,7 +71,7 @@ pub(crate) fn acquire(
         if !takes_over.is_some_and(|transport| other.makes_room(transport, prepare)) {
             return Err(io_error(format!("{ANOTHER}: {other}")));
         }
-        // It closes its listeners before it releases the lock.
+        // The other agent closes its listeners before it releases the lock.
         let gone = || incumbent::hidden(root).is_none().then_some(());
         match lock {
             None => lock = look_for(REPLACED, || take(root).transpose()),

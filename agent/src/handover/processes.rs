@@ -72,7 +72,7 @@ impl Proc {
         number(link(self.0.as_fd(), c"self", &mut { SPACE }))
     }
 
-    /// Returns all locks, or none if too many, so that a hidden agent does not prevent a start.
+    /// Returns all locks, none if too many; then a hidden agent does not prevent a start.
     pub(super) fn locks(&self) -> Vec<u8> {
         text(&self.0, c"locks", LOCKS)
     }

@@ -41,7 +41,7 @@ async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
                 log::debug(format_args!("an SFTP session broke: {error}"));
             }
             stream.close().await;
-            // It exits by itself after it has written what it received.
+            // The process exits by itself after it has written what it received.
             if within(GRACE, child.ended()).await.is_none() {
                 child.kill();
                 child.ended().await;

@@ -282,7 +282,7 @@ fn leave(goal: Goal) -> ! {
     stay()
 }
 
-/// Sets the host name to `name`, or from `/etc/hostname`, which may have comments (hostname(5)).
+/// Sets the host name to `name`, or as in `/etc/hostname`, which may have comments (hostname(5)).
 fn name_host(root: &Path, name: Option<String>) {
     let text = name.unwrap_or_else(|| text_of(root, "etc/hostname"));
     let mut lines = text.lines().map(str::trim);

@@ -36,7 +36,7 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
             while !bytes.is_empty() {
                 match within(STUCK, write_some(&socket, bytes)).await {
                     Some(Ok(written)) => bytes = bytes.get(written..).unwrap_or_default(),
-                    // It may have sent an answer before it closed.
+                    // The local peer may have sent an answer before it closed.
                     Some(Err(_)) => break,
                     None if stream.has_left() => return Err(io::ErrorKind::BrokenPipe.into()),
                     None => {}

@@ -42,7 +42,7 @@ pub(super) struct Session {
     opened: Vec<u8>,
     read: usize,
     outgoing: Outgoing,
-    /// Limit of encrypted unsent bytes.
+    /// Maximum number of encrypted unsent bytes.
     limit: usize,
     peer: Peer,
 }
@@ -50,9 +50,9 @@ pub(super) struct Session {
 #[derive(Clone, Copy, PartialEq)]
 enum Peer {
     Sends,
-    /// It has closed its side.
+    /// The peer has closed its side.
     Ended,
-    /// It has violated TLS.
+    /// The peer has violated TLS.
     Failed,
 }
 

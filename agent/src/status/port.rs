@@ -140,7 +140,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), String> {
         Ok(FileType::RegularFile | FileType::Directory) => {
             refused(&"a file or directory is not a port: remove it, or name another with --port")
         }
-        // In the sandbox, only opening a new port shows that it cannot be used.
+        // In the sandbox, only open(2) shows whether a port can be opened; a new one cannot.
         Ok(_) if sandbox::is_entered() => Ok(()),
         Ok(_) => match file::access(path, Access::READ_OK | Access::WRITE_OK) {
             Ok(()) => Ok(()),

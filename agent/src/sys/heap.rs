@@ -172,7 +172,7 @@ unsafe impl GlobalAlloc for Heap {
             return unsafe { self.moved(at, asked, new) };
         }
         if !to.is_empty() {
-            // It has room. The cut part would not be wiped when the block is freed.
+            // The block has room. The cut-off part would not be wiped when the block is freed.
             let cut = asked.size().saturating_sub(size);
             // SAFETY: `at` has `asked` bytes.
             unsafe { libc::explicit_bzero(at.add(size.min(asked.size())).cast(), cut) };

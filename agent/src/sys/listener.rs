@@ -45,7 +45,7 @@ pub(crate) fn keep(name: &[u8], flags: FdFlags) {
 pub(crate) fn take(process: &impl AsFd, socket: RawFd, name: &[u8]) -> bool {
     let copy = pidfd_getfd(process, socket, PidfdGetfdFlags::empty());
     let copy = copy.ok().filter(|copy| listens(copy.as_raw_fd(), name));
-    // It stays open for `kept`.
+    // The copy stays open for `kept`.
     copy.map(IntoRawFd::into_raw_fd).is_some()
 }
 

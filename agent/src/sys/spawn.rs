@@ -1,8 +1,8 @@
-//! fork and exec. In between, the child makes only system calls on prepared memory, which is safe
-//! in a process with threads. It sends the errno of a failure through a pipe; a successful exec
-//! closes the pipe. The caller polls it and so never waits for a file system. The child closes all
-//! other descriptors before anything that may hang: it could outlive the agent while holding its
-//! port.
+//! fork and exec. Between fork and exec, the child makes only system calls on prepared memory,
+//! which is safe in a process with threads. It sends the errno of a failure through a pipe; a
+//! successful exec closes the pipe. The caller polls this pipe and so never waits for a file
+//! system. The child closes all other descriptors before anything that may hang: it could outlive
+//! the agent while holding its port.
 
 use std::ffi::{CStr, c_char};
 use std::io;
@@ -19,7 +19,7 @@ use rustix::stdio::stdin;
 
 use super::plan::Plan;
 
-/// Wanted limit of descriptors: several hundred concurrent execs use eight each.
+/// Wanted descriptor limit: several hundred concurrent execs use eight each.
 const FILES: u64 = 16_384;
 /// Umask of a child, as after a login.
 const UMASK: libc::mode_t = 0o022;
@@ -28,7 +28,7 @@ const UMASK: libc::mode_t = 0o022;
 const SIGNALS: i32 = 64;
 const REPORT: i32 = 3;
 
-/// The soft limit of descriptors at the start, restored in children; 0 if unchanged.
+/// The soft descriptor limit at the start, restored in children; 0 if unchanged.
 static FILE_LIMIT: AtomicU64 = AtomicU64::new(0);
 
 /// The OOM killer's preference for a process, from -1000 (never) to 1000 (proc(5)).
@@ -65,7 +65,7 @@ pub(crate) fn descriptors() -> usize {
     usize::try_from(most).unwrap_or(usize::MAX)
 }
 
-/// Raises the soft limit of descriptors to [`FILES`], or to the hard limit if lower.
+/// Raises the soft descriptor limit to [`FILES`], or to the hard limit if lower.
 pub(crate) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current.filter(|current| *current < FILES) else { return };

@@ -19,8 +19,8 @@ const UNHEARD: Duration = Duration::from_millis(20);
 /// milliseconds, so an attack occupies few slots in this time.
 const ANSWERED: Duration = Duration::from_millis(200);
 
-/// The time for which an unproven caller may still keep the agent waiting. Single bytes do not
-/// extend it. The agent's own work does not count, which for a burst of calls may take seconds.
+/// How long an unproven caller may still keep the agent waiting. Single bytes do not extend it. The
+/// agent's own work, which for a burst of the host's calls may take seconds, does not count.
 #[derive(Debug)]
 pub struct Patience(Duration);
 

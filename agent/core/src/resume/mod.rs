@@ -3,7 +3,7 @@
 //! After every restore and migration, QEMU makes each virtio NIC announce itself five times within
 //! a second, which Linux reports through rtnetlink (`IFLA_EVENT_NOTIFY_PEERS`). A clone has a new
 //! VM generation id, which its driver (`drivers/virt/vmgenid.c`) reports only in the kernel's log.
-//! A pause is not reported, but the clock is behind ([`clock`]).
+//! Nothing reports a pause, but afterwards the clock is behind ([`clock`]).
 
 pub mod clock;
 

@@ -15,7 +15,7 @@ pub struct Listed {
     pub links: u32,
 }
 
-/// Age in seconds below which the time of day replaces the year: half a year, as in `ls`.
+/// Files younger than this, in seconds (half a year, as in `ls`), show a time instead of the year.
 const RECENT: u64 = 365 * 24 * 3600 / 2;
 
 /// Writes the columns before the name; `now` is in seconds since 1970. Errors: only those of `out`.

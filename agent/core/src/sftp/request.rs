@@ -206,7 +206,7 @@ fn request<'a>(kind: u8, reader: &mut Reader<'a>, modes: u32) -> Option<Request<
         17 => Request::Stat { path },
         18 => Request::Rename { from: path, to: reader.string()? },
         19 => Request::Readlink { path },
-        // The draft has these two in the opposite order; all implementations follow OpenSSH.
+        // The draft has target and link in the opposite order; all implementations follow OpenSSH.
         20 => Request::Symlink { target: path, link: reader.string()? },
         0x100 => Request::PosixRename { from: path, to: reader.string()? },
         0x101 => Request::Statvfs { path },

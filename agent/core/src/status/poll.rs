@@ -12,9 +12,9 @@ pub enum Action {
     Write {
         /// One or two complete lines.
         line: &'static [u8],
-        /// Close the port after the write, so that QEMU raises an event; else keep it open.
+        /// Whether to close the port after the write, so that QEMU raises an event.
         visible: bool,
-        /// Then open and close the dummy port, so that QEMU raises its event immediately.
+        /// Whether to then open and close the dummy port, whose event QEMU raises immediately.
         kick: bool,
     },
     /// Call the host, then report the result to [`Status::verified`] with the number `attempt`.

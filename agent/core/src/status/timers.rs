@@ -63,7 +63,7 @@ impl Timers {
         self.get(timer).is_some_and(|due| due <= now)
     }
 
-    /// Returns when the first timer is due; those that write a line not before `blocked`.
+    /// Returns when the first timer is due. Timers that write a line are not due before `blocked`.
     pub(super) fn next(&self, blocked: Uptime) -> Option<Uptime> {
         let (lines, others) = self.0.split_at(LINES);
         let first = |timers: &[Option<Uptime>]| timers.iter().flatten().min().copied();

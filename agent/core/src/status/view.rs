@@ -22,7 +22,7 @@ pub struct View<'a> {
     pub pid: Option<u64>,
     /// Where the host's files were found.
     pub files: Option<Text<'a>>,
-    /// The server whose agent it is: `incus`, `lxd` or `lxd-old`.
+    /// The kind of server that this agent works for: `incus`, `lxd` or `lxd-old`.
     pub flavour: Option<Text<'a>>,
     pub port: Option<Text<'a>>,
     /// `STARTED`, `CONNECTED` or `STOPPED`, or what the agent waits for before its start.

@@ -36,7 +36,7 @@ impl<'d> Element<'d> {
     fn first(der: &'d [u8]) -> Option<Self> {
         let (&tag, rest) = der.split_first()?;
         let (&length, rest) = rest.split_first()?;
-        // Up to 127: the length; else how many bytes of length follow, here one or two.
+        // Up to 127 it is the length, else the number of length bytes that follow, here one or two.
         let (length, rest) = match length {
             0..=0x7f => (usize::from(length), rest),
             0x81 => rest.split_first().map(|(&one, rest)| (usize::from(one), rest))?,

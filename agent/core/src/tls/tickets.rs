@@ -47,7 +47,7 @@ impl<T> Default for Tickets<T> {
 }
 
 impl<T> Tickets<T> {
-    /// Decides if a call may begin. On [`Turn::Go`], the call must [`Tickets::take`] a ticket next.
+    /// Decides if a call may begin. On [`Turn::Go`] it must [`Tickets::take`] a ticket immediately.
     pub fn turn(&mut self) -> Turn {
         if !self.kept.is_empty() || self.gives_none {
             return Turn::Go;

@@ -64,7 +64,7 @@ enum Expect {
 struct Position {
     /// Least indentation, columns.
     min: usize,
-    /// Column of the key below which a sequence may also begin without further indentation.
+    /// Column of the parent key, at which a sequence may also begin without further indentation.
     seq_at: Option<usize>,
     /// Still on the line of its key, where no block collection may begin.
     inline: bool,

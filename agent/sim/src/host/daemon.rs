@@ -30,13 +30,13 @@ pub(crate) struct Host {
     pub(crate) oracle: Rc<Oracle>,
     pub(crate) nature: Nature,
     pub(crate) process: Cell<Option<Process>>,
-    /// Port on which it listens; each process has its own.
+    /// Port on which the daemon listens; each process has its own.
     pub(crate) port: Cell<u32>,
     pub(crate) certificate: Cell<Certificate>,
     pub(crate) started: Cell<bool>,
     /// The instance's state as the daemon remembers it.
     pub(crate) keeps: Cell<Word>,
-    /// Whether it answers 401 to everything.
+    /// Whether the daemon answers 401 to everything.
     pub(crate) refuses: Cell<bool>,
     pub(crate) hangs: Cell<bool>,
     pub(crate) woken: Signal,

@@ -17,7 +17,7 @@ const SETTLED: Micros = 100 * MILLI;
 const ACCEPTED: Micros = 50 * MILLI;
 /// Longest delay of the answer to a wait request that has a time limit.
 const SLACK: Micros = SECOND;
-/// Upper bound of a command's run time and of its wait for sockets.
+/// Longest run time of a command, and its longest wait for sockets.
 const LONGEST: Micros = 25 * SECOND;
 /// Signal with which the host ends a command.
 const TERM: i32 = 15;

@@ -202,8 +202,8 @@ pub(super) struct Open {
     is_listed: bool,
 }
 
-/// Returns a handle table as large as the limit of descriptors permits. Raises the soft limit,
-/// which is low only for programs that use select(2).
+/// Returns a handle table as large as the descriptor limit permits. Raises the soft limit, which is
+/// low only for programs that use select(2).
 pub(super) fn handle_table() -> Handles<Open> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = u64::try_from(HANDLES).unwrap_or(u64::MAX).saturating_add(OTHERS);

@@ -19,7 +19,7 @@ mod strings;
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Appended to `PATH` if the directory exists (P§4.1): for snaps and NixOS.
 const MORE: [&str; 2] = [":/snap/bin", ":/run/current-system/sw/bin"];
-/// Size of the terminal until the host sets another (P§4.1).
+/// Size of the terminal until the host sets another size (P§4.1).
 pub const TERMINAL: Size = Size { width: 80, height: 25 };
 
 /// Longest command, and longest environment, in an operation's metadata, bytes of JSON each: every
@@ -33,7 +33,7 @@ const MAX_EXECVE: usize = 6 * 1024 * 1024;
 /// host that is limited to some commands cannot set variables, so it cannot impersonate the agent.
 pub const STARTED_BY: &str = "MOTE_STARTED_BY";
 pub const BY_AGENT: &str = "agent";
-/// The host, with a command that the policy lists.
+/// Started by the host, with a command that the policy lists.
 pub const BY_HOST: &str = "host";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 //! them in `/etc/incus-agent.yml`; mote supports them with every server, and as options. Four have
 //! finer limits ([`Policy`]).
 //!
-//! Everything is allowed unless a file or an option restricts it. None of them can allow what
-//! another denies, so their order does not matter. A file that is unreadable, or has an unknown key
-//! or feature, denies everything: an author who wrote `feature:` meant to restrict something.
-//! Incus' agent ignores unknown keys.
+//! Everything is allowed unless a file or an option restricts it. Neither files nor options can
+//! allow what another one denies, so their order does not matter. A file that is unreadable, or has
+//! an unknown key or feature, denies everything: an author who wrote `feature:` meant to restrict
+//! something. Incus' agent ignores unknown keys.
 
 #[cfg(feature = "alloc")]
 mod file;

@@ -12,7 +12,7 @@ mod local;
 use super::wait::{Signal, sleep};
 use super::{MILLI, Micros, SECOND, Sim, Zone};
 
-/// Upper bound of bytes in flight in one direction: more than any request of a guest.
+/// Maximum number of bytes in flight in one direction: more than any request of a guest.
 const WINDOW: usize = 256 * 1024;
 /// Capacity of a pipe, bytes, as in Linux.
 const PIPE: usize = 64 * 1024;
@@ -72,7 +72,7 @@ impl Open {
 /// One direction of a connection.
 #[derive(Default)]
 struct Way {
-    /// Upper bound of bytes in flight.
+    /// Maximum number of bytes in flight.
     window: usize,
     /// Arrival and content.
     pieces: VecDeque<(Micros, Vec<u8>)>,
