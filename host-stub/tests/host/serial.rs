@@ -67,8 +67,7 @@ fn sends_connect_at_start_and_after_each_started_and_no_put() {
     let share = host.share("vm1");
     let socket = host.path("vm1.p.listen_8443");
     let agent = Agent::start(&socket, &share, "lxd-agent");
-    // The certificate and the devlxd switch are in the share from the beginning; the port may be
-    // outdated.
+    // Certificate and devlxd switch are in the share from the beginning. The port may be outdated.
     assert_eq!(host.conf()["certificate"], host.certificate().as_str());
     assert_eq!(host.conf()["devlxd"], true);
     host.start();

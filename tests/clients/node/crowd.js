@@ -1,4 +1,4 @@
-// Connections that rest, and connections that never speak: another client has to be served meanwhile.
+// Idle and silent connections. Another client must be served next to them.
 'use strict'
 
 const net = require('node:net')
@@ -10,7 +10,7 @@ const request = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
 
 const pause = (time) => new Promise((resolve) => setTimeout(resolve, time))
 
-// A connection that says this; what it becomes when something is answered.
+// Opens a connection and sends this text. `answered` resolves with the first data.
 function open(text) {
   const socket = net.connect(socketPath)
   socket.on('error', () => {})
@@ -23,7 +23,7 @@ function open(text) {
   return { socket, answered }
 }
 
-// Asks three times while the others are there; each answer has to be quick.
+// Sends three requests while the other connections are open. Each must be answered in time.
 async function served() {
   for (let number = 0; number < 3; number++) {
     const { socket, answered } = open(request)

@@ -1,4 +1,4 @@
-// node's ws on devlxd's events; what breaks RFC 6455 has to be answered by 1002.
+// node's ws on devlxd's events. Violations of RFC 6455 must be answered with close code 1002.
 'use strict'
 
 const WebSocket = require('ws')

@@ -1,4 +1,4 @@
-// node's own HTTP client on a unix socket, with connections that are kept.
+// node's own HTTP client on a unix socket, with persistent connections.
 'use strict'
 
 const http = require('node:http')

@@ -1,4 +1,4 @@
-// One line for each case: "NAME: ok", or what was seen instead.
+// Prints a line for each case: "NAME: ok", or what was observed instead.
 'use strict'
 
 const { spawn } = require('node:child_process')
@@ -11,7 +11,7 @@ function same(seen, wanted) {
   if (is !== should) throw new Error(`it is ${is}, not ${should}`)
 }
 
-// Cases run in turn; a failure is what the promise was rejected with.
+// Runs cases one after another. The error with which a promise is rejected is what was observed.
 async function cases(list) {
   for (const [name, run] of list) {
     let clock
@@ -26,7 +26,8 @@ async function cases(list) {
   process.exit(0)
 }
 
-// Lets the host change a key again and again: whether who listens does so yet is not known.
+// Makes the host change a key repeatedly, because the agent may not have registered the listener
+// yet.
 function poke(key, times = 10) {
   for (let number = 0; number < times; number++) {
     setTimeout(() => spawn(process.env.MOTE_POKE, [key, String(number)]), 300 * number).unref()

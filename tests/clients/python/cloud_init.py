@@ -57,10 +57,10 @@ def source():
     )
 
 
-# Its name has changed between the two.
+# The function has different names in the two releases.
 viable = getattr(lxd, "is_platform_viable", None) or lxd.DataSourceLXD.ds_detect
 case("the platform is viable", lambda: same(viable(), True))
-# requests 2.32 asks its adapters in another way, which 22.4 does not know.
+# requests 2.32 calls a new method of its adapters, which cloud-init 22.4 lacks.
 asked = "get_connection_with_tls_context"
 if hasattr(requests.adapters.HTTPAdapter, asked) and asked not in vars(lxd.LXDSocketAdapter):
     print(f"all that it crawls is there: not here: it does not go with requests {requests.__version__}")

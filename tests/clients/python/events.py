@@ -1,4 +1,4 @@
-"""Python's websockets on devlxd's events; what breaks RFC 6455 has to be answered by 1002."""
+"""Python's websockets on devlxd's events; violations of RFC 6455 must be answered with 1002."""
 
 import asyncio
 import json
@@ -37,13 +37,13 @@ async def closes():
 
 
 async def compressed():
-    """Compression is offered, as it is by default; nobody has to take it."""
+    """Offers compression, as by default; the server need not accept it."""
     async with unix_connect(DEVLXD, "ws://any/1.0/events") as socket:
         await asyncio.wait_for(await socket.ping(), LIMIT)
 
 
 async def violates(frame):
-    """Writes a frame past the library; what the library then says of the close."""
+    """Sends a frame without the library, and checks what the library reports about the close."""
     async with connect() as socket:
         socket.transport.write(frame)
         try:

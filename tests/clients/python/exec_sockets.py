@@ -45,7 +45,7 @@ def start(command, **more):
 
 
 async def output(socket):
-    """Up to the empty text that ends it."""
+    """Reads the stream up to the barrier, an empty text."""
     text = b""
     while True:
         message = await asyncio.wait_for(socket.recv(), LIMIT)
@@ -69,7 +69,7 @@ async def echo(size, part):
 
 
 async def fragments():
-    """One message in many frames."""
+    """Sends one message in many frames."""
     _, places = start(["cat"])
     async with connect(places["control"]), connect(places["0"]) as given, connect(places["1"]) as out, connect(places["2"]):
         await given.send([b"one ", b"two ", b"", b"three"])
@@ -86,7 +86,7 @@ async def code():
 
 
 async def order():
-    """The sockets may come in any order."""
+    """Connects the sockets in another order."""
     _, places = start(["echo", "text"])
     async with connect(places["2"]), connect(places["1"]) as out, connect(places["0"]), connect(places["control"]):
         return same(await output(out), b"text\n")

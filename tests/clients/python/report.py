@@ -1,4 +1,4 @@
-"""One line for each case: "NAME: ok", or what was seen instead."""
+"""Prints a line for each case: "NAME: ok", or what was observed instead."""
 
 import os
 import threading
@@ -11,7 +11,7 @@ DEVLXD = os.environ["MOTE_DEVLXD"]
 
 
 def case(name, run):
-    """Runs one; it raises, or returns what it saw if that is not as it should be."""
+    """Runs a case, which raises an exception or returns what it observed; nothing if all is well."""
     try:
         seen = run()
     except Exception as error:  # whatever a library raises is what is seen
@@ -20,12 +20,12 @@ def case(name, run):
 
 
 def same(seen, wanted):
-    """Nothing, or how they differ."""
+    """Returns how the values differ; nothing if they are equal."""
     return None if seen == wanted else f"it is {seen!r}, not {wanted!r}"
 
 
 def poke(key, times=10):
-    """Lets the host change a key again and again: whether who listens does so yet is not known."""
+    """Makes the host change a key repeatedly: the agent may not have registered the listener yet."""
 
     def work():
         for number in range(times):

@@ -16,7 +16,7 @@ use crate::peers::host::{Host, SOON, errors, wait};
 use crate::peers::qmp::Qemu;
 use crate::peers::sftp::{self, Said};
 
-/// How the agent handles the nth call, not counting calls of the host in the same process.
+/// How the agent handles its nth call, not counting calls to `/1.0`.
 type Answer = fn(usize, &Message, &mut Stream) -> std::io::Result<()>;
 
 /// Starts an agent and returns the first words of its calls.

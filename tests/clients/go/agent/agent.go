@@ -1,5 +1,5 @@
-// Package agent makes connections to an agent as incusd does (internal/server/vsock), over a unix
-// socket that leads to the agent's vsock port.
+// Package agent connects to an agent as incusd does (internal/server/vsock), over a unix socket
+// that forwards to the agent's vsock port.
 package agent
 
 import (
@@ -17,7 +17,8 @@ import (
 	"mote/report"
 )
 
-// Config is the host's TLS: its certificate for this instance, and the agent's, which it must see.
+// Config returns the host's TLS configuration: its certificate for this instance, and the
+// certificate that the agent must have.
 func Config() *tls.Config {
 	read := func(name string) string {
 		text, err := os.ReadFile(report.Env(name))
@@ -34,7 +35,7 @@ func Config() *tls.Config {
 	return config
 }
 
-// Client is incusd's HTTP client for an agent.
+// Client returns an HTTP client like that of incusd for an agent.
 func Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: Config(),
@@ -48,7 +49,7 @@ func Client() *http.Client {
 	}}
 }
 
-// Dial is a TLS connection to the agent.
+// Dial opens a TLS connection to the agent.
 func Dial() (*tls.Conn, error) {
 	plain, err := net.Dial("unix", report.Env("MOTE_AGENT_SOCKET"))
 	if err != nil {
@@ -58,7 +59,7 @@ func Dial() (*tls.Conn, error) {
 	return conn, conn.Handshake()
 }
 
-// Sftp is the connection that /1.0/sftp becomes, made as the servers make it.
+// Sftp upgrades a connection by /1.0/sftp, as the servers do.
 func Sftp() (net.Conn, error) {
 	conn, err := Dial()
 	if err != nil {

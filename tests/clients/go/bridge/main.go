@@ -1,5 +1,6 @@
-// Command bridge PORT SOCKET carries connections to a vsock port of this guest to a unix socket in it,
-// so that clients on the host reach devlxd; with tcp:ADDRESS for the port, those to an address of TCP.
+// Command bridge PORT SOCKET forwards connections from a vsock port of this guest to a unix socket
+// in it, so that clients on the host reach devlxd. With tcp:ADDRESS instead of PORT, it forwards
+// from a TCP address.
 package main
 
 import (
@@ -27,7 +28,7 @@ func main() {
 	}
 }
 
-// side is a connection that can end one way.
+// side is a connection of which one direction can be closed.
 type side interface {
 	net.Conn
 	CloseWrite() error

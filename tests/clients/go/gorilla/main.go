@@ -1,5 +1,5 @@
-// Command gorilla listens to devlxd's events with gorilla/websocket, and breaks the protocol (RFC 6455)
-// to see the answers.
+// Command gorilla listens to devlxd's events with gorilla/websocket, and violates RFC 6455 to check
+// the answers.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 		masked(0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0))
 }
 
-// masked puts a mask of zeros behind the head of a frame.
+// masked appends a mask of zeros to the head of a frame.
 func masked(head ...byte) []byte { return append(head, 0, 0, 0, 0) }
 
 func dial() (*websocket.Conn, error) {
@@ -50,7 +50,7 @@ func event() error {
 		return err
 	}
 	defer conn.Close()
-	// Whether it listens already is not known: the host says it again.
+	// The host repeats the event, because the agent may not have registered the listener yet.
 	go func() {
 		for number := range 10 {
 			_ = exec.Command(report.Env("MOTE_POKE"), "user.gorilla", fmt.Sprint(number)).Run()
@@ -107,7 +107,7 @@ func closes() error {
 	return closed(conn, 4321)
 }
 
-// closed reads up to the close, and demands its code.
+// closed reads up to the close frame, and requires its code.
 func closed(conn *websocket.Conn, code int) error {
 	for {
 		_, _, err := conn.ReadMessage()

@@ -1,5 +1,5 @@
-// Command pipe is the agent's SFTP stream on standard input and output, as `incus file mount` gives it
-// to sshfs and as `sftp -D` wants it.
+// Command pipe connects standard input and output to the agent's SFTP stream, as `incus file mount`
+// does for sshfs and as `sftp -D` expects.
 package main
 
 import (

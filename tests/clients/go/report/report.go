@@ -1,4 +1,4 @@
-// Package report prints one line for each case: "NAME: ok", or what was seen instead.
+// Package report prints a line for each case: "NAME: ok", or what was observed instead.
 package report
 
 import (
@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// patience is for anything that should not take long.
+// patience is the time limit of a case.
 const patience = 60 * time.Second
 
-// Case runs one. A case that does not end is given up.
+// Case runs a case, and abandons it at the time limit.
 func Case(name string, run func() error) {
 	done := make(chan error, 1)
 	go func() {
@@ -35,7 +35,7 @@ func Case(name string, run func() error) {
 	fmt.Printf("%s: %s\n", name, seen)
 }
 
-// Same demands equality.
+// Same returns an error unless both values are equal.
 func Same(what string, seen, wanted any) error {
 	if fmt.Sprint(seen) == fmt.Sprint(wanted) {
 		return nil
@@ -43,7 +43,7 @@ func Same(what string, seen, wanted any) error {
 	return fmt.Errorf("%s is %q, not %q", what, fmt.Sprint(seen), fmt.Sprint(wanted))
 }
 
-// Env is a value that must be there.
+// Env returns an environment variable that must be set.
 func Env(name string) string {
 	value := os.Getenv(name)
 	if value == "" {
@@ -53,8 +53,8 @@ func Env(name string) string {
 	return value
 }
 
-// Flavour is what the host is: lxd, lxd-5.0 or incus.
+// Flavour returns the emulated server: lxd, lxd-5.0 or incus.
 func Flavour() string { return Env("MOTE_FLAVOUR") }
 
-// Incus says whether the host is Incus.
+// Incus returns whether the emulated server is Incus.
 func Incus() bool { return Flavour() == "incus" }

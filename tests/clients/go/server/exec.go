@@ -17,19 +17,19 @@ import (
 	"mote/report"
 )
 
-// result is what a command came to.
+// result is a command's exit code and output.
 type result struct {
 	code     int
 	out, err string
 }
 
-// buffer is where output goes.
+// buffer collects output.
 type buffer struct{ bytes.Buffer }
 
-// Close is for LXD's library, which wants files.
+// Close makes a buffer an io.WriteCloser, which LXD's library expects.
 func (*buffer) Close() error { return nil }
 
-// request is a command and what it gets.
+// request is a command with its input and the handler of its control socket.
 type request struct {
 	api.InstanceExecPost
 	input   string
@@ -42,7 +42,7 @@ func command(words ...string) request {
 
 func shell(script string) request { return command("sh", "-c", script) }
 
-// run waits for the command's end and all of its output.
+// run runs a command, and waits for its end and all of its output.
 func run(server incus.InstanceServer, want request) (result, error) {
 	var out, problems buffer
 	if want.control == nil {
@@ -71,8 +71,9 @@ func run(server incus.InstanceServer, want request) (result, error) {
 	return result{code, out.String(), problems.String()}, failure
 }
 
-// hold keeps a control socket until the other side ends it. Without a handler LXD's library does not open
-// it, and one that is forgotten is closed by Go's garbage collection, which kills the command.
+// hold reads a control socket until the peer closes it. Without a handler, LXD's library does not
+// open the socket. A socket without references is closed by Go's garbage collection, which kills
+// the command.
 func hold(conn *websocket.Conn) {
 	for {
 		if _, _, err := conn.NextReader(); err != nil {
@@ -81,7 +82,7 @@ func hold(conn *websocket.Conn) {
 	}
 }
 
-// ends demands an exit code, whatever else is said.
+// ends requires an exit code, and ignores output and errors.
 func ends(want request, code int) func(server incus.InstanceServer) error {
 	return func(server incus.InstanceServer) error {
 		seen, _ := run(server, want)
@@ -89,7 +90,7 @@ func ends(want request, code int) func(server incus.InstanceServer) error {
 	}
 }
 
-// prints demands success and this output.
+// prints requires success and this output.
 func prints(want request, text string) func(server incus.InstanceServer) error {
 	return func(server incus.InstanceServer) error {
 		seen, err := run(server, want)
@@ -123,7 +124,7 @@ func execCases() {
 	with("exec, who comes late is told that the operation has ended", late)
 	with("exec, the websocket of an unknown operation is an error", unknownWebsocket)
 	with("operations, one that runs is listed and cannot be deleted", listed)
-	// Last: a Go agent is busy with these for long, and may die of the second.
+	// These are last: they keep a Go agent busy for long, and the second one may crash it.
 	with("exec, 2 MiB of arguments that JSON doubles", arguments)
 	with("exec, 20 commands at once", many)
 }
@@ -139,7 +140,8 @@ func big(server incus.InstanceServer) error {
 	return report.Same("the checksum", sum(seen.out), sum(want.input))
 }
 
-// The kernel takes 2 MiB in all (a quarter of the stack's limit) and 128 KiB each.
+// arguments passes almost as much as the kernel accepts: 2 MiB in total (a quarter of the stack's
+// limit) and 128 KiB per argument.
 func arguments(server incus.InstanceServer) error {
 	words := []string{"sh", "-c", `echo $# ${#1}`, "sh"}
 	const each, count = 120_000, 17
@@ -169,7 +171,7 @@ func resize(server incus.InstanceServer) error {
 }
 
 func signal(server incus.InstanceServer) error {
-	// The signal may be there before the trap is: it is sent until the command has ended.
+	// The signal may arrive before the trap is set, so it is sent until the command has ended.
 	want := shell(`trap "exit 9" USR1; while true; do sleep 0.1; done`)
 	ended := make(chan bool)
 	want.control = func(conn *websocket.Conn) {
@@ -217,7 +219,7 @@ func inTurn(server incus.InstanceServer) error {
 	return nil
 }
 
-// bare starts a command whose sockets nobody has opened yet.
+// bare requests a command, and does not connect its sockets.
 func bare(server incus.InstanceServer) (incus.Operation, string, error) {
 	operation, _, err := server.RawOperation("POST", "/exec", command("true").InstanceExecPost, "")
 	if err != nil {

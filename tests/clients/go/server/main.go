@@ -1,5 +1,5 @@
-// Command server asks of an agent what incusd asks, with Incus' own client library over the HTTP client
-// that incusd makes for a VM. Built a second time with LXD's library, for LXD's agents.
+// Command server sends an agent the requests of incusd, with Incus' own client library over the
+// HTTP client that incusd creates for a VM. It is also built with LXD's library, for LXD's agents.
 package main
 
 import (
@@ -16,12 +16,12 @@ import (
 	"mote/report"
 )
 
-// connect is how incusd gets at an agent.
+// connect connects to an agent as incusd does.
 func connect(skip bool) (incus.InstanceServer, error) {
 	return incus.ConnectIncusHTTP(&incus.ConnectionArgs{SkipGetServer: skip}, agent.Client())
 }
 
-// with runs a case on a connection of its own.
+// with runs a case on a separate connection.
 func with(name string, run func(server incus.InstanceServer) error) {
 	report.Case(name, func() error {
 		server, err := connect(false)
@@ -79,7 +79,7 @@ func tellNonsense() error {
 	return status(err, 500)
 }
 
-// status demands an error with this code.
+// status requires an error with this HTTP status.
 func status(err error, wanted int) error {
 	if err == nil {
 		return errors.New("it is taken")

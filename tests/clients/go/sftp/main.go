@@ -20,7 +20,7 @@ import (
 
 var client *sftp.Client
 
-// root is a directory in the guest that is ours.
+// root is a directory in the guest for this program.
 var root = path.Join(report.Env("MOTE_FILES"), "pkg-sftp")
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 	report.Case("64 requests are under way at once", concurrent)
 }
 
-// write makes a file.
+// write creates a file with this text and returns its path.
 func write(name, text string) (string, error) {
 	where := path.Join(root, name)
 	file, err := client.Create(where)
@@ -74,7 +74,7 @@ func read(where string) (string, error) {
 	return string(text), err
 }
 
-// holds demands that a file is there and has this in it.
+// holds requires that a file exists and has this content.
 func holds(where, wanted string) error {
 	text, err := read(where)
 	if err != nil {
@@ -121,7 +121,7 @@ func cut() error {
 	return holds(where, "one two t")
 }
 
-// The servers open what they are asked for, and look at what it is afterwards.
+// directory opens a directory and queries it afterwards, as the servers do with any path.
 func directory() error {
 	file, err := client.Open(root)
 	if err != nil {
@@ -155,7 +155,7 @@ func tree() error {
 	return report.Same("the tree", strings.Join(found, " "), "a a/b a/b/three a/c a/two d one")
 }
 
-// pull goes as incusd's instance_file.go does: open, then ask, then list or read.
+// pull makes the calls of incusd's instance_file.go: open, then lstat, then list or read.
 func pull(where string, found *[]string) error {
 	file, err := client.Open(where)
 	if err != nil {
