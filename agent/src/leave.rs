@@ -95,7 +95,7 @@ impl Signals {
 fn reexec(agent: &Agent, mode: Mode) {
     log::info(format_args!("restarting in place"));
     if sandbox::is_entered() {
-        // The new program needs rights that this process has given up; a supervisor has them.
+        // The new program needs rights that this process has given up; a supervisor still has them.
         log::info(format_args!(
             "a sandboxed agent cannot re-exec; exiting with code 1 for a restart"
         ));

@@ -133,7 +133,7 @@ fn watch_changes(agent: &Rc<Agent>) {
     if built::RESOURCES {
         agent.spawn(hotplug::run(agent.clone()));
     }
-    // Ready concerns the system after the initramfs, which has not started yet.
+    // Ready concerns the real system, which an initramfs has not started yet.
     if built::READY_WHEN && !agent.options.is_early() {
         agent.spawn(ready_when::run(agent.clone()));
     }

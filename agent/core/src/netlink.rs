@@ -189,7 +189,7 @@ fn link(body: &[u8]) -> Option<Link<'_>> {
     (!link.name.is_empty()).then_some(link)
 }
 
-/// Parses the start of `rtnl_link_stats64`; fields that a shorter one lacks are 0.
+/// Parses the start of `rtnl_link_stats64`; fields missing in a shorter structure are 0.
 fn counters(value: &[u8]) -> Counters {
     let at = |index: usize| {
         let bytes = value.get(index * 8..).and_then(|rest| rest.first_chunk());

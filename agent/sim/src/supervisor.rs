@@ -121,7 +121,7 @@ impl Scenario {
         *here().kernel.reexec.borrow_mut() = Some(Rc::new(reexec));
     }
 
-    /// Starts an agent after the last one, like a service manager.
+    /// Kills the last agent and starts the next one, like a service manager.
     pub(crate) fn start_agent(self: &Rc<Self>, stage: Stage) {
         self.kill_agent();
         self.launch(stage, None);

@@ -112,7 +112,7 @@ pub(crate) struct Agent {
     pub(crate) newcomers: Rc<Semaphore>,
     pub(crate) sessions: Rc<Semaphore>,
     pub(crate) children: Children,
-    /// Runs the tasks, some of which hold the agent; both live until the process ends.
+    /// Runs the tasks, some of which hold the agent. So both live until the process ends.
     pub(crate) executor: Executor,
 }
 
@@ -260,7 +260,7 @@ impl Agent {
         self.report_error_about(About::Host, format!("{lost}{why}"));
     }
 
-    /// Records that descriptors or memory are used up. The status file keeps the host's entry.
+    /// Records that descriptors or memory are used up. Keeps the host's error in the status file.
     pub(crate) fn shortage(&self, why: &str) {
         if let Some(often) = again(&self.shortages) {
             log::warn(format_args!("{why}{often}"));

@@ -189,7 +189,7 @@ impl Operation {
         format!("/1.0/operations/{}", self.id)
     }
 
-    /// Returns the 202 answer to the request that created it.
+    /// Returns the 202 answer to the request that created the operation.
     pub(crate) fn begun(&self, flavour: Flavour) -> Answer {
         let path = self.path();
         let body = Document::new(self.shown(), |json| {

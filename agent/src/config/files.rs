@@ -148,7 +148,7 @@ fn keep(directory: &Path, files: &ConfigFiles) {
     if frozen::is_frozen() {
         return;
     }
-    // The umask makes them accessible to root only.
+    // The umask makes directory and files accessible to root only.
     let _there = file::mkdir(directory);
     let contents = [&files.agent_crt, &files.agent_key, &files.server_crt];
     for (name, bytes) in NAMES.into_iter().zip(contents) {

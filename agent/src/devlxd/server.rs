@@ -80,8 +80,8 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
                     Box::pin(async move { serve(Stream::plain(socket), &guest).await })
                 };
                 guests.admit(user, serve, |serve| agent.boxed_task(serve)).await;
-                // Then other tasks run, and closed clients free their descriptors. Not after each
-                // one: they may be busy, and a new client may be behind many.
+                // Lets other tasks run, and closed clients free their descriptors. Not after each
+                // connection: the tasks may be busy, and a new client may be behind many others.
                 accepted += 1;
                 if accepted >= guests.at_once() {
                     accepted = 0;

@@ -71,7 +71,7 @@ fn keys(root: &Path, value: &[u8]) -> io::Result<bool> {
     if file::lstat(&path).is_ok() {
         return Ok(false);
     }
-    // The umask makes them accessible to root only.
+    // The umask makes the directories accessible to root only.
     for (end, _) in PLACE.match_indices('/') {
         let _there = file::mkdir(&root.join(PLACE.get(..end).unwrap_or_default()));
     }

@@ -54,7 +54,7 @@ fn bring(root: &Path, wanted: &[Wanted], first: u32) {
     }
 }
 
-/// Parses the files; one that is malformed is logged and skipped.
+/// Parses the files; logs and skips malformed ones.
 fn wanted(files: &[NamedFile]) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for (name, bytes) in files.iter().take(MAX_NICS) {
@@ -75,7 +75,7 @@ fn configure(wanted: &[Wanted], first: u32) -> Result<(), Errno> {
             search.see(link);
         }
     })?;
-    // For a hot-plugged NIC, others may have been unplugged.
+    // After a hot-plug, other NICs may be missing because they were unplugged.
     for Wanted { mac: [a, b, c, d, e, f], .. } in search.missing().filter(|_| first == 0) {
         log::warn(format_args!("no NIC has {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"));
     }

@@ -288,7 +288,7 @@ fn is_same(one: &impl AsFd, other: &impl AsFd) -> bool {
     identity(one).is_ok_and(|one| identity(other) == Ok(one))
 }
 
-/// Errors: the open file is one of the policy's, under another name.
+/// Errors: the open file is a policy file under another name.
 fn check(root: &Path, about: &Stat) -> io::Result<()> {
     let id = Ok((about.st_dev, about.st_ino));
     let mut own = policy::FILES.iter().map(|own| file::id(&root.join(own)));

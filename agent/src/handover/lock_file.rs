@@ -96,7 +96,7 @@ pub(super) fn pid(root: &Path) -> Option<u64> {
 
 /// Removes files from an earlier boot, because `/run` may be on a disk.
 fn forget(root: &Path) {
-    // Without a boot id their age is unknown.
+    // Without a boot id the files' age is unknown.
     let Ok(boot) = read_bounded(&root.join("proc/sys/kernel/random/boot_id"), 64) else { return };
     let path = root.join(run_dir::BOOT);
     if read_bounded(&path, 64).is_ok_and(|noted| noted == boot) {

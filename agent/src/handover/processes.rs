@@ -48,8 +48,8 @@ impl AsFd for Handle {
     }
 }
 
-/// Returns the process of the first such lock, and the rest of the text: "1: POSIX  ADVISORY  WRITE
-/// 77 00:1a:2 0 EOF".
+/// Returns the holder of the first such lock, and the rest of the text; a line is "1: POSIX
+/// ADVISORY  WRITE 77 00:1a:2 0 EOF".
 pub(super) fn taken(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = after(text, LOCKED)?;
     let (pid, rest) = text.split_at(text.iter().position(|byte| *byte == b' ')?);
@@ -91,7 +91,7 @@ impl Process {
             let theirs = link(self.0.as_fd(), kind, &mut theirs);
             !theirs.is_empty() && theirs == link(CWD, ours, &mut own)
         };
-        // The directory's owner is the effective user. A cheap first check that excludes most.
+        // The directory's owner is the effective user. This cheap check excludes most processes.
         fstat(&self.0).is_ok_and(|about| is_private(&about))
             && is_shared(c"ns/mnt", c"/proc/self/ns/mnt")
             && is_shared(c"ns/user", c"/proc/self/ns/user")
@@ -129,7 +129,7 @@ impl Process {
     fn has_locked(&self, pid: u64, number: RawFd) -> bool {
         let Ok(about) = open(&self.0, c"fdinfo") else { return false };
         let about = text(&about, DecInt::new(number).as_c_str(), MAX_PROC_FILE);
-        // The first of seven octal digits.
+        // O_CLOEXEC is the first of seven octal digits.
         about.strip_prefix(b"pos:\t0\nflags:\t02").is_some_and(|flags| flags.get(6) == Some(&b'\n'))
             && taken(&about).is_some_and(|(holder, _)| holder == pid)
     }

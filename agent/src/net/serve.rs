@@ -19,7 +19,7 @@ const FIRST_BUFFER: usize = 1024;
 /// Long bodies are written in pieces of this length, bytes: a client that does not read costs one
 /// TLS record. Each piece restarts the client's time limit ([`Limiter::note`]).
 const BODY_PIECE: usize = 16 * 1024;
-/// Bodies up to this are written with their head, bytes: one write, one TLS record.
+/// Bodies up to this length, bytes, are written with their head: one write, one TLS record.
 const TOGETHER: usize = 15 * 1024;
 /// Pause after an accept that failed for a temporary reason, such as too few descriptors.
 pub(crate) const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -110,7 +110,7 @@ pub(crate) trait Service {
     }
 }
 
-/// Is notified of what a connection does and holds; may drop it.
+/// Is notified of what a connection does and holds; may drop the connection.
 pub(crate) trait Limiter {
     fn note(&self, activity: Activity, now: Uptime);
 
@@ -120,7 +120,7 @@ pub(crate) trait Limiter {
     fn answered(&self);
 }
 
-/// Serves requests until the peer or a deadline ends it.
+/// Serves requests until the peer or a deadline ends the connection.
 /// Cancellation: the connection is dropped; an answer may be incomplete.
 pub(crate) async fn serve(stream: Stream, service: &dyn Service) {
     let mut connection = Connection::with_buffer(now(), vec![0; FIRST_BUFFER]);
@@ -342,8 +342,8 @@ async fn write(
 ) -> std::io::Result<()> {
     let mut extra = heapless::Vec::<(&str, &str), 3>::new();
     if reply.status >= 400 {
-        // As Go's error writer does; both flavours' clients expect it (P§5.2). `extra` has room for
-        // three.
+        // Go's error writer adds this, and both flavours' clients expect it (P§5.2). `extra` has
+        // room for three fields.
         let _fits = extra.push(("X-Content-Type-Options", "nosniff"));
     }
     if let Some(etag) = &reply.etag {

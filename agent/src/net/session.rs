@@ -17,7 +17,8 @@ use crate::sys::heap;
 
 /// Read size while the peer sends little, bytes.
 const SHORT: usize = 4 * 1024;
-/// Read size while it sends much, bytes: two records, in a block that the heap caches (`sys/heap`).
+/// Read size while the peer sends much, bytes: two records, in a block that the heap caches
+/// (`sys/heap`).
 const LONG: usize = 36 * 1024;
 /// Maximum number of received unprocessed bytes: rustls's limit for a handshake message.
 const LONGEST: usize = 64 * 1024;

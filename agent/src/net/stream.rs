@@ -46,7 +46,7 @@ async fn needed(slot: Option<&Permit>) {
     }
 }
 
-/// Boxed, because it has over a kilobyte and streams are moved.
+/// Boxed, because a session has over a kilobyte and streams are moved.
 type Tls = Box<RefCell<Session>>;
 
 fn boxed(tls: impl Into<Session>) -> Tls {

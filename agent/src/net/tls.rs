@@ -193,7 +193,7 @@ fn verify(
     certificate: &CertificateDer<'_>,
     dss: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
-    // rustls's own function links messages for all of webpki's errors.
+    // rustls's own function would link messages for all of webpki's errors.
     let known = VERIFY.mapping.iter().find(|(scheme, _)| *scheme == dss.scheme);
     let Some(algorithm) = known.and_then(|(_, algorithms)| algorithms.first()) else {
         return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
@@ -285,7 +285,7 @@ impl SecureRandom for Kernel {
     }
 }
 
-/// The time, for the age of tickets. rustls has its own only with the feature `std`, which adds
+/// The clock for the age of tickets. rustls has a clock only with the feature `std`, which adds
 /// session stores that are never used.
 #[derive(Debug)]
 struct Clock;

@@ -29,8 +29,8 @@ pub(crate) fn wall() -> (u64, u32) {
     (time.as_secs(), time.subsec_nanos())
 }
 
-/// Waits until `at`, or forever if it is `None`. The timer does not count suspend: it may fire late
-/// after one, but never early.
+/// Waits until `at`, or forever if it is `None`. The timer does not count a suspend: it may fire
+/// late afterwards, but never early.
 pub(crate) async fn until(at: Option<Uptime>) {
     match at {
         Some(at) => Timer::at(at.0).await,

@@ -79,7 +79,7 @@ impl Signal {
     }
 }
 
-/// One wait in a signal's list. Dropping it removes the waker, which keeps its task's memory.
+/// One wait in a signal's list. Dropping it removes the waker, which would keep the task's memory.
 struct Entry<'s> {
     signal: &'s Signal,
     seen: u64,

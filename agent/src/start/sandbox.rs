@@ -24,7 +24,7 @@ use crate::system::devices::{self, CONSOLE, Device};
 /// Suffix of the policy in log and `status` for an agent in the sandbox.
 pub(crate) const WORD: &str = "; in a sandbox";
 
-/// Rights of the group to a file, and to the directory that contains it.
+/// Rights of the group: to a file, and to search or to change the file's directory.
 const FILE: u32 = 0o060;
 const SEARCH: u32 = 0o010;
 const CHANGE: u32 = 0o030;

@@ -84,8 +84,8 @@ impl<'a> Wait<'a> {
         };
         let begun = now();
         let events = uevent::listen().ok();
-        // The first listing differs from this, so a second attempt follows immediately: a device
-        // may have appeared before the socket listened.
+        // The first listing differs from this empty one, so a second attempt follows immediately: a
+        // device may have appeared before the socket listened.
         let mut seen = Vec::new();
         let mut due = begun;
         loop {

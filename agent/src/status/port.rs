@@ -22,7 +22,7 @@ use crate::sys::{file, sandbox};
 use crate::system::devices::{self, CONSOLE, Device, entries};
 use crate::system::modules;
 
-/// Longest wait for the ports' names after their driver's start, which asks the host for each.
+/// Longest wait for the ports' names after the start of the driver, which asks the host for them.
 const NAMED: Duration = Duration::from_millis(500);
 
 const NAMES: &str =

@@ -49,9 +49,9 @@ enum Busy {
 }
 
 pub(crate) enum Looked {
-    /// The port is open now; whether it was missing before.
+    /// The port is open now; the flag shows whether it was missing before.
     Open(Found, Async<Port>, bool),
-    /// The port is not open; the message to log, if it is new.
+    /// The port is not open; contains the message to log, if it is new.
     Shut(Option<String>),
     /// The port differs from the only one that the sandbox can open.
     Barred,
@@ -96,7 +96,7 @@ impl Search {
     }
 
     pub(crate) fn lost(&mut self) {
-        // An empty message differs from the next one, which is therefore logged.
+        // An empty message differs from any other, so the next one is logged.
         self.trouble = Some(String::new());
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn freeze(directory: BorrowedFd<'_>, until: Duration) -> i32 {
 /// Thaws the file system of an open directory, also in a child.
 pub(crate) fn thaw(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     match call_in_fork(until, directory, &|| call(stdin(), THAW)) {
-        // Without a child it may hang, but the file system must not stay frozen.
+        // Without a child the thaw may hang, but the file system must not stay frozen.
         libc::EAGAIN | libc::ENOMEM => thaw_here(directory),
         error => error,
     }

@@ -61,7 +61,7 @@ static HEAP: Heap = Heap::new();
 pub(crate) fn rest() {
     HEAP.rest();
     let here = 0_u8;
-    // Room for madvise(2)'s own frame. Below the stack's mapping there is a gap.
+    // The 1024 bytes are for madvise(2)'s own frame. Below the stack's mapping there is a gap.
     let end = ((&raw const here).addr() - 1024) & !(PAGE - 1);
     let start = std::ptr::without_provenance_mut(end - STACK);
     // SAFETY: nothing below the stack pointer is in use.

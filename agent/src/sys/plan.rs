@@ -6,7 +6,7 @@ use mote_core::hostapi::exec::Program;
 
 use crate::sys::fd::BorrowedFd;
 
-/// Search path for programs that the guest's files or system name; the last is NixOS'.
+/// Search path for programs that the guest's files or system name; the last part is NixOS'.
 pub(crate) const PATH: &CStr =
     c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
 /// The directories in [`PATH`].
@@ -37,7 +37,7 @@ pub(crate) enum Signalled {
     Child,
     /// SIGHUP: re-exec, so that an upgraded program file takes effect.
     Reexec,
-    /// SIGUSR1: another agent takes over from this one of an initramfs.
+    /// SIGUSR1: another agent takes over from this one, which an initramfs started.
     Replaced,
     /// SIGTERM or SIGINT.
     End,

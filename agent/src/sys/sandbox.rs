@@ -281,7 +281,7 @@ fn filter(sockets: [u16; KINDS]) -> bool {
         step(LOAD, 0, 0, argument(0)),
         step(OR_INDEX, 0, 0, 0),
     ]);
-    // 0 cannot be requested: the kernel rejects AF_UNSPEC.
+    // A kind of 0 cannot be requested: the kernel rejects AF_UNSPEC.
     for kind in sockets {
         program.extend([step(EQUAL, 0, 1, kind.into()), step(RETURN, 0, 0, ALLOW)]);
     }

@@ -33,8 +33,8 @@ static FILE_LIMIT: AtomicU64 = AtomicU64::new(0);
 
 /// The OOM killer's preference for a process, from -1000 (never) to 1000 (proc(5)).
 const OOM_SCORE: &CStr = c"/proc/self/oom_score_adj";
-/// The agent's score: nearly never killed, because the host needs the agent to repair a guest that
-/// is out of memory. With -1000, a leaking agent could take all memory.
+/// The agent's score, at which it is almost never killed, because the host needs the agent to
+/// repair a guest that is out of memory. With -1000, a leaking agent could take all memory.
 const AGENT_SCORE: &[u8] = b"-900";
 
 /// Whether the agent set its score, so that children must reset it.
@@ -248,7 +248,7 @@ unsafe fn become_program(
             return errno();
         }
         *report = REPORT;
-        // 1: even if the console is another session's.
+        // The 1 takes the console even from another session.
         if plan.terminal && libc::ioctl(0, libc::TIOCSCTTY, 1) < 0 {
             return errno();
         }

@@ -1,5 +1,5 @@
-//! The program's start, instead of Rust's runtime, which links 6 kB and a signal stack only for
-//! threads and a message about stack overflow. Does the runtime's other work.
+//! The program's entry point. It replaces Rust's runtime, which adds 6 kB and a signal stack only
+//! for threads and a message about stack overflow. Does the runtime's other work.
 
 use std::ffi::{CStr, OsString, c_char};
 use std::os::unix::ffi::OsStringExt;

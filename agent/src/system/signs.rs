@@ -36,8 +36,8 @@ pub(crate) fn has_nic() -> bool {
     file::exists("/sys/bus/virtio/drivers/virtio_net".as_ref())
 }
 
-/// Returns whether the kernel notices a new generation: QEMU's device has a driver, since Linux
-/// 6.10 as a platform device.
+/// Returns whether the kernel notices a new generation, because QEMU's device has a driver. Since
+/// Linux 6.10 it is a platform device.
 pub(crate) fn has_generation() -> bool {
     file::exists("/sys/bus/platform/devices/QEMUVGID:00/driver".as_ref())
         || file::exists("/sys/bus/acpi/devices/QEMUVGID:00/driver".as_ref())

@@ -29,8 +29,8 @@ impl Class {
     }
 }
 
-/// Resources that are limited in number. Root may use all, other users together half, so root
-/// always gets some.
+/// Resources that are limited in number. Root may use all of them, other users together half, so
+/// root always gets some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     /// Requests for the host, waiting or in progress.

@@ -71,7 +71,7 @@ impl Ready {
         self.last.get()
     }
 
-    /// Returns Ready if it must be repeated to a host that recorded `host_state`, which lost it.
+    /// Returns Ready if it must be repeated: the host, which recorded `host_state`, has lost it.
     pub fn on_connected(&self, host_state: &str) -> Option<ReadyState> {
         self.get().filter(|state| *state == ReadyState::Ready && host_state == "Started")
     }

@@ -160,8 +160,8 @@ fn lxd_only(segments: &Segments<'_>) -> Routes {
     }
 }
 
-/// Returns whether a guest may read this key. Current LXD decides that on the host; for the others
-/// the agent decides (P§5.3).
+/// Returns whether a guest may read this key. Current LXD decides that on the host; for other
+/// servers the agent decides (P§5.3).
 fn key_allowed(flavour: Flavour, segments: &Segments<'_>) -> bool {
     match flavour {
         Flavour::Lxd => true,

@@ -41,7 +41,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Creates an unknown difference of a clock that drifts since the machine started, `start` ago.
+    /// Creates an unknown difference. The clock has drifted since the machine's start, `start` ago.
     pub fn since(start: Duration) -> Self {
         let drifted = (start.as_secs() << DRIFT).cast_signed();
         Self { drifted, ..Self::default() }

@@ -38,7 +38,7 @@ impl Attrs {
             attrs.times = Some((reader.u32()?, reader.u32()?));
         }
         if flags & EXTENDED != 0 {
-            // Each takes at least eight bytes, so the frame's length bounds the loop.
+            // Each attribute takes at least eight bytes, so the frame's length bounds the loop.
             for _ in 0..reader.u32()? {
                 reader.string()?;
                 reader.string()?;

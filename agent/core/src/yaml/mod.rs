@@ -28,7 +28,7 @@ pub enum Event<'y> {
     Map,
     Seq,
     End,
-    /// A scalar; an omitted value is a plain empty one.
+    /// A scalar; an omitted value is an empty plain scalar.
     Scalar(Scalar<'y>),
 }
 

@@ -1,4 +1,4 @@
-//! Sockets, also that of devlxd, whose name appears and vanishes immediately.
+//! Sockets, including devlxd's, whose name appears and vanishes immediately.
 
 use std::io;
 use std::net::SocketAddr;

@@ -169,7 +169,7 @@ impl fmt::Debug for Port {
 }
 
 impl Port {
-    /// Opens it, unless it is absent or already open.
+    /// Opens the port, unless it is absent or already open.
     pub(crate) fn open(qemu: &Rc<Qemu>) -> Option<Self> {
         if !qemu.is_there.get() || qemu.is_open.replace(true) {
             return None;

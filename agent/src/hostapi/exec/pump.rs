@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Maximum output read from such a terminal, bytes; more than the kernel buffers.
 const TAIL: usize = 256 * 1024;
 /// Maximum output read from a pipe after the agent has hung up, bytes: the size of the kernel's
-/// buffer, so everything written before.
+/// buffer, which holds everything written before.
 const BUFFERED: usize = 64 * 1024;
 /// Time limit for the host's own barrier or close frame after a terminal's end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

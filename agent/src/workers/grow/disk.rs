@@ -151,7 +151,7 @@ impl<'d> Disk<'d> {
         let disk = self.open(OFlags::RDWR).ok_or(FAILS)?;
         let resize = |length| resize_partition(disk.as_fd(), last.number, [start, length]).is_ok();
         let step = &mut |step: Step<'_>| access(&disk, geometry, step);
-        // The kernel first: it may refuse, and forgets the change at the next boot.
+        // The kernel's table first: the kernel may refuse, and forgets the change at the next boot.
         if length > there && !resize(length) {
             return Err("the kernel rejects a longer partition");
         }

@@ -68,7 +68,7 @@ impl<'d> Filesystem<'d> {
             points.retain(|(point, _)| !is_over(mounted.point, point));
             let is_there = match mounted.kind {
                 b"ext4" | b"xfs" => mounted.device == number.as_bytes(),
-                // Mounts of a btrfs have their own device number.
+                // A btrfs has a device number that is not its disk's.
                 b"btrfs" => mounted.source.strip_prefix(b"/dev/") == Some(name.as_bytes()),
                 _ => false,
             };

@@ -115,7 +115,7 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> u8 {
 const LONGEST: u64 = 1 << 20;
 
 /// The disk sizes after the last worker: per disk, 8 bytes of the sysfs identity and 8 of the size,
-/// in native order. The last record counts.
+/// in native order. Of several records for a disk, the last one counts.
 struct Sizes {
     path: PathBuf,
     all: Vec<u8>,

@@ -87,8 +87,8 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> 
             let Space { block, blocks, free, available, magic } = ask(root, &point)?;
             Some([block, blocks, free, available, magic.into()])
         };
-        // Replaces standard output too: a process that hangs would keep the report open. Without a
-        // process the entry is omitted.
+        // Replaces standard output, too: a hanging process would keep the report open. If no
+        // process can be started, the entry is omitted.
         let Ok(fork) = Fork::start(&[stdin(); 3], &asks) else { continue };
         let asked = Asked { fork, device, point, escaped: mount.point.to_vec() };
         if asked.fork.has_ended(since_boot() + HANGS) {

@@ -30,7 +30,7 @@ impl Acts {
         Self { reads: 0, changes: 0, written: 0, session, names }
     }
 
-    /// Waits until the request may be logged, if it has a line.
+    /// Waits until the request may be logged, if it is to be logged.
     pub(super) fn wait(request: &Request<'_>) {
         if request.writes() && !matches!(request, Request::Write { .. }) {
             audit::wait_turn();

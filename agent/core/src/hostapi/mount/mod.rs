@@ -230,8 +230,8 @@ const LXD: usize = 31;
 /// Longest name in a tag of Incus, bytes without the prefix. Incus' own agent does not hash names
 /// (P§9.12).
 const INCUS: usize = 30;
-/// Returns the mount tag of a hot-plugged device whose event has none (P§1.8). The host replaces a
-/// name that is too long for a tag with a hash.
+/// Returns the mount tag of a hot-plugged device whose event has none (P§1.8). If a name is too
+/// long for a tag, the host uses its hash.
 fn tag(flavour: Flavour, device: &str, hash: Hash) -> String {
     let (prefix, name, most) = match flavour {
         Flavour::Incus => ("incus_", device.into(), INCUS),

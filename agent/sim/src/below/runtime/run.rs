@@ -41,7 +41,7 @@ impl<T> Task<T> {
         self.id = None;
     }
 
-    /// Cancels it, and waits until what it holds is released.
+    /// Cancels the task, and waits until what it holds is released.
     pub(crate) async fn cancel(mut self) {
         if let Some(id) = self.id.take() {
             here().sim.cancel(id);
