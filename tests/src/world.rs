@@ -127,13 +127,13 @@ pub fn port(flavour: &str) -> &'static str {
     }
 }
 
-/// Waits for CONNECTED of a possibly slow agent.
+/// Waits for CONNECTED. Restarts the host if the agent was too slow for its PUT.
 pub fn connected(host: &mut Host, limit: Duration) {
     let begun = Instant::now();
     while !host.is_connected() {
         assert!(in_time(begun.elapsed(), limit), "waited {limit:?} for CONNECTED: {}", host.log());
         // On a busy machine an emulated agent may exceed the host's limit of 3 s, and hosts do not
-        // retry (P§2.3). A restarted agent reports again.
+        // retry (P§2.3). A restarted host sends the PUT again.
         if host.state()["last_put"]["ok"] == false {
             host.restart();
         }

@@ -122,7 +122,7 @@ fn keeps_the_partition_of_an_unreachable_file_system() {
         let words = ["-c", "umount -l $0 $(dirname $0) $1; true"].map(OsStr::new);
         fed("sh", &[&words[..], &[point.as_os_str(), file.as_os_str()]].concat(), "");
     }
-    // Only the read-only flag that root set protects this disk.
+    // Only the read-only flag, set by root, protects this disk.
     let disk = Disk::with(&scratch.0, "disk", "xfs", &point);
     disk.resize(NEW);
     ok("blockdev --setro", &disk.device());

@@ -153,7 +153,7 @@ fn started(root: &Path, name: &str, commands: &Commands) -> Result<()> {
         }
         std::thread::sleep(LOOK);
     }
-    // From here on they belong to the daemon.
+    // From here on, the daemon ends the helper processes.
     helpers.into_iter().for_each(child::Kept::leave);
     qemu.leave();
     Ok(())

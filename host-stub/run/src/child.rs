@@ -209,13 +209,13 @@ impl Kept {
         until(limit, LOOK, || self.ended())
     }
 
-    /// Lets it outlive this process.
+    /// Lets the process outlive this one.
     pub(crate) fn leave(self) {
         std::mem::forget(self);
     }
 
     pub(crate) fn terminate(&self) {
-        // It is not reaped yet, so the id is still its own.
+        // The process is not reaped yet, so its id cannot have been reused.
         let _gone = kill_process(self.pid(), Signal::TERM);
     }
 }

@@ -122,7 +122,7 @@ impl Course<'_> {
         loop {
             match self.news.recv_timeout(LOOK) {
                 Ok(News::Signal(signal)) => {
-                    // It is the normal end of a kept VM.
+                    // SIGINT is the normal end of a kept VM.
                     let Stage::Kept(code) = stage else { return Outcome::Signal(signal) };
                     let is_end = signal == SIGINT;
                     return if is_end { self.exited(code) } else { Outcome::Signal(signal) };

@@ -77,7 +77,7 @@ fn checked(mut args: RunArgs) -> Result<u8> {
 
 fn one(args: &RunArgs) -> Result<u8> {
     let mut phases = Phases::new();
-    // Before anything exists that a signal would leave behind.
+    // Signals are watched before anything exists that an early end would leave behind.
     let signals = watch_signals()?;
     let mut about = Value::Null;
     let is_kept = args.reports.junit.is_some();

@@ -338,7 +338,7 @@ fn config(file: Option<&Path>, more: Vec<(String, String)>) -> Result<BTreeMap<S
 /// Returns the shares with their servers. Fails if a guest could change this program's files
 /// through one of them.
 fn shares(root: &Path, mut shares: Vec<Share>, kind: MachineKind) -> Result<Vec<Share>> {
-    // On virtio-mmio, QEMU 7.2's virtiofs gets its first answer only: 9p or a copy is used.
+    // On virtio-mmio, a guest gets only the first answer of QEMU 7.2's virtiofs: use 9p or a copy.
     let may_be_virtiofs = !shares.is_empty() && kind == MachineKind::Pci;
     let virtiofsd = may_be_virtiofs.then(share::virtiofsd).flatten();
     let own = root.canonicalize()?;

@@ -71,7 +71,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let mut done: Vec<(usize, Case, Value)> = Vec::new();
     while done.len() < count {
         if let Some(signal) = signals.pending().next() {
-            // They clean up after SIGTERM.
+            // The processes clean up after SIGTERM.
             running.iter_mut().for_each(|job| job.process.terminate());
             running.iter_mut().for_each(|job| {
                 job.process.ends_within(ENDING);

@@ -40,7 +40,7 @@ pub struct Console {
     /// How much was read, and how much of that was removed from disk, bytes.
     read: u64,
     forgotten: u64,
-    /// Of the output that is shown, which may be cut within a sequence.
+    /// Removes colours from the shown output, whose pieces may end within a sequence.
     colours: StripBytes,
 }
 
@@ -49,7 +49,7 @@ pub struct Console {
 pub enum Keeps {
     #[default]
     All,
-    /// Only the end, so that a guest that prints endlessly does not fill the disk.
+    /// Keeps only the end, so that a guest that prints endlessly does not fill the disk.
     End,
 }
 

@@ -80,7 +80,7 @@ fn names(path: &Path, bytes: &[u8]) -> Result<Vec<String>> {
     if let Some(mut out) = unpack.stdout.take() {
         out.read_to_end(&mut unpacked)?;
     }
-    // It fails on data after the last archive; what was read is valid.
+    // The program fails on data after the last archive, but what was read is valid.
     let _read = unpack.wait()?;
     list(&unpacked, &mut names);
     Ok(names)

@@ -125,7 +125,7 @@ fn names(around: &Around) -> Vec<Attempt> {
         let name = format!("remove {}", at.display());
         (name, libc::SYS_unlinkat, vec![here(), path(at), number(0)], Outcome::Denied)
     });
-    // These are not programs, so the agent continues if the kernel would allow it to execute them.
+    // These files are not programs, so the agent continues even if the kernel allows the execution.
     let programs = ["file", "setuid"].map(|name| {
         let arguments = vec![path(around.open.join(name))];
         (format!("execute {name}"), libc::SYS_execve, arguments, Outcome::Denied)

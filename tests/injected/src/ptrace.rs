@@ -55,7 +55,7 @@ impl Injected {
         let registers = libc::user_regs_struct {
             rip: self.instruction,
             rax: number.cast_unsigned(),
-            // Not in a system call, so that the kernel restarts none.
+            // Marks the process as not in a system call, so that the kernel restarts none.
             orig_rax: u64::MAX,
             rdi,
             rsi,

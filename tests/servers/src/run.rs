@@ -180,8 +180,8 @@ impl Terminal {
         let failed = |error: std::io::Error| format!("a terminal: {error}");
         let (ours, theirs) = Pty::open(columns, rows).map_err(failed)?;
         let side = || theirs.try_clone().map(Stdio::from).map_err(failed);
-        // In its own session with this terminal, so that signals from keys and size changes reach
-        // it.
+        // The program gets its own session with this terminal, so that signals of keys and resizes
+        // reach it.
         let mut command = Command::new("setsid");
         command.arg("--ctty").args(words).env("TERM", "xterm");
         command.stdin(side()?).stdout(side()?).stderr(side()?);

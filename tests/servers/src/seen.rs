@@ -32,7 +32,7 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     pub agent: Agent,
-    /// In the checks' order.
+    /// Results in the order of the checks.
     pub rows: Vec<Row>,
     /// The run to which new results belong.
     run: Run,

@@ -21,7 +21,7 @@ struct Step {
 const STEPS: [Step; 5] = [
     Step { rows: &["answered", "told"], run: start },
     Step { rows: &["pss"], run: |visit| visit.memory(Duration::from_secs(2), "pss") },
-    // After this one the agent has answered 300 calls.
+    // After this step the agent has answered 300 calls.
     Step { rows: &["config", "root"], run: sequential },
     Step { rows: &["pss300"], run: |visit| visit.memory(Duration::from_secs(1), "pss300") },
     Step { rows: &["exec", "put", "get"], run: from_host },
@@ -98,8 +98,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const START: &str = "echo begin; [ ! -e /run/agent.setup ] || sh /run/agent.setup; \
                      start-stop-daemon -S -b -x /run/agent.start";
 
-/// Waits for the kernel's random numbers. Without a device for them, which LXD's and Incus' VMs
-/// have, the first request takes a second, which every agent's start would include.
+/// Waits for the kernel's random numbers, so that no agent's start includes that wait: the first
+/// request takes a second without a hardware RNG, which the VMs of LXD and Incus have.
 const RANDOM: &str = "head -c 1 /dev/random >/dev/null";
 
 /// Start-up time on the host's clock. The host timestamps what it receives; a line on the guest's

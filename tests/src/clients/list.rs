@@ -27,7 +27,7 @@ pub enum Place {
     Host,
     /// As on the host, with the client's peer on this machine too: only without a VM.
     Machine,
-    /// In mote's VM itself, whose image has the program.
+    /// Inside mote's VM, whose image contains the program.
     Inside,
 }
 
@@ -75,7 +75,7 @@ pub static CLIENTS: LazyLock<Vec<Client>> = LazyLock::new(|| {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub column: Column,
-    /// In a VM; otherwise on this machine, with unix sockets as its vsock.
+    /// Whether the agent runs in a VM, or else on this machine, with unix sockets instead of vsock.
     pub in_vm: bool,
 }
 

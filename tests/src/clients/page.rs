@@ -73,7 +73,7 @@ const RECORD: &str = "results/clients.json";
 pub struct Row {
     pub client: String,
     pub case: String,
-    /// By the column's title: `ok` or something else.
+    /// Results by column title: `ok` or something else.
     pub seen: BTreeMap<String, String>,
 }
 

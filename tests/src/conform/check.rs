@@ -79,9 +79,9 @@ pub const SOON: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Quick,
-    /// In parallel with others, because it mostly waits.
+    /// Runs in parallel with others, because it mostly waits.
     Slow,
-    /// Alone, because it changes the agent or inspects all of it.
+    /// Runs alone, because it changes the agent or inspects all of it.
     Alone,
 }
 

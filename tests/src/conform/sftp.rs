@@ -228,7 +228,7 @@ pub enum Reply {
     Data(Vec<u8>),
     Names(Names),
     Attrs(Attrs),
-    /// Numbers of eight bytes in an extension's reply.
+    /// 64-bit numbers in the reply to an extended request.
     Numbers(Vec<u64>),
 }
 

@@ -104,7 +104,7 @@ pub(super) fn arguments(directory: &Path, console: &str, shell: &str) -> Vec<Str
         };
         args.extend([option.into(), value]);
     }
-    // After the serial ports, whose order decides their names.
+    // Hot-plug slots come after the serial ports, whose order decides their names.
     for slot in 0..SLOTS {
         let port = format!("pcie-root-port,id=slot{slot},chassis={}", slot + 1);
         // Without hot-plug support the guest never switches the slot's power on.

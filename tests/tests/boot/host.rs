@@ -188,7 +188,7 @@ fn liar(boot: &Boot) -> String {
     format!("sh -c 'read x <{}' mote-agent --initramfs", place.display())
 }
 
-/// Waits until the process or a child of it holds this lock.
+/// Waits until the process or one of its children holds this lock.
 fn holds(process: &Process, lock: &Path) {
     let pid = process.0.id();
     let look = || {

@@ -58,7 +58,7 @@ fn asks_process_1_if_the_image_has_no_such_program() {
             exits(exec(&boot, "/nowhere", &[], &[name]), Some(0), &[]);
             assert_eq!(init.asked(), runlevel, "{name}");
         }
-        // All other calls run as ordinary commands.
+        // If PATH has a program of this name, the command runs it.
         let own = boot.scratch.0.join("bin");
         program(own.join("poweroff"), "#!/bin/sh\nexit 3\n");
         assert_eq!(exec(&boot, own.to_str().unwrap(), &[], &["poweroff"]).0, Some(3));

@@ -10,7 +10,7 @@ pub(crate) struct System {
     pub(crate) name: &'static str,
     /// The Debian release.
     pub(crate) release: &'static str,
-    /// Its row in the table of `docs/results/boots.md`.
+    /// The system's row in the table of `docs/results/boots.md`.
     pub(crate) way: &'static str,
     pub(crate) log: &'static str,
     pub(crate) reload: &'static str,
@@ -249,7 +249,7 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
     let plan = Plan { incus: true, add: Some(&files.0), ..Plan::default() };
     let mut world = World::boot("systemd", "bookworm", &plan);
     let _times = world.connected();
-    // On a busy machine another unit may have missed its start limit.
+    // Other units may have failed: a busy machine may exceed their start limits.
     world.sh("systemctl is-system-running --wait || true");
     let failed = world.sh("systemctl --failed --no-legend --plain");
     assert!(!failed.contains("agent"), "{failed}");

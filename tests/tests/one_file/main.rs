@@ -124,7 +124,7 @@ fn a_signal_powers_off_and_kills_a_stubborn_program() {
 
 #[test]
 fn the_hosts_commands_power_off_and_reboot() {
-    // None of these images has such programs. In the last one, process 1 is busybox' init.
+    // None of these images has a program for power-off. In the last VM, process 1 is busybox' init.
     for (image, words, command, said) in [
         ("plain", "", "poweroff", "reboot: Power down"),
         ("plain", "", "reboot", "reboot: Restarting system"),

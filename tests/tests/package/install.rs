@@ -214,7 +214,7 @@ impl Root {
 
     pub(crate) fn program(&self, path: &str, text: &str) {
         let path = self.0.0.join(path);
-        // It may be a link that leads out of the root.
+        // The old file may be a link that leads out of the root.
         let _old = fs::remove_file(&path);
         program(path, text);
     }

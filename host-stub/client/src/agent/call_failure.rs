@@ -8,7 +8,7 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::Instance;
 
-/// Its names in JSON are those for clap.
+/// A cause of a failed call. JSON uses clap's names of the causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, thiserror::Error)]
 pub enum CallFailure {
     #[error(

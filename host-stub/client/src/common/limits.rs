@@ -1,6 +1,6 @@
 //! Limits on what is read from a guest; docs/explanation/security.md lists the most important. The
-//! values of a JSON document are counted before it is parsed: it may need many times its length of
-//! memory.
+//! values of a JSON document are counted before it is parsed, because parsed values may take many
+//! times the memory of the text.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

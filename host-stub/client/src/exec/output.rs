@@ -88,7 +88,7 @@ impl Flow {
             sleep(UNREAD);
             let is_writing = self.writing.load(Ordering::Acquire) > 0;
             if is_writing && self.pieces.load(Ordering::Acquire) == pieces {
-                // The other threads are blocked on the reader.
+                // The other threads are blocked on the reader of the output, so none is awaited.
                 std::process::exit(128 + signal);
             }
         }

@@ -263,9 +263,9 @@ impl Outcome {
     }
 }
 
-/// Waits for the end of `id`, which `events` report. Also returns whether that connection was lost.
+/// Waits until `events` report the end of `id`. Also returns whether that connection was lost.
 fn wait(agent: &Agent, id: &str, events: &mut Incoming) -> Result<(Outcome, bool), String> {
-    // It may have ended before the events were connected.
+    // The operation may have ended before the events were connected.
     if let Ok(Some(outcome)) = look(agent, id) {
         return Ok((outcome, false));
     }

@@ -27,7 +27,7 @@ use crate::{Agent, Limit};
 /// Bytes per message, as in Go's client.
 const PIECE: usize = 32 * 1024;
 
-/// All sockets.
+/// All sockets of a command.
 pub struct Sockets {
     control: Socket,
     /// With a terminal, one socket for both directions; otherwise stdin, stdout and stderr.
@@ -37,7 +37,7 @@ pub struct Sockets {
 enum Control {
     Resize(u16, u16),
     Signal(i32),
-    /// All output has ended.
+    /// The close of the control socket, after all output has ended.
     Goodbye,
 }
 
@@ -132,14 +132,14 @@ fn steer(mut control: Outgoing, orders: &Receiver<Control>) {
     for order in orders {
         let (command, args, signal) = match order {
             Control::Resize(width, height) => {
-                // Numbers are strings.
+                // The server's client sends the numbers as strings.
                 let args = json!({"width": width.to_string(), "height": height.to_string()});
                 ("window-resize", args, 0)
             }
             Control::Signal(signal) => ("signal", Value::Null, signal),
             Control::Goodbye => return drop(control.close()),
         };
-        // All three are always present.
+        // Like the server's client, always sends all three fields.
         let message = json!({"command": command, "args": args, "signal": signal});
         if control.text(message.to_string()).is_err() {
             return;

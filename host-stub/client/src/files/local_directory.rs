@@ -69,7 +69,7 @@ pub fn place<'a>(
     let leads_to_directory = || stat(to).is_ok_and(|about| is(about.st_mode, FileType::Directory));
     Ok(match above.kind(name) {
         Ok(FileType::Directory) => (above.existing(name)?, from.file_name()),
-        // Not replaced, because it may be the user's.
+        // The link is not replaced, because the user may have created it.
         Ok(FileType::Symlink) if leads_to_directory() => bail!(is_a_link(to)),
         _ if target == Target::Any && !is_named_so => (above, Some(name)),
         Err(Errno::NOENT) if missing == Missing::Make => {
@@ -314,10 +314,10 @@ mod tests {
         assert!(opens("real/open/there") && !opens("home/open"));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Of this thread only.
+                // Changes the user of this thread only.
                 rustix::thread::set_thread_res_uid(other, other, other).unwrap();
                 assert!(opens("home/open/there") && opens("home"));
-                // Other users can have created these.
+                // Other users can have created the links in these paths.
                 assert!(!opens("home/open/in") && !opens("through") && !opens("loop"));
             });
         });

@@ -141,7 +141,7 @@ impl Push<'_> {
         for name in names {
             self.below((file.as_fd(), &name, &source.join(&name)), &target.join(&name))?;
         }
-        // Last, because only root can fill a directory that forbids writing.
+        // The mode is set last, because only root can fill a directory that forbids writing.
         let (session, mode) = (&mut *self.session, about.mode() & 0o7777);
         let owner = self.owner.over(session.stat(target).with_context(there)?.owner);
         let attrs = Attrs { mode: Some(mode), owner, ..Attrs::default() };

@@ -45,7 +45,7 @@ fn mounts(instance: &Instance) -> Value {
 fn mount(flavour: Flavour, name: &str, device: &Device) -> Value {
     let bus = device.get("io.bus").map(String::as_str);
     let is_9p = match flavour {
-        // Only 9p is named; agents try virtiofs first.
+        // LXD up to 5.19 names only 9p; its agents try virtiofs first.
         Flavour::LxdOld => true,
         Flavour::Lxd | Flavour::LxdMicro | Flavour::Incus => bus == Some("9p"),
     };

@@ -58,7 +58,7 @@ pub fn why_stopped(instance: &Instance) -> Option<String> {
     stopped(process(instance)?)
 }
 
-/// Returns the same for the device with this process id.
+/// Like [`why_stopped`], for the device with this process id.
 pub fn stopped(pid: Pid) -> Option<String> {
     let line = command_line(pid);
     if !is_device(&line) || serves(pid) {

@@ -42,7 +42,7 @@ pub fn plain(stream: StreamOwned<ClientConnection, Timed>) -> Result<UnixStream>
     let (sender, (sending, sent)) = (pump.clone(), channel::<()>());
     spawn(move || {
         let _cut = sender.send();
-        // After an error, so that no local writer waits.
+        // After an error, a local writer must not wait for room.
         let _unread = sender.ours.shutdown(Shutdown::Read);
         drop(sending);
     });
@@ -109,7 +109,7 @@ impl Pump {
         let mut local = [PollFd::new(&self.ours, PollFlags::empty())];
         poll(&mut local, Some(&Timespec::default()))?;
         if local[0].revents().contains(PollFlags::HUP) {
-            // It no longer reads either.
+            // The local side is closed, so it no longer reads either.
             self.socket.shutdown(Shutdown::Both)?;
         }
         Ok(())

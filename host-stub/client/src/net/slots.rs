@@ -1,5 +1,5 @@
-//! Limits the number of threads that serve. Further callers wait, as in a listener's backlog: a
-//! guest in a loop must not exhaust the daemon, and no caller is refused.
+//! Limits the number of serving threads, so that a guest in a loop cannot exhaust the daemon.
+//! Further callers wait, as in a listener's backlog; none is refused.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ impl Slots {
         Arc::new(Self(taken, Mutex::new(ended)))
     }
 
-    /// Waits while all are in use.
+    /// Takes a permit; waits while all are in use.
     pub fn take(self: &Arc<Self>) -> Slot {
         let _never = self.0.send(());
         Slot(self.clone())

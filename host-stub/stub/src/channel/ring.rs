@@ -67,7 +67,7 @@ impl Watch {
                 }
                 Err(monitor) => {
                     let _deleted = daemon.with(name, |live| live.vm.monitor = monitor);
-                    // It ran under the previous daemon and has ended since.
+                    // The VM ran under the previous daemon and has ended since.
                     if was_running && monitor == Monitor::Silent {
                         daemon.vm_off(name);
                     }
@@ -110,7 +110,7 @@ impl Watch {
                 daemon.with(name, |live| live.vm.share_read = read)?;
             }
             let events = qmp.wait(if is_micro { CONSOLE_LOOK } else { POLL })?;
-            // Its last lines are still in the ring.
+            // The last lines of a VM that shuts down are still in the ring.
             is_over = events.iter().any(|event| event["event"] == "SHUTDOWN");
             daemon.with(name, |live| events.iter().for_each(|event| live.vm.note(event)))?;
         }
@@ -237,14 +237,14 @@ impl Qmp {
 
     /// Keeps an event. Answers to orders are ignored.
     fn take(&mut self, document: Value) {
-        // More than a burst of QEMU's contains.
+        // More than the number of events in a burst of QEMU's.
         const MOST: usize = 64;
         if document.get("event").is_some() && self.events.len() < MOST {
             self.events.push(document);
         }
     }
 
-    /// Waits for an event or the end of the time, and returns the events.
+    /// Waits for an event until `limit`, and returns the events.
     pub(super) fn wait(&mut self, limit: Duration) -> Result<Vec<Value>> {
         let end = Instant::now() + limit;
         while self.events.is_empty() {

@@ -103,7 +103,7 @@ impl AgentState {
     pub fn note(&mut self, line: &str) {
         let line: String = line.chars().take(LENGTH).collect();
         match line.as_str() {
-            // From a connected agent it is a heartbeat.
+            // STARTED from a connected agent is a heartbeat.
             "STARTED" if self.word != Word::Connected || !self.started => self.enter(Word::Started),
             "CONNECTED" => self.enter(Word::Connected),
             "STOPPED" => self.enter(Word::Stopped),
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_slow_agent_is_connected_by_its_call() {
         let mut agent = AgentState::default();
-        // It calls without a line on its port, so the port is at fault.
+        // The agent calls, but no line arrives on its port, so the port is at fault.
         agent.called();
         assert_eq!(agent.word, Word::Unknown);
         agent.note("STARTED");

@@ -138,7 +138,7 @@ fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
             "the agent no longer listens (vsock port 8443): it ended without reporting STOPPED, \
              for example because it was killed or its package removed; start it in the guest"
         ),
-        // It calls, so its port is the first problem.
+        // The agent calls, so its port is the first problem.
         (Word::Unknown, _) if live.agent.connections > 0 => silent(live),
         (_, Some(failure)) => found!(word(failure), "{}", failure.to_string()),
         (Word::Connected, None) if is_ready => {

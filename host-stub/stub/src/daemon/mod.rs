@@ -147,12 +147,12 @@ impl Daemon {
         self.power_on(name);
         let Ok(instance) = self.instance(name) else { return };
         if matches!(instance.channel, Channel::Serial { .. }) {
-            // In this dialect CONNECT has reported the address.
+            // In this dialect, CONNECT has already reported the address.
             return self.agent_noted(name, "STARTED", "instance-agent-started");
         }
         let (daemon, name) = (self.clone(), name.to_owned());
         std::thread::spawn(move || {
-            // Not repeated if it fails (P§2.3).
+            // The PUT is not repeated if it fails (P§2.3).
             if daemon.advertise(&instance).is_ok() {
                 daemon.agent_noted(&name, "STARTED", "instance-agent-started");
             }

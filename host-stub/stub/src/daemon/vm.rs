@@ -14,7 +14,7 @@ use mote_client::clock;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Monitor {
-    /// It answers this daemon.
+    /// The monitor answers this daemon.
     Connected,
     /// No process listens.
     #[default]
@@ -104,7 +104,7 @@ impl Vm {
                 let reason = data["reason"].as_str().unwrap_or_default().to_owned();
                 self.end.get_or_insert(End { reason, heard: false });
             }
-            // It follows BLOCK_IO_ERROR and is less specific.
+            // STOP follows BLOCK_IO_ERROR and is less specific.
             "STOP" if !self.has_no_space() => self.does = "paused".into(),
             "SUSPEND" => self.does = SUSPENDED.into(),
             "VSERPORT_CHANGE" if data["open"] == true && data["id"] == "qemu_serial" => {

@@ -29,7 +29,7 @@ pub fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Result<Ans
     if !(is_open || instance.allows_guests()) {
         return Ok(forbidden(flavour));
     }
-    // Only current LXD checks the method where there is only one (P§5.2).
+    // Only current LXD checks the method of paths that have only one (P§5.2).
     let is_checked = flavour.is_lxd() || flavour == Flavour::Incus && is_info;
     let method = if is_checked { request.method.as_str() } else { "GET" };
     Ok(match (method, path.as_slice()) {
@@ -107,7 +107,7 @@ fn set_state(daemon: &Arc<Daemon>, instance: &Instance, request: &Message) -> Re
         instance.config.insert(READY.into(), ready.to_string());
     })?;
     if ready {
-        // Each time, even if it was ready before (P§6).
+        // The event is sent each time, even if the instance was ready before (P§6).
         daemon.event(&instance.name, "instance-ready");
     }
     Ok(data(json!("")))

@@ -60,10 +60,10 @@ pub enum Machine {
 /// What happens to writes to a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
-    /// They change the disk.
+    /// Writes change the disk.
     #[default]
     Kept,
-    /// They are discarded with the VM.
+    /// Writes are discarded with the VM.
     Forgotten,
 }
 

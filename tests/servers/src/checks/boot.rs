@@ -48,7 +48,7 @@ fn restart(world: &World) -> Seen {
 fn clean_stop_start_with_devices(world: &World) -> Seen {
     let stopped = stop(world, &[])?;
     plug(world, "share1", "/mnt/share1", &[])?;
-    // On Incus without a bridge, because the instance already has a NIC on the only one.
+    // On Incus, a NIC without a bridge: the instance already has a NIC on the only bridge.
     let link = if world.server.is_incus() { &["nictype=p2p"] } else { nic(world.server) };
     let nic = ["config", "device", "add", VM, "lan", "nic", "name=lan7", "mtu=1400"];
     let added = world.ok(&[&nic, link].concat());

@@ -72,7 +72,7 @@ fn pull_recursive(world: &World) -> Seen {
     world.ok(&["file", "push", "-q", "-r", "/tmp/tree", &at("/tmp/")])?;
     world.ok(&["file", "pull", "-q", "-r", &at("/tmp/tree"), "/tmp/tree.back"])?;
     if world.server == Server::Lxd {
-        // Its server returns a link's absolute path, whatever the link contains.
+        // LXD 5.0.2 returns an absolute path for a link, whatever the link contains.
         let link = Path::new("/tmp/tree.back/tree/link");
         let target = fs::read_link(link).map_err(|error| error.to_string())?;
         same("the link", target, Path::new("/tmp/tree/d/1").to_path_buf())?;

@@ -1,4 +1,5 @@
-//! All checks. Each leaves the instance running and with its agent; if not, `ready` restores that.
+//! All checks. Each leaves the instance running and with its agent; otherwise `ready` restores
+//! that.
 
 use crate::prelude::*;
 

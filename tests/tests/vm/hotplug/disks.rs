@@ -174,7 +174,7 @@ fn keeps_a_smaller_file_system_without_blocking() {
     });
     thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD / 2);
-    // It grows once it is thawed.
+    // The frozen file system grows once it is thawed.
     guest.ok("fsfreeze --freeze /vdb1");
     world.vm.resize("disk0", NEW * MIB);
     let length = (NEW - 2) * MIB / 512;

@@ -57,7 +57,7 @@ fn names_only_the_hot_plugged_nic() {
     plug(&world);
     named(&mut guest);
     until("its line", SOON, || guest.ok("cat /run/agent.log").contains(" is now dmz0, MTU 1300"));
-    // It is up and keeps its name.
+    // The hot-plugged NIC is up and keeps its name.
     thread::sleep(LATER);
     assert_eq!(
         guest.ok("ls /sys/class/net").split_whitespace().collect::<Vec<_>>(),
@@ -71,7 +71,7 @@ fn names_only_the_hot_plugged_nic() {
 #[test]
 fn names_a_nic_plugged_in_during_the_start() {
     let mut world = boot("lxd", "");
-    // From now on the kernel queues events; the agent reads them half a second later.
+    // From now on, the kernel queues events. The agent reads them only half a second later.
     until("STARTED to be read", MOTE_BOOT, || world.host.state()["started"] == true);
     plug(&world);
     let mut guest = world.shell();
@@ -130,7 +130,7 @@ fn names_no_nic_that_the_policy_denies() {
 
 // CPUs and memory that the host hot-plugs. QEMU supports this here only for PCs.
 
-/// One memory block of a guest of this size, MiB.
+/// Size of a memory block in a guest of this size, MiB.
 const ADDED: u64 = 128;
 
 /// Boots a VM with one CPU and room for three more, and for more memory.
@@ -189,7 +189,7 @@ fn brings_new_resources_online_and_keeps_others_offline() {
     guest.ok(&format!("cd /sys/devices/system/cpu/cpu1; {off}; cd"));
     thread::sleep(LATER);
     assert_eq!(cpus(&mut guest), "0,2");
-    // More events than the kernel queues, so it drops some.
+    // These are more events than the kernel queues, so it drops some.
     let many = "i=0; while [ $i -lt 6000 ]; do echo add; i=$((i + 1)); done";
     guest.ok(&format!(
         "kill -STOP $(cat /run/agent.pid); {many} >/sys/devices/system/cpu/cpu0/uevent"

@@ -80,7 +80,7 @@ pub(in super::super) const ALL: &[Check] = &[
         let mut child = inside(agent, &terminal, &[NAME, "--", "sh", "-c", script])?;
         terminal.until("31 97\r\n");
         terminal.resize(120, 40);
-        // It is not our terminal's foreground process, so the kernel sends it no SIGWINCH.
+        // The client is not the terminal's foreground process, so the kernel sends it no SIGWINCH.
         signal(&child, Signal::WINCH)?;
         terminal.until("resized\r\n");
         terminal.say("\r");
