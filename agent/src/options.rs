@@ -247,7 +247,7 @@ fn option(
     Ok(())
 }
 
-/// Parses an option without a value; returns false for any other.
+/// Parses an option without a value; returns false for any other argument.
 fn flag(options: &mut Options, name: &str) -> bool {
     match name {
         "--no-wait" => options.wait = false,

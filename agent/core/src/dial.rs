@@ -78,7 +78,7 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// A call before its first attempt.
+    /// Creates the state of a call before its first attempt.
     pub fn new(retry: Retry) -> Self {
         Self { retry, made: 0, timeouts: 0 }
     }

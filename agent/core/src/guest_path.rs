@@ -27,7 +27,7 @@ impl<'p> Target<'p> {
         self.0
     }
 
-    /// Returns its components, without empty ones and `.`.
+    /// Returns the path's components, without empty ones and `.`.
     pub fn parts(self) -> impl Iterator<Item = &'p str> {
         self.0.split('/').filter(|part| !part.is_empty() && *part != ".")
     }

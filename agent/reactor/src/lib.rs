@@ -283,7 +283,7 @@ impl<T: AsFd> Async<T> {
         }
     }
 
-    /// Waits after `WouldBlock`.
+    /// Waits for the next edge after `WouldBlock`.
     async fn blocked(&self, interest: Interest) -> io::Result<()> {
         if let Some(source) = self.registered() {
             source.direction(interest).is_ready.set(false);

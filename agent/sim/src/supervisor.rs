@@ -61,7 +61,7 @@ pub(crate) struct Running {
     pub(crate) process: Rc<AgentProcess>,
     pub(crate) agent: Rc<Agent>,
     pub(crate) begun: Micros,
-    /// Whether it was started without vsock.
+    /// Whether the agent was started without vsock.
     pub(crate) is_alone: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::runtime::{Signal, hex, random::fill_random, within};
 
 /// Number of periods in which the host must connect the next socket (P§4.1).
 const PARTS: u32 = 5;
-/// One of these periods.
+/// Length of one of these periods.
 const PART: Duration = Duration::from_secs(1);
 
 /// Index of the control socket; the index of a data socket is its descriptor's number.

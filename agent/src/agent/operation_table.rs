@@ -200,7 +200,7 @@ impl Operation {
         Answer::Reply(reply)
     }
 
-    /// True if it has not ended and is not being cancelled.
+    /// Returns whether the operation has not ended and is not being cancelled.
     pub(crate) fn is_running(&self) -> bool {
         self.state.get() == State::Running
     }

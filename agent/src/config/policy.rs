@@ -30,7 +30,7 @@ pub(crate) enum Grade {
 
 pub(crate) struct Judged {
     pub(crate) policy: Policy,
-    /// The description, with its problems.
+    /// The policy's description, with its problems.
     pub(crate) text: String,
     pub(crate) grade: Grade,
 }

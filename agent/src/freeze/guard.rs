@@ -71,7 +71,7 @@ struct Guard {
 }
 
 impl Guard {
-    /// Answers the caller; returns false if it has exited.
+    /// Answers the caller; returns false if the caller has exited.
     fn answer(&mut self, text: &str) -> bool {
         self.tell.take().is_none_or(|tell| File::from(tell).write_all(text.as_bytes()).is_ok())
     }

@@ -18,7 +18,7 @@ pub(super) trait Disks {
     fn tell(&mut self, errors: &[i32]) -> bool;
     /// Waits for a request to thaw; returns false if none came before the deadline.
     fn wait(&mut self, until: Duration) -> bool;
-    /// Thaws one file system; returns like `freeze`.
+    /// Thaws one file system; returns the same as `freeze`.
     fn thaw(&mut self, disk: usize, until: Duration) -> i32;
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Incumbent {
     pid: u64,
     process: Process,
     why: &'static str,
-    /// Whether it has finished its start and serves the host.
+    /// Whether the agent has finished its start and serves the host.
     serves: bool,
 }
 

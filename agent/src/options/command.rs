@@ -46,7 +46,7 @@ pub(crate) enum Command {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starter {
-    /// Only the agent: it is a worker.
+    /// Only the agent, because the command is a worker.
     Agent,
     /// The guest.
     Guest,

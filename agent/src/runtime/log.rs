@@ -196,7 +196,7 @@ impl Write for Printable {
     }
 }
 
-/// Returns whether it is a control character, invisible, or changes the text direction.
+/// Returns whether a character is a control character, is invisible, or changes the text direction.
 fn is_hostile(character: char) -> bool {
     // The most frequent case first.
     if matches!(character, ' '..='~') {

@@ -149,7 +149,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), String> {
     }
 }
 
-/// Returns why the VM has no such port. Loads the driver if it is missing.
+/// Returns why the VM has no status port. Loads the driver if it is missing.
 fn missing(root: &Path) -> String {
     let mut foreign = String::new();
     for (name, node) in listed(root) {

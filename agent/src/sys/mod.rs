@@ -160,8 +160,8 @@ pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
     Ok(cid)
 }
 
-/// Returns the bytes that a unix socket's peer has not read yet, as the kernel counts them; 0 if it
-/// does not.
+/// Returns the bytes that a unix socket's peer has not read yet, or 0 if the kernel does not count
+/// them.
 pub(crate) fn unread(socket: &impl AsFd) -> libc::c_int {
     let mut bytes = 0;
     let fd = socket.as_fd().as_raw_fd();

@@ -138,7 +138,7 @@ pub(crate) struct Needs<'a> {
     pub(crate) ports: [Option<&'a Path>; 2],
     /// The directory of devlxd's socket.
     pub(crate) guests: Option<&'a Path>,
-    /// Kinds of the sockets that it creates ([`STREAM`], [`RAW`]), 0 for none.
+    /// Kinds of the sockets that the agent creates ([`STREAM`], [`RAW`]), 0 for none.
     pub(crate) sockets: [u16; KINDS],
 }
 

@@ -37,7 +37,7 @@ const OOM_SCORE: &CStr = c"/proc/self/oom_score_adj";
 /// repair a guest that is out of memory. With -1000, a leaking agent could take all memory.
 const AGENT_SCORE: &[u8] = b"-900";
 
-/// Whether the agent set its score, so that children must reset it.
+/// Whether the agent set its score, so that children must reset theirs.
 static HAS_LOWERED_SCORE: AtomicBool = AtomicBool::new(false);
 
 /// Asks the kernel to spare the agent, not its children, unless a score is already set.

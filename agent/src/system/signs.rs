@@ -36,8 +36,8 @@ pub(crate) fn has_nic() -> bool {
     file::exists("/sys/bus/virtio/drivers/virtio_net".as_ref())
 }
 
-/// Returns whether the kernel notices a new generation, because QEMU's device has a driver. Since
-/// Linux 6.10 it is a platform device.
+/// Returns whether the kernel notices a new generation: whether QEMU's device, a platform device
+/// since Linux 6.10, has a driver.
 pub(crate) fn has_generation() -> bool {
     file::exists("/sys/bus/platform/devices/QEMUVGID:00/driver".as_ref())
         || file::exists("/sys/bus/acpi/devices/QEMUVGID:00/driver".as_ref())

@@ -11,7 +11,7 @@ use crate::report::proc::mounts::Mounted;
 pub struct FileSystem<'l> {
     /// Mount point, escaped: the first one that no other mount covers.
     pub point: &'l [u8],
-    /// Whether all its mounts are covered, so that no path leads there.
+    /// Whether all of the file system's mounts are covered, so that no path leads there.
     pub is_covered: bool,
 }
 

@@ -33,7 +33,7 @@ impl Added {
         }
     }
 
-    /// Returns the name of its switch, and the values for offline and online.
+    /// Returns the name of the device's switch, and the values for offline and online.
     pub fn switch(self) -> [&'static str; 3] {
         match self {
             Self::Cpu(_) => ["online", "0", "1"],
@@ -41,7 +41,7 @@ impl Added {
         }
     }
 
-    /// Returns whether the kernel's command line keeps it offline.
+    /// Returns whether the kernel's command line keeps the device offline.
     pub fn is_kept_off(self, line: &[u8]) -> bool {
         let option: &[u8] = match self {
             Self::Cpu(_) => b"maxcpus=",

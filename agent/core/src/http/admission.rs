@@ -35,7 +35,7 @@ impl Patience {
         self.0 = ANSWERED;
     }
 
-    /// Returns when a wait that begins now uses it up.
+    /// Returns when a wait that begins now uses up the remaining time.
     pub fn end(&self, now: Uptime) -> Uptime {
         now + self.0
     }

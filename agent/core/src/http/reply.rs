@@ -126,7 +126,7 @@ fn field(out: &mut impl Write, name: &str, value: &str) -> Result {
     out.write_str("\r\n")
 }
 
-/// Returns whether it is a token: a method or a field name (RFC 9110 §5.6.2).
+/// Returns whether a text is a token: a method or a field name (RFC 9110 §5.6.2).
 fn is_token(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(allowed)

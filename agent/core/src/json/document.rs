@@ -28,12 +28,12 @@ impl Document {
         Ok(Self(text))
     }
 
-    /// Returns its value, without the white space around it.
+    /// Returns the document's value, without the white space around it.
     pub fn value(&self) -> Value<'_> {
         Value::written(self.0.trim_ascii())
     }
 
-    /// Returns the length of its text, bytes.
+    /// Returns the length of the document's text, bytes.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }

@@ -34,7 +34,7 @@ impl<'j> Value<'j> {
         Self(text)
     }
 
-    /// Returns its JSON text, unchanged.
+    /// Returns the value's JSON text, unchanged.
     pub fn raw(self) -> &'j str {
         self.0
     }

@@ -34,7 +34,7 @@ pub fn is_setter(name: &[u8]) -> bool {
 pub struct Difference {
     /// Upper bound. Comparisons at different times within a second narrow it.
     most: Option<i64>,
-    /// Whether it was ever small. From then on it grows only by drift, however far.
+    /// Whether the difference was ever small. From then on it grows only by drift, however far.
     was_near: bool,
     /// Upper bound of the drift up to now.
     drifted: i64,

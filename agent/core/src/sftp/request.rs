@@ -113,7 +113,7 @@ pub struct Change<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns the change of the file system by name that it makes, or for which it opens a file.
+    /// Returns the change by name that the request makes, or for which it opens a file.
     pub fn change(&self) -> Option<Change<'a>> {
         let (what, path, to) = match *self {
             Self::Open { path, flags, .. } if flags.0 & !OpenFlags::READ != 0 => {
@@ -138,7 +138,7 @@ impl<'a> Request<'a> {
         Some(Change { what, path, to })
     }
 
-    /// Returns whether it changes the file system, or opens a file to change it.
+    /// Returns whether the request changes the file system, or opens a file to change it.
     pub fn writes(&self) -> bool {
         matches!(self, Self::Write { .. } | Self::Fsetstat { .. }) || self.change().is_some()
     }

@@ -1,4 +1,4 @@
-//! How the host calls the agent, and its requests (P§3.2, P§3.3, P§4).
+//! How the host calls the agent, and which requests it makes (P§3.2, P§3.3, P§4).
 
 use std::rc::Rc;
 

@@ -75,13 +75,13 @@ impl Command {
         self.host.may_since.get() >= self.before.asked
     }
 
-    /// Returns whether some of its output may be missing.
+    /// Returns whether some of the command's output may be missing.
     fn may_lack(&self) -> bool {
         let is_ended = self.is_excused() || self.before.has_ended() || self.is_forbidden();
         is_ended || !self.is_whole.get() || self.is_signalled.get() || self.name == MISSING
     }
 
-    /// Returns its exit code, unless it is killed.
+    /// Returns the command's exit code, unless it is killed.
     fn expected(&self) -> i32 {
         code(if self.is_terminal { 0 } else { self.input })
     }

@@ -381,7 +381,7 @@ struct Slot {
 struct Knock {
     id: TaskId,
     is_queued: AtomicBool,
-    /// Whether it was woken by other tasks while it blocked.
+    /// Whether the task was woken by other tasks while it blocked.
     is_missed: AtomicBool,
     queue: Arc<Mutex<VecDeque<TaskId>>>,
 }

@@ -33,10 +33,10 @@ pub(crate) struct AgentProcess {
     pub(crate) inherited: RefCell<Option<Listener>>,
     /// Whether the re-executed program keeps the listener.
     pub(crate) hands_on: Cell<bool>,
-    /// Whether it has completed its start, and its rank among all agents.
+    /// Whether the agent has completed its start, and its rank among all agents.
     pub(crate) has_begun: Cell<bool>,
     pub(crate) rank: Cell<u32>,
-    /// Whether it was killed. It runs until its next wait.
+    /// Whether the process was killed. It runs until its next wait.
     pub(crate) is_dead: Cell<bool>,
     /// Children that have ended and are not yet reaped.
     pub(crate) ended: RefCell<VecDeque<(Pid, Ended)>>,

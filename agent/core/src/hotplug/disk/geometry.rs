@@ -54,7 +54,7 @@ pub struct Last {
     pub end: u64,
     /// Highest possible last sector.
     pub most: u64,
-    /// Whether it ended where the disk ended before the disk grew.
+    /// Whether the partition ended at the disk's end before the disk grew.
     pub was_at_end: bool,
     /// Whether the space between the last usable block and the copy of the table is reserved, so
     /// that nothing may be written there.
