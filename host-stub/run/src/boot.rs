@@ -153,7 +153,7 @@ fn started(root: &Path, name: &str, commands: &Commands) -> Result<()> {
         }
         std::thread::sleep(LOOK);
     }
-    // From here on, the daemon ends the helper processes.
+    // From here on, the helper processes belong to the daemon.
     helpers.into_iter().for_each(child::Kept::leave);
     qemu.leave();
     Ok(())

@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const LAST_WORDS: Duration = Duration::from_millis(300);
 /// A panic ends QEMU immediately or never. After this time, an agent that answers disproves it.
 const PANICKED: Duration = Duration::from_millis(400);
-/// Limit for that call.
+/// Limit for the call that checks this.
 const ANSWER: Duration = Duration::from_millis(500);
 /// Part of mote's message if there is a vsock device, as in every run, but neither the kernel nor
 /// its modules have a driver.

@@ -291,7 +291,7 @@ fn reports_what_cannot_be_copied_and_copies_the_rest() {
 
 #[test]
 fn a_directory_replaced_during_a_push_has_no_effect() {
-    // If the source is on a share, a guest can replace the directory by a link before it answers.
+    // If the source is on a share, a guest can replace the directory with a link before it answers.
     let source = Arc::new(OnceLock::<PathBuf>::new());
     let opened = Arc::new(AtomicBool::new(false));
     let (ours, seen) = (source.clone(), opened.clone());

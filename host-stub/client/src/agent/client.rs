@@ -33,7 +33,7 @@ pub const AGENT_PORT: u32 = 8443;
 const COMPLAINT: usize = 1000;
 /// Longest answer of vhost-device-vsock, bytes: `OK <port>`.
 const ANSWER: usize = 64;
-/// Limit for that answer, which needs one of the guest's kernel. The host kernel's vsock waits 2 s.
+/// Limit for that OK, which waits for the guest's kernel. The host's own vsock waits 2 s.
 const ACCEPTED: Duration = Duration::from_secs(20);
 
 pub type Stream = StreamOwned<ClientConnection, Timed>;

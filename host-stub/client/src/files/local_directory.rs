@@ -93,8 +93,8 @@ pub fn report(path: &Path) -> Result<File> {
     Ok(opened.with_context(|| local(path))?.into())
 }
 
-/// Returns the place of a report, or `None` if it is in `/dev` or `/dev/fd`, as `/dev/stdout`: only
-/// there links are followed. `/dev/shm` is not exempt, because a pull may write to it.
+/// Returns the place of a report, or `None` if it is in `/dev` or `/dev/fd`, such as `/dev/stdout`.
+/// Links are followed only there. `/dev/shm` is not exempt, because a pull may write to it.
 pub fn report_place(path: &Path) -> Result<Option<(LocalDirectory, &OsStr)>> {
     let above = path.parent().unwrap_or(Path::new(""));
     let is_device = ["/dev", "/dev/fd"].map(Path::new).contains(&above);

@@ -241,7 +241,7 @@ pub fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
     stream.write_all(&packet).map_err(in_words).context("sftp")
 }
 
-/// Replaces the errors for an expired time limit and a closed stream by messages.
+/// Replaces the errors for an expired time limit and a closed stream with messages.
 fn in_words(error: io::Error) -> anyhow::Error {
     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
         return anyhow!("the guest no longer answers");
