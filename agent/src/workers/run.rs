@@ -43,7 +43,8 @@ pub(crate) async fn report(agent: &Agent, what: &str, most: usize) -> io::Result
 /// Runs `mote-agent ARGUMENTS` with `input` on its standard input; returns its output. Kills a
 /// worker that prints more than `most` bytes or runs longer than `limit`.
 /// Errors: `TimedOut`; `FileTooLarge` for input longer than a pipe's capacity or too much output; a
-/// failed worker's output, or its exit code if there is none; any error of starting it.
+/// failed worker's output, or its exit code if it printed nothing; any error from
+/// starting it.
 pub(crate) async fn run(
     agent: &Agent,
     arguments: &[&str],

@@ -1,5 +1,5 @@
-//! Key exchange with the vectors' private keys, and multiplication of the base point, which has no
-//! vectors: its result is compared with the other multiplication.
+//! Key exchange with the vectors' private keys. Multiplication of the base point has no vectors, so
+//! its result is compared with that of the multiplication of any point.
 
 #![allow(
     deprecated,

@@ -16,7 +16,8 @@ use crate::print;
 use crate::runtime::{is_there, log, read_bounded, run_dir, write_small};
 use crate::system::devices::{entries, identity};
 
-/// Other programs that grow disks, below `/`: growpart, and systemd-repart if it is configured.
+/// Paths, relative to `/`, of other programs that grow disks: growpart, and systemd-repart if it is
+/// configured.
 const OTHERS: [&str; 5] =
     ["usr/bin/growpart", "usr/sbin/growpart", "etc/repart.d", "run/repart.d", "usr/lib/repart.d"];
 /// Key of the note that other programs grow disks. No disk has this identity.

@@ -3,7 +3,8 @@
 
 use crate::prelude::*;
 
-/// Lists the checks of groups, named as functions. A method of [`Server`] in brackets limits one.
+/// Lists the checks of groups, named as functions. A check with a method of [`Server`] in brackets
+/// runs only on servers for which that returns true.
 macro_rules! group {
     ($($group:literal: $($name:ident $([$server:ident])?),+);+) => {
         pub(super) const CHECKS: &[crate::checks::Check] = &[$($(crate::checks::Check {
