@@ -1,6 +1,6 @@
 //! Connections and quotas. Invariants: a served connection is never closed. The eviction candidate
 //! comes from the class with more connections; of those past their grace period it has the lowest
-//! [`Activity`], and of equal ones it is idle longest. No quota is lost or granted twice. Users
+//! `Activity`, and of equal ones it is idle longest. No quota is lost or granted twice. Users
 //! other than root get at most half. The limits never exceed the available descriptors.
 
 use mote_core::devlxd::quota::{Bounds, Class, Quota, Quotas};
