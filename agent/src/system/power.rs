@@ -64,10 +64,10 @@ pub(crate) fn is_mote() -> bool {
     }
     // One file may have two names, and an upgrade replaces it while process 1 runs.
     let [first, own] = ["/proc/1/exe", "/proc/self/exe"].map(Path::new);
-    match [first, own].map(file::readlink) {
-        [Ok(name), Ok(other)] if file::program(&name) == file::program(&other) => true,
-        [name, _] => name.is_ok() && file::id(first) == file::id(own),
-    }
+    let is_one_file = file::id(first).is_ok_and(|id| file::id(own) == Ok(id));
+    let links = [first, own].map(file::readlink);
+    is_one_file
+        || matches!(&links, [Ok(first), Ok(own)] if file::program(first) == file::program(own))
 }
 
 /// Opens a FIFO that a process reads.
