@@ -15,7 +15,7 @@ use crate::transport::Socket;
 const INWARD: usize = 36 * 1024;
 /// Read size towards the host, bytes: two TLS records, each with 22 bytes of overhead, fill a
 /// packet (`session::PACKET`).
-const OUTWARD: usize = 32 * 1024 - 512 - 2 * 22;
+pub(super) const OUTWARD: usize = 32 * 1024 - 512 - 2 * 22;
 /// Idle time of the guest's side after which its buffer is freed.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long the guest's side may accept nothing before mote checks that the host is still

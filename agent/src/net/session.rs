@@ -371,6 +371,7 @@ mod tests {
 
     #[test]
     fn packets_have_at_most_32_kib() {
+        assert_eq!(crate::net::relay::OUTWARD + 2 * SEAL, PACKET, "two records of the relay");
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None).expect("two sockets");
         for length in [1, PACKET - 1, PACKET, PACKET + 1, 3 * PACKET] {
