@@ -78,7 +78,7 @@ struct Watch {
 
 impl Watch {
     fn new(links: Async<OwnedFd>) -> Self {
-        // An error means that /run/mote is not writable, which the code that takes the lock reports.
+        // On error /run/mote is not writable, which the code that takes the lock reports.
         drop(count(Path::new(ROOT), 0));
         let log = signs::kernel_log();
         let (returns, is_missed) = Default::default();

@@ -68,8 +68,9 @@ pub(crate) fn rest() {
     unsafe { libc::madvise(start, STACK, libc::MADV_DONTNEED) };
 }
 
-/// Returns zeros in a block that may be a cached one, for a buffer that is used whole and soon freed.
-/// `vec![0; length]` takes new pages from the kernel: for 31 KiB, two system calls and eight page faults.
+/// Returns zeros in a block that may be a cached one, for a buffer that is used whole and soon
+/// freed. `vec![0; length]` takes new pages from the kernel: for 31 KiB, two system calls and eight
+/// page faults.
 pub(crate) fn zeros(length: usize) -> Vec<u8> {
     let mut zeros = Vec::<u8>::with_capacity(length);
     // SAFETY: it has room for `length` bytes, and all are written.
