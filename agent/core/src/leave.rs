@@ -10,7 +10,8 @@ const QUIET: Duration = Duration::from_millis(100);
 /// after another must not delay the exit forever.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest wait for peers that may be hostile. After [`LEAVE_DEADLINE`] a moment without any peer
-/// suffices, so a host that calls all the time loses no call.
+/// suffices, so a host that makes one call after another loses none. A host that makes several at
+/// once may have no such moment, and then loses those in their handshake.
 const PEERS_DEADLINE: Duration = Duration::from_secs(20);
 /// Longest wait for a host that only listens to events: such a host waits for the end of a command,
 /// or is about to send one. If its listener is closed, the host reports exit code 129 (P§4.1).
