@@ -1,6 +1,6 @@
-//! Cargo features that a build can leave out, for small images or guests that trust their host
-//! less. Rule: only the entry point of a request or subcommand checks its feature. All code is
-//! always compiled and tested; unreachable code is not linked.
+//! Cargo features that a build can omit, for small images or guests that trust their host less.
+//! Rule: only the entry point of a request or subcommand checks its feature. All code is always
+//! compiled and tested; unreachable code is not linked.
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(crate) type BoxFuture<'a, T = ()> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The crate async-io instead of mote-reactor: a second thread, and therefore no sandbox.
 pub(crate) const ASYNC_IO: bool = cfg!(feature = "async-io");
-/// Process 1. Never listed as absent: only one-file images need it.
+/// The agent as process 1. Never listed as absent, because only one-file images need it.
 pub(crate) const INIT: bool = cfg!(feature = "init");
 
 /// Defines a constant for each feature of the default build, and their list for `--check`.
@@ -34,12 +34,12 @@ macro_rules! features {
 
 features! {
     CHACHA20 "chacha20", // the cipher for CPUs without AES instructions, 50 KB; not for Go hosts
-    CREDENTIALS "credentials", // of systemd, in a guest without it
+    CREDENTIALS "credentials", // systemd's credentials in a guest without systemd
     EXEC "exec",
     FILES "files",
     FIRST_BOOT "first-boot", // templates and NIC names
     FREEZE "freeze",
-    INITRAMFS "initramfs", // serving on in the next root, until its agent takes over
+    INITRAMFS "initramfs", // continuing in the next root until its agent takes over
     METRICS "metrics",
     MOUNTS "mounts", // shared directories
     PORT_FORWARD "port-forward",
@@ -50,7 +50,7 @@ features! {
     STATE "state",
 }
 
-/// Limits of the policy within a capability.
+/// Whether a capability that has limits in the policy is built.
 pub(crate) const LIMITS: bool = EXEC || FILES || PORT_FORWARD || RESOURCES;
 
 pub(crate) const CAPABILITIES: Features = Features::of(&[
@@ -63,7 +63,7 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
 
 /// Returns the exit code of a subcommand that this build omits.
 pub(crate) fn absent() -> u8 {
-    print::complain(format_args!("this build does not have that command; it was made {Build}"));
+    print::complain(format_args!("this build lacks that command; it was built {Build}"));
     2
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Pl
             return Ok(Place { directory: here, name });
         }
         match open_directory(&here, &name, make && !is_last) {
-            // The directory may have been moved, and then has another parent.
+            // If the directory was moved, its parent is another one.
             _ if up && !trusted => return Err(Errno::LOOP.into()),
             Ok(_) | Err(Errno::NOENT) if is_last => return Ok(Place { directory: here, name }),
             Ok(next) => {
@@ -212,11 +212,11 @@ mod tests {
         }
         let link = |path: &str| symlink("/etc", root.join(path)).unwrap();
         let at = |target: &str| real(&root, target);
-        // The user's own link, in a directory that root owns.
+        // A link of the user's, in a directory that root owns.
         link("his");
         assert_eq!(at("his/x").unwrap(), root.join("etc/x"));
         lchown(root.join("his"), NOBODY, None).unwrap();
-        // Root's links, in directories where the user can replace them.
+        // Links of root's, in directories where the user can replace them.
         link("home/user/share");
         link("home/user/deep/link");
         link("wide");
@@ -233,7 +233,7 @@ mod tests {
             chmod(&root, mode);
             assert_eq!((at("wide").is_ok(), at("his").is_ok()), (followed, false), "{mode:o}");
         }
-        // Not a link: the user's own directory is allowed.
+        // A directory of the user's, unlike a link, is allowed.
         assert_eq!(at("home/user/deep/y").unwrap(), root.join("home/user/deep/y"));
         assert!(!root.join("etc/y").exists());
     }

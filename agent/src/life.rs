@@ -36,7 +36,7 @@ pub(crate) type Served = BoxFuture<'static, Result<(), String>>;
 fn log_startup_state(options: &Options) {
     log::info(format_args!("mote-agent {VERSION}"));
     if !built::INIT && sys::process_id() == 1 {
-        log::warn(format_args!("process 1, but built without init; see image/one-file"));
+        log::warn(format_args!("running as process 1, but built without init; see image/one-file"));
     }
     if built::ASYNC_IO {
         log::warn(format_args!("built with async-io: two threads, and therefore no sandbox"));
@@ -55,7 +55,7 @@ pub(crate) fn run(
 ) -> Result<(), String> {
     let old_root = prepare_for_switch_root(&options);
     log_startup_state(&options);
-    // Before the agent touches anything that belongs to the host.
+    // Read the policy before the agent uses anything from the host.
     let policies = policy::read(&options);
     let mut known = None;
     let mut prepared = None;
@@ -79,7 +79,7 @@ pub(crate) fn run(
     let policy = InForce::new();
     policy.take(policies);
     let flavour = or_default(flavour);
-    // Before the agent is visible: first boot may reboot the system (lxd#8148).
+    // Do this before the agent is visible, because first boot may reboot the system (lxd#8148).
     if built::FIRST_BOOT
         && !options.is_early()
         && first_boot::run(&options.root, policy.get().features, &applied, &files, &signals)
@@ -133,7 +133,7 @@ fn watch_changes(agent: &Rc<Agent>) {
     if built::RESOURCES {
         agent.spawn(hotplug::run(agent.clone()));
     }
-    // Ready concerns the real system, which an initramfs has not started yet.
+    // Ready is about the real system, which an initramfs has not started yet.
     if built::READY_WHEN && !agent.options.is_early() {
         agent.spawn(ready_when::run(agent.clone()));
     }
@@ -142,7 +142,7 @@ fn watch_changes(agent: &Rc<Agent>) {
     }
     let task = agent.clone();
     agent.spawn(async move {
-        // Otherwise the status line is late after a suspend.
+        // Without this, the status line would be late after a suspend.
         jumps(|| {
             task.clock_set.set(true);
             task.status_changed.raise();
@@ -169,7 +169,7 @@ async fn serve(
         Box::pin(pump::run(agent.clone()))
     };
     let mounted: BoxFuture<'static> = match shares {
-        // A mount made in an initramfs would stay there.
+        // A mount that is made in an initramfs would stay in the initramfs.
         Some(list) if built::MOUNTS && !agent.options.is_early() => {
             Box::pin(mounts::at_start(agent.clone(), list))
         }
@@ -197,13 +197,13 @@ async fn serve(
     let mut host = Box::pin(host);
     let result = host.as_mut().or(signals.obeyed(&agent)).await;
     if built::INITRAMFS && matches!(result, Ok(ExitReason::Replaced)) {
-        // The other agent listens, too: an open listener here would take connections.
+        // The next agent listens, too: an open listener here would take some of its connections.
         drop(host);
         let over: BoxFuture<'_> = Box::pin(leave::replaced(&agent, &signals, [guests, serial]));
         over.await;
         return Ok(());
     }
-    // Remove the socket's name: where it exists, cloud-init expects a host that answers (P§5.1).
+    // Remove the socket file: if it exists, cloud-init expects an answer (P§5.1).
     agent.allow_devlxd(false);
     agent.status(|status| status.stop(now()));
     if built::EXEC && result.is_ok() {

@@ -95,7 +95,7 @@ fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
         | Command::AfterResume(_)
         | Command::Init
         | Command::Leave(_) => built::absent(),
-        // Only the number, like the Go agents.
+        // Print only the number, like the Go agents.
         Command::Version if options.stands_in => printed(format_args!("{RELEASE}\n")),
         Command::Version => printed(format_args!("mote-agent {VERSION}\n")),
         Command::Help if built::INIT => printed(format_args!("{}{}", HELP, init::HELP)),
@@ -113,7 +113,7 @@ fn printed(text: Arguments<'_>) -> u8 {
 
 fn run(options: Options) -> Result<(), String> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    // Before any thread starts, because threads inherit the signal mask.
+    // Do this before any thread starts, because threads inherit the signal mask.
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
     sys::raise_file_limit();
     sys::keep_secrets();

@@ -19,7 +19,7 @@ use crate::built;
 use crate::transport::Transport;
 
 pub(crate) const INITRAMFS: &str = "--initramfs";
-/// Option that an agent from an initramfs passes to itself in the real root.
+/// The option that an initramfs' agent passes to itself when it re-executes in the real root.
 pub(crate) const LEFT: &str = "--left-initramfs";
 
 /// The long name of `-s`.
@@ -114,7 +114,7 @@ impl Options {
 pub(crate) enum Initramfs {
     #[default]
     Never,
-    /// Yes, and the agent still runs in it.
+    /// An initramfs started the agent, which still runs in it.
     Within,
     Left,
 }
@@ -137,7 +137,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     };
     let (mut words, mut given) = (Vec::new(), Vec::new());
     if leaves {
-        // Shut down whatever the arguments are.
+        // Shut down regardless of the arguments.
         words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
         args.by_ref().for_each(drop);
     }
@@ -258,7 +258,7 @@ fn flag(options: &mut Options, name: &str) -> bool {
         INITRAMFS => options.initramfs = Initramfs::Within,
         LEFT => options.initramfs = Initramfs::Left,
         "--debug" | "-d" => options.debug = true,
-        // Only under the Go agents' names (P§1.1): elsewhere -v often means version.
+        // Accept these only under the Go agents' names (P§1.1): elsewhere -v often means version.
         "--verbose" | "-v" if options.stands_in => options.debug = true,
         // Help takes precedence.
         "--check" | "--version" | "-V" if options.wants_help() => {}

@@ -78,7 +78,7 @@ struct Watch {
 
 impl Watch {
     fn new(links: Async<OwnedFd>) -> Self {
-        // On error /run/mote is not writable, which the code that takes the lock reports.
+        // If this fails, /run/mote is not writable, which the code that takes the lock reports.
         drop(count(Path::new(ROOT), 0));
         let log = signs::kernel_log();
         let (returns, is_missed) = Default::default();
@@ -87,11 +87,11 @@ impl Watch {
     }
 
     fn look(&mut self, agent: &Agent, signs: &mut Signs) {
-        // Only the arrival matters: messages may be cut off, and a lost one had others before it.
+        // Only arrival matters: messages may be truncated, and a lost message follows others.
         while self.links.try_read(|links| Ok(read(links, &mut [0])?)).is_ok() {
             signs.is_announced = true;
         }
-        // Not awaited, because the kernel may log a lot.
+        // The log itself does not wake this task, because the kernel may log a lot.
         signs.is_fork |= self.log.as_ref().is_some_and(signs::is_forked);
         if agent.clock_set.take() {
             // A program set the clock, or the VM was suspended, after which the kernel sets it.
@@ -115,7 +115,7 @@ impl Watch {
         }
     }
 
-    /// Returns the worker's argument: to set the clock, or why not.
+    /// Returns the worker's argument: that it sets the clock, or why not.
     fn clock_word(&self, agent: &Agent) -> &'static str {
         if !agent.policy.allows(Capability::Clock) {
             return "clock left alone: the policy denies it";
@@ -130,7 +130,7 @@ impl Watch {
     /// Completes a resume after the worker has reseeded and set the clock (`said` is its output):
     /// reconnects to the host, then runs the hooks.
     fn done(&mut self, agent: &Agent, mut signs: Signs, said: &[u8]) {
-        // The clock is now taken as correct.
+        // From now on, the clock counts as correct.
         self.difference.settle();
         agent.next_look.take();
         // The kernel's log entry may arrive shortly after the NIC's announcement.
@@ -150,7 +150,7 @@ impl Watch {
                 json.end_object();
             })
         });
-        // Not awaited: each hook has its own time limit.
+        // Do not wait for the hooks, each of which has its own time limit.
         let stderr = io::stderr();
         if let Err(why) = run::start(agent, &[AFTER_RESUME, name], stderr.as_fd(), stderr.as_fd()) {
             log::warn(format_args!("{why}"));
@@ -186,7 +186,7 @@ mod tests {
         let path = root.join(run_dir::GENERATION);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         assert_eq!(count(&root, 0).unwrap(), 0);
-        // Like a program that polls the file.
+        // Simulates a program that polls the file.
         let open = File::open(&path).unwrap();
         assert_eq!(open.metadata().unwrap().permissions().mode() & 0o777, 0o644);
         for more in 1..4_u64 {

@@ -17,7 +17,7 @@ use crate::runtime::{Async, Fair};
 use crate::sys::file::OFlags;
 use crate::sys::{self, VsockAddr, file, listener};
 
-/// Any context id, so that a listener survives a change of the guest's (P§3.1).
+/// Any context id, so that a listener survives a change of the guest's id (P§3.1).
 const CID_ANY: u32 = u32::MAX;
 /// The host's context id. mote serves callers with this or a lower id, except loopback's (1).
 const CID_HOST: u32 = 2;
@@ -301,7 +301,7 @@ mod tests {
                 }
                 found
             });
-            // Replaces a socket, then creates one where there is none.
+            // First replaces a socket, then creates one where none exists.
             for round in 0..2_000 {
                 let first = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");
                 let second = bind_unix(&path)
@@ -342,7 +342,7 @@ mod tests {
         let scratch = crate::runtime::scratch("many-clients");
         let path = scratch.join("sock");
         let listener = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");
-        // Not vsock, so not the host.
+        // Clients that do not use vsock are not the host.
         let clients = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
         let mut last = clients.last().expect("one of them");
         last.set_nonblocking(true).expect("a socket");

@@ -5,7 +5,7 @@
 //! a QEMU machine, and `client` calls agents.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::disallowed_methods, reason = "opens no file below what a guest names")]
+#![allow(clippy::disallowed_methods, reason = "opens no file below a path that a guest chose")]
 
 mod cli;
 

@@ -91,7 +91,7 @@ impl Pair {
         split(&answer)
     }
 
-    /// Limits the number of the agent's descriptors, to those that are open or to 1024.
+    /// Limits the agent's descriptors to those that are open, or to 1024.
     pub fn limit_descriptors(&self, to_open: bool) {
         let pid = self.agent.0.id();
         let is_open = |fd: &usize| fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();

@@ -174,7 +174,7 @@ impl Attacker {
     }
 
     fn open(&mut self, one: usize) {
-        // Closes the old connection first.
+        // Close the old connection first.
         self.all[one] = None;
         match self.connected(one) {
             Ok(stream) => {
@@ -264,7 +264,7 @@ impl Cgroup {
             panic!("{attack}: the agent died: {end}; {}", pair.log());
         }
         pair.assert_alive();
-        // The agent may read data after the attack has ended, so this is last.
+        // Check this last, because the agent may read data after the attack has ended.
         let (peak, charged) = (pair.memory("VmHWM"), self.peak());
         println!("{attack}: {peak} kB at its peak; charged: {charged}");
         assert!(peak < most, "{attack}: {peak} kB");

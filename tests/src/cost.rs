@@ -113,7 +113,7 @@ pub fn claimed(row: &str) -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix("| ")?.strip_prefix(row)?.strip_prefix(" | "));
     let figure = line.unwrap_or_else(|| panic!("README has no row {row}"));
-    // mote's figure is first.
+    // mote's figure is the first one.
     let figure = figure.split(" | ").next().unwrap_or_default();
     figure.trim_end_matches(" |").replace(',', "").parse().expect("a number")
 }

@@ -75,7 +75,7 @@ fn today() -> String {
 /// Formats a number with at least three significant digits, and commas.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
-        // A whole number has no decimals.
+        // A whole number needs no decimals.
         _ if value.fract() == 0.0 => 0,
         size if size >= 99.95 => 0,
         size if size >= 9.995 => 1,

@@ -43,7 +43,7 @@ impl Session {
             command
                 .stdin(Stdio::from(theirs.try_clone().expect("a descriptor")))
                 .stdout(Stdio::from(theirs))
-                // stderr would show why a session ended, which is expected here.
+                // Discard stderr, which would only show why a session ended.
                 .stderr(Stdio::null()),
         );
         // Drops the command's copies of the sockets, or neither side would see the end.

@@ -201,7 +201,7 @@ fn backed(spec: &Spec, port: &str) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
         ),
     ];
     if port != "org.linuxcontainers.lxd" {
-        // The dummy that current servers keep (P§2.1).
+        // Add the dummy port that current servers keep (P§2.1).
         ports.push("virtserialport,name=org.linuxcontainers.lxd,id=legacy,bus=serial.0".into());
     }
     let mut all = vec![(Late::Port, ports)];

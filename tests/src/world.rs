@@ -8,7 +8,7 @@ pub const MOTE_BOOT: Duration = Duration::from_secs(60);
 pub const BACK: Duration = Duration::from_secs(2);
 const OFF: Duration = Duration::from_secs(20);
 
-/// All processes of one agent's test. Dropped in this order.
+/// All processes of one agent's test, dropped in this order.
 pub struct World {
     pub vm: Vm,
     pub host: Host,
@@ -122,7 +122,7 @@ pub fn port(flavour: &str) -> &'static str {
     match flavour {
         "lxd" => "com.canonical.lxd",
         "incus" => "org.linuxcontainers.incus",
-        // Debian's 5.0.2 writes to the old port, and a dummy port blocks it forever.
+        // Debian's lxd-agent 5.0.2 writes to the old port, and a dummy port blocks it forever.
         _ => "org.linuxcontainers.lxd",
     }
 }

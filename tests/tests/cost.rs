@@ -36,7 +36,7 @@ fn render(rows: &[Row]) -> String {
 #[test]
 fn no_cost_exceeds_its_budget() {
     more_descriptors();
-    // In parallel: each resource has its own agent, which mostly waits.
+    // Run in parallel, because each resource has its own agent, which mostly waits.
     let mut rows: Vec<_> = thread::scope(|scope| {
         let rows: Vec<_> = THINGS.iter().map(|thing| scope.spawn(|| thing.row())).collect();
         rows.into_iter().map(|row| row.join().unwrap()).collect()

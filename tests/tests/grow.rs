@@ -94,7 +94,7 @@ fn reports_what_cannot_grow() {
     let disk = Disk::new(&scratch.0, "disk", 512, "");
     exits(disk.grow(&[]), Some(1), &["no valid GPT or MBR"]);
     exits(grow(&[&*format!("{}p1", disk.name)]), Some(1), &["/sys/block has no disk"]);
-    // Other programs may choose such a name.
+    // Programs may choose a name that is not UTF-8.
     let odd = OsStr::from_bytes(b"\xff");
     assert_eq!(fed(agent().to_str().unwrap(), &["grow".as_ref(), odd], "").0, Some(2));
 }

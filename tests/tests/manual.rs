@@ -62,7 +62,7 @@ fn the_page_has_exactly_the_options_of_the_help() {
     let has = options(&help);
     assert!(has.len() > 15, "{has:?}");
     assert_eq!(has, options_of(&page_items(PAGE, "OPTIONS", "\n.SS ")));
-    let (_, intervals) = help.split_once("period in this state (").expect("the intervals");
+    let (_, intervals) = help.split_once("interval in this state (").expect("the intervals");
     let (intervals, _) = intervals.split_once(')').expect("their end");
     let states = ["CONNECT", "STARTED", "CONNECTED"].into_iter();
     for (state, interval) in states.zip(intervals.split(", ")) {

@@ -6,7 +6,7 @@ use mote_tests::attack::{Attack, Cgroup, Kind};
 use mote_tests::conform::prelude::*;
 
 const PEAK: u64 = 6 * 1024;
-/// Just below the maximum size of an event.
+/// A size just below the maximum of an event.
 const MEGABYTE: usize = 1_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
 

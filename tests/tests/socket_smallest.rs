@@ -44,7 +44,7 @@ fn lacks_subcommands_and_check_lists_missing_capabilities() {
         let output = Command::new(agent()).args(words).envs([AS_AGENT]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("this build does not have that command"), "{words:?}: {said}");
+        assert!(said.contains("this build lacks that command"), "{words:?}: {said}");
     }
     let output = Command::new(agent()).arg("--check").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

@@ -20,7 +20,7 @@ fn the_host_works_by_tcp_as_by_vsock() {
     let calls = UnixListener::bind(scratch.0.join("vs.listen_8443")).expect("the agent's stand-in");
     thread::spawn(move || {
         for call in calls.incoming().flatten() {
-            // Refused until the agent listens, as with vsock.
+            // As with vsock, calls are refused until the agent listens.
             if let Ok(agent) = TcpStream::connect((Ipv4Addr::LOCALHOST, agent_port)) {
                 thread::spawn(move || carry(call, agent));
             }

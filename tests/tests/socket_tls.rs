@@ -311,7 +311,7 @@ fn accepts_its_own_key_as_sec1_or_pkcs8_of_either_curve() {
 
 #[test]
 fn refuses_server_crt_without_its_key() {
-    // The private number's position in SEC1. OpenSSL does not check that it matches the public key.
+    // Position of the private number in SEC1. OpenSSL does not compare it with the public key.
     for (kind, number) in [(P384, 8..56), (P256, 7..39)] {
         let mut meeting = Meeting::between(P384, kind);
         meeting.start();

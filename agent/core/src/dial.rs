@@ -23,7 +23,7 @@ pub struct Call<'a> {
     /// Path and query.
     pub target: &'a str,
     pub body: Option<&'a [u8]>,
-    /// Further headers, passed on from the guest.
+    /// Further headers, forwarded from the guest.
     pub extra: &'a [(&'a str, &'a str)],
     /// Time limit for the head of the answer.
     pub timeout: Duration,
@@ -55,15 +55,15 @@ pub fn find<'h>(headers: &'h [(String, String)], wanted: &str) -> Option<&'h str
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// P§3.2: ten attempts, but a refusal is final.
+    /// Ten attempts, but a refusal is final (P§3.2).
     Dial,
-    /// P§5.3 for meta-data: ten attempts 500 ms apart, even after refusals.
+    /// For meta-data: ten attempts 500 ms apart, even after refusals (P§5.3).
     Patient,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No listener on that port: vsock answers with a reset.
+    /// No process listens on that port: vsock answers with a reset.
     Refused,
     TimedOut,
     /// Any other error of connect(2).
@@ -115,7 +115,7 @@ mod tests {
             let mut tries = Tries::new(retry);
             let pauses: Vec<_> = core::iter::from_fn(|| tries.failed(how)).take(100).collect();
             assert_eq!(pauses, expected, "{retry:?} {how:?}");
-            // Timeouts count in total.
+            // Timeouts count even if they are not consecutive.
             let mut tries = Tries::new(retry);
             let mixed = [Failure::TimedOut, Failure::Other, Failure::Other];
             assert!(mixed.into_iter().all(|how| tries.failed(how).is_some()));

@@ -1,8 +1,8 @@
 //! The core of mote: the decisions of a guest agent for LXD and Incus.
 //!
 //! Bytes and time go in, bytes and decisions come out. The core does no I/O, never waits and reads
-//! no clock; the shell (`agent/src`) does. Without features, it does not allocate. Modules are in
-//! reading order.
+//! no clock; the shell (`agent/src`) does all of this. Without features, it does not allocate.
+//! Modules are in reading order.
 #![cfg_attr(not(test), no_std)]
 #![allow(missing_docs, reason = "internal crate: some names need no comment")]
 #![warn(clippy::indexing_slicing)]

@@ -150,11 +150,11 @@ pub struct Address {
     pub index: u32,
     /// Length of the network prefix, bits.
     pub prefix: u8,
-    /// Our own address, not a peer's.
+    /// The interface's own address, not a peer's.
     pub address: core::net::IpAddr,
 }
 
-/// The messages of a datagram, up to the first truncated one.
+/// Returns the messages of a datagram, up to the first truncated one.
 pub fn replies(datagram: &[u8]) -> impl Iterator<Item = Reply<'_>> {
     let mut rest = datagram;
     core::iter::from_fn(move || {
@@ -201,8 +201,8 @@ fn counters(value: &[u8]) -> Counters {
     }
 }
 
-/// Parses `ifaddrmsg` and its attributes. On a point-to-point link `IFA_ADDRESS` is the peer's and
-/// `IFA_LOCAL` ours; IPv6 has `IFA_LOCAL` only there.
+/// Parses `ifaddrmsg` and its attributes. On a point-to-point link, `IFA_ADDRESS` is the peer's and
+/// `IFA_LOCAL` our own; IPv6 has `IFA_LOCAL` only there.
 fn address(body: &[u8]) -> Option<Address> {
     const ADDRESS: u16 = 1;
     const LOCAL: u16 = 2;
@@ -217,7 +217,7 @@ fn address(body: &[u8]) -> Option<Address> {
     Some(Address { index, prefix, address })
 }
 
-/// Attributes as (kind without flags, value).
+/// Returns the attributes as (kind without flags, value).
 fn attributes(body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = body;
     core::iter::from_fn(move || {

@@ -68,7 +68,7 @@ mod tests {
         while bucket.take(at(now)).is_zero() {
             count += 1;
         }
-        // The last one was not available.
+        // The last token was not available.
         bucket.missing -= REFILL;
         count
     }

@@ -8,7 +8,7 @@ use crate::report::proc::words;
 const LISTENS: &[u8] = b"0A";
 /// Longest path of a unix socket, bytes (unix(7), `sun_path` without the NUL).
 const SOCKET: usize = 107;
-/// Number of consecutive checks without an init script: between runlevels none runs for a moment.
+/// Required consecutive checks that see no init script, since none runs between runlevels.
 const CALM: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +50,13 @@ pub fn listens(line: &[u8], port: u16) -> bool {
     state == Some(LISTENS) && at.and_then(|at| u16::from_str_radix(at, 16).ok()) == Some(port)
 }
 
-/// Decides whether an init system that does not report its state is done: none of its scripts runs
-/// in consecutive checks.
+/// Decides whether an init system that does not report its state is done: consecutive checks see
+/// none of its scripts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calm(u8);
 
 impl Calm {
-    /// Takes one check into account; returns whether init is done.
+    /// Counts one check; returns whether init is done.
     pub fn is_done(&mut self, runs: bool) -> bool {
         self.0 = if runs { 0 } else { self.0.saturating_add(1) };
         self.0 >= CALM

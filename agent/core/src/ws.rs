@@ -220,7 +220,7 @@ fn close_code(payload: &[u8]) -> Result<Option<u16>, Violation> {
     let code = u16::from_be_bytes(*code);
     match code {
         1000..=1003 | 1007..=1014 | 3000..=4999 => {}
-        // Unassigned, or never sent in a frame.
+        // The code is unassigned, or must not be sent in a frame.
         _ => return Err(Violation::BadClose),
     }
     core::str::from_utf8(reason).map_err(|_| Violation::BadText)?;

@@ -26,9 +26,9 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 pub use timers::Timer;
 
-/// Events taken from the kernel at a time.
+/// Number of events taken from the kernel at a time.
 const EVENTS: usize = 32;
-/// Longest sleep while epoll_create1(2) fails, before it is tried again.
+/// Longest sleep before the next attempt while epoll_create1(2) fails.
 const BLIND: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -107,7 +107,7 @@ impl Reactor {
         let limit = millis.and_then(|millis| u64::try_from(millis).ok());
         let limit = limit.and_then(|millis| Timespec::try_from(Duration::from_millis(millis)).ok());
         let mut room = [MaybeUninit::uninit(); EVENTS];
-        // EINTR: the caller waits again.
+        // After EINTR, the caller waits again.
         let Ok((events, _)) = epoll::wait(epoll, &mut room, limit.as_ref()) else { return };
         for event in &*events {
             let (flags, key) = (event.flags, event.data.u64());
@@ -200,7 +200,7 @@ fn turn(limit: Option<Duration>, now: impl Fn() -> Duration) {
     };
     REACTOR.with(|reactor| match reactor.epoll() {
         Ok(epoll) => reactor.wait(epoll, limit),
-        // Out of descriptors. Tasks that wait for a descriptor get the error when they register it.
+        // No descriptor is free. Tasks that wait for one get the error when they register it.
         Err(_) => std::thread::sleep(limit.unwrap_or(BLIND).min(BLIND)),
     });
     timers::expire(now);

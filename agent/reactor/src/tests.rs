@@ -1,4 +1,4 @@
-//! Real sockets, real time.
+//! Tests with real sockets in real time.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -80,7 +80,7 @@ fn begin_early(scenario: &Rc<Scenario>, length: Micros) {
     here().kernel.other.replace(other);
     later(scenario, Zone::Guest, length, |scenario| {
         if here().kernel.other.take().is_some() {
-            // No device event reports it.
+            // No device event reports this.
             scenario.agents.whole.set(scenario.sim.awake());
         } else {
             scenario.lack(false, false);

@@ -19,7 +19,7 @@ const BODY: Micros = 10 * SECOND;
 const IDLE: Micros = 30 * SECOND;
 /// Longest delay of the agent's own actions: to close a connection, accept it, or answer.
 const SLACK: Micros = 500 * MILLI;
-/// After this, a request of a broken connection has reached the host or never will.
+/// After this time, a request of a broken connection has reached the host or never will.
 const OVER: Micros = 90 * SECOND;
 
 pub(crate) struct Guest {
@@ -53,7 +53,7 @@ pub(crate) async fn application(guest: Rc<Guest>) {
         if sim.dice.one_in(2) {
             pause.await;
         } else {
-            // Concurrently with a repeated Ready.
+            // Report concurrently with a repeated Ready.
             either(pause, guest.oracle.found.after(found)).await;
             sleep(sim, Zone::Guest, sim.dice.between(0, 20 * MILLI)).await;
         }

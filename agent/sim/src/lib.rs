@@ -1,6 +1,6 @@
-//! The agent under deterministic simulation. The agent's own files are compiled; the system below
-//! them is replaced: virtual time, sockets, port, small files and processes, all determined by one
-//! seed. TLS is reduced to a hello.
+//! The agent under deterministic simulation. This crate compiles the agent's own files and replaces
+//! the system below them: virtual time, sockets, port, small files and processes, all determined by
+//! one seed. TLS is reduced to a hello.
 //!
 //! `below` has the replacements, each with name and interface of the original; `programs` are what
 //! the agent starts; `host` is written from docs/protocol; `oracle` has the rules.
@@ -16,7 +16,7 @@
     clippy::unused_self,
     reason = "a replacement has the interface of the original"
 )]
-// As in tests: a failed scenario panics.
+// Code of tests: a failed scenario panics.
 #![allow(clippy::unwrap_used)]
 
 /// The agent's files, except those that `below` replaces.

@@ -35,7 +35,7 @@ pub(crate) struct Oracle {
     sim: Rc<Sim>,
     /// Whether the agent repeats Ready to a host that has forgotten it.
     pub(crate) says_ready_again: bool,
-    /// The application's last report that was answered with 200.
+    /// The application's last report that got the answer 200.
     said: Cell<Word>,
     /// Later reports without an answer, which the host may have received.
     unsure: RefCell<BTreeSet<bool>>,
@@ -88,7 +88,7 @@ impl Oracle {
         }
     }
 
-    /// Returns whether this may be the application's state.
+    /// Returns whether the application may be in this state.
     fn may_be(&self, word: Word) -> bool {
         self.said.get() == word || self.unsure.borrow().contains(&(word == Word::Ready))
     }

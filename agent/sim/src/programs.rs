@@ -147,7 +147,7 @@ async fn command(started: Started) -> Ended {
     };
     match zip(read, write).await {
         (all, true) => Ended::Code(code(all)),
-        // Nothing reads its output.
+        // No reader is left for its output.
         (_, false) => Ended::Signal(13),
     }
 }

@@ -66,7 +66,7 @@ pub fn run_with(dice: Dice, is_loud: bool) -> Outcome {
     }
     scenario.calm();
     scenario.sim.run(quiet + AGREE);
-    // A new agent makes the host call it again, so losing the host then would not be a fault.
+    // The host calls a new agent again, so losing the host then would not be a fault.
     let is_same = !replace(&scenario);
     if is_same && !has_mishaps && scenario.sim.failure().is_none() {
         scenario.starve(true);
@@ -127,7 +127,7 @@ fn replace(scenario: &Rc<Scenario>) -> bool {
         sim.fail(format!("an agent {what} without its listener"));
     }
     if what == "is replaced" && sim.dice.one_in(2) {
-        // Once more, while the first agent may still wait for its commands.
+        // Replace the agent once more, while the first one may still wait for its commands.
         scenario.start_agent(Stage::Root);
     }
     wait(scenario, if is_kept { KNOWS } else { BACK });

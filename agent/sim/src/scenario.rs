@@ -67,7 +67,7 @@ impl Scenario {
         let nature = Nature {
             flavour,
             gives_tickets: !dice.one_in(4),
-            // In addition to calls for guests: verifications, Ready.
+            // In addition to calls for guests, the agent verifies the host and reports Ready.
             most: bounds.most(Quota::Call) + bounds.most(Quota::LongPoll) + 8,
         };
         let host = Host::new(sim.clone(), net.clone(), qemu.clone(), oracle.clone(), nature);
@@ -143,7 +143,7 @@ impl Scenario {
             let (sim, net, oracle) = (self.sim.clone(), self.net.clone(), self.oracle.clone());
             self.sim.spawn(self.sim.process(Zone::Guest), async move {
                 let stream = net.connect(Place::Devlxd, Zone::Guest).await;
-                // The new connection may replace one whose request is still in flight.
+                // The new connection may evict one whose request is still in flight.
                 oracle.excuse_guests();
                 sleep(&sim, Zone::Guest, length).await;
                 drop(stream);

@@ -52,7 +52,7 @@ pub(crate) struct AgentTracker {
     pub(crate) whole: Cell<Micros>,
     /// When the previous agent ended.
     pub(crate) freed: Cell<Micros>,
-    /// When it was asked to end.
+    /// When the agent was asked to end.
     pub(crate) stopping: Cell<Option<Micros>>,
 }
 
@@ -151,7 +151,7 @@ impl Scenario {
         self.agents.starting.set(Some(self.sim.awake()));
         let scenario = self.clone();
         self.sim.spawn(process, async move {
-            // Nothing else happens during exec(2).
+            // Wait: nothing else happens during exec(2).
             let is_free = || !scenario.sim.is_blocked() && !here().kernel.is_reexecuting(process);
             scenario.sim.unblocked.until(|| is_free().then_some(())).await;
             let mut begun = None;
@@ -253,7 +253,7 @@ impl Scenario {
     pub(crate) fn renew_agent(&self) {
         let (running, last) = (self.agents.process(), self.agents.last.borrow().clone());
         self.sim.trace("agent is to re-exec", 0, 0);
-        // The last one may still be taking over from the running one.
+        // The last agent may still be taking over from the running one.
         let other = last.filter(|last| !running.iter().any(|it| Rc::ptr_eq(it, last)));
         running.iter().chain(&other).for_each(|agent| agent.signal(Signalled::Reexec));
     }

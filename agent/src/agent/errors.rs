@@ -1,13 +1,13 @@
-//! Unresolved errors by subject, for the status file.
+//! Current errors by subject, for the status file.
 
 /// Error text for the host's 401.
 pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
 
-/// Subject of an error, by which it is cleared. Subjects that prevent the host from using this
-/// agent come first.
+/// Subject of an error; an error is cleared by its subject. Subjects that prevent the host from
+/// using this agent come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
-    /// The status port; cleared when it is open.
+    /// The status port; cleared when the port is open.
     Port,
     /// Failing calls of the host; cleared by a successful one.
     Caller,
@@ -49,9 +49,9 @@ impl Errors {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Called {
-    /// No agent of this boot.
+    /// No agent has run in this boot.
     Never,
-    /// An agent before this one.
+    /// An earlier agent.
     Before,
     Yes,
 }

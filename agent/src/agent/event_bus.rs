@@ -14,10 +14,10 @@ use mote_core::time::Timestamp;
 
 use crate::runtime::{Permit, Semaphore, Signal, clock, log, within};
 
-/// Maximum number of events queued for a listener. One more drops the listener.
+/// Maximum number of events queued for a listener. mote drops a listener that would exceed it.
 const QUEUED: usize = 512;
-/// How long a posted event waits for slow listeners before they are dropped. A reading listener
-/// needs a millisecond, but may be scheduled late; the host waits 3 s.
+/// How long a posted event waits for slow listeners before they are dropped. A listener reads
+/// within a millisecond, but may be scheduled late; the host waits 3 s.
 const LAG: Duration = Duration::from_secs(1);
 
 pub(crate) struct Events {
@@ -32,7 +32,7 @@ pub(crate) struct Event {
     number: u64,
     /// The event's JSON with a newline.
     pub(crate) line: String,
-    #[expect(dead_code, reason = "released when the last listener has sent it")]
+    #[expect(dead_code, reason = "released once the last listener has sent the event")]
     share: Option<Permit>,
 }
 
@@ -65,7 +65,7 @@ impl Events {
         self.queue(kind, stamped(kind, metadata), share);
     }
 
-    /// Publishes an event that cannot wait.
+    /// Publishes an event immediately.
     pub(crate) fn publish(&self, kind: &str, metadata: &dyn Fn() -> Document) {
         if !self.is_heard(kind) {
             return;
@@ -108,7 +108,7 @@ impl Events {
         }
     }
 
-    /// Drops listeners that have not taken the oldest event; returns false if all events are taken.
+    /// Drops the listeners that have not read the oldest event; returns false if none are unread.
     fn drop_slowest(&self) -> bool {
         let listeners = self.listeners.borrow();
         let Some(oldest) = listeners.iter().filter_map(|listener| listener.oldest()).min() else {
@@ -147,7 +147,7 @@ impl Listener {
         let mut queue = self.queue.borrow_mut();
         queue.pop_front();
         if queue.is_empty() {
-            // Freed now: a listener may be idle for long.
+            // Free the memory now, because the listener may be idle for long.
             *queue = VecDeque::new();
         }
     }

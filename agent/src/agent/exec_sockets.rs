@@ -83,7 +83,7 @@ impl Sockets {
     /// Waits until all sockets are connected; returns false if none connected for [`PARTS`]
     /// periods. Each connection restarts the count, because hosts connect the sockets one after
     /// another, and a busy host is slow (the Go agents wait 5 s for all). There are several
-    /// periods, so that a pause of the VM costs only one.
+    /// periods, so that a pause of the VM uses up only one.
     pub(crate) async fn all_here(&self) -> bool {
         let mut left = PARTS;
         while !self.all().all(Expected::is_here) {

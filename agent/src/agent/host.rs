@@ -17,9 +17,9 @@ use crate::net::host_call::{CallError, Link, call};
 use crate::net::tls::pem_fingerprint;
 use crate::runtime::{log, now, within};
 
-/// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
+/// Limit of a verification (`GET /1.0`); the host waits 3 s for the answer to its PUT (P§3.2).
 const VERIFY: Duration = Duration::from_millis(2500);
-/// Longest part of the host's error text that is passed on, bytes.
+/// Longest part of the host's error text that mote reports, bytes.
 const SAID: usize = 200;
 
 impl Agent {
@@ -56,8 +56,8 @@ impl Agent {
         Ok(Rc::new(Link { transport: self.options.transport.clone(), host, tls }))
     }
 
-    /// Starts over with a host that may be another one, or that knows another copy of this VM:
-    /// drops the tickets and announces the agent, which repeats Ready after the verification.
+    /// Starts over, because the host may be another one or know another copy of this VM: drops the
+    /// tickets and announces the agent, which repeats Ready after the verification.
     pub(crate) fn restart_link(&self) {
         if let Some(link) = &*self.link.borrow() {
             link.tls.tickets.forget();
@@ -86,7 +86,7 @@ impl Agent {
         match result {
             Ok(_) if !counts => Ok(None),
             Ok((link, host_state)) => {
-                // The link has the session ticket of this call.
+                // This link has the session ticket from the call.
                 *self.link.borrow_mut() = Some(link);
                 Ok(host_state)
             }
@@ -112,7 +112,7 @@ impl Agent {
         match reply.status {
             200 => Ok((link, host_state(&reply.body))),
             403 => Ok((link, None)),
-            401 => Err(format!("{REFUSED}: are these another instance's files?").into()),
+            401 => Err(format!("{REFUSED}: its files may be another instance's").into()),
             status => {
                 let said = error_text(&reply.body);
                 Err(format!("the host answered GET /1.0 with status {status}: {said}").into())
@@ -140,7 +140,7 @@ impl Agent {
         result
     }
 
-    /// The link to the host. Errors: [`CallError`] while the host's address is unknown.
+    /// Returns the link to the host. Errors: [`CallError`] while the host's address is unknown.
     pub(crate) fn known_link(&self) -> Result<Rc<Link>, CallError> {
         let host = self.status.borrow().host();
         let link = self.link_to(host.ok_or("the host has not sent its address yet")?)?;
@@ -169,7 +169,7 @@ impl Agent {
         }
     }
 
-    /// After a connection was verified: sends the ready state again if the host has forgotten it.
+    /// Called after a verification: repeats the ready state if the host has forgotten it.
     pub(crate) async fn replay_ready(&self, host_state: Option<&str>) {
         let Some(host_state) = host_state else { return };
         if !self.options.replay_ready {
@@ -187,7 +187,7 @@ impl Agent {
         choose: &'a dyn Fn(&Ready) -> Option<ReadyState>,
     ) -> BoxFuture<'a, Option<ReadyState>> {
         Box::pin(async {
-            // Dropped after the lock.
+            // This is dropped after the lock.
             let _released = self.ready_released.raised_on_drop();
             let _exclusive = self.ready_released.until(|| self.ready.exclusive()).await;
             let state = choose(&self.ready)?;

@@ -61,7 +61,7 @@ impl RunFiles {
         false
     }
 
-    /// Warns of a failed write, once until a write succeeds. Returns whether this one succeeded.
+    /// Logs the first failed write after a success. Returns whether this write succeeded.
     pub(crate) fn judge(&self, path: &Path, written: io::Result<()>) -> bool {
         if let Err(error) = &written
             && !self.failing.replace(true)

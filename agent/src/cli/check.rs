@@ -32,11 +32,12 @@ use crate::system::modules::{self, NodeWait};
 use crate::transport::probe_vsock;
 use crate::{built, print};
 
-/// What a full `/run` causes, and what to do.
+/// Advice for a full `/run`.
 const RUN_FULL_ADVICE: &str =
-    "free some, or 'status' may be stale, and Ready lost when the agent ends";
+    "free some space, or 'status' may be stale and Ready may be lost when the agent ends";
 /// Message for a `server.crt` that no host uses to call (P§1.2).
-const SERVERS_OWN: &str = "server.crt is the server's own: copy the instance's agent-client.crt";
+const SERVERS_OWN: &str =
+    "server.crt is the server's own certificate: copy the instance's agent-client.crt";
 /// Time limit for a child to enter the sandbox.
 const SANDBOXED: Duration = Duration::from_secs(1);
 
@@ -218,14 +219,14 @@ fn about_port(
     match &found {
         Ok(found) => {
             let path = found.path.display();
-            // A running agent has opened the port itself.
+            // A running agent keeps the port busy itself.
             let is_ours = !matches!(running, Running::No);
             match port::busy(&options.root, &found.path).filter(|_| !is_ours) {
                 Some(why) => facts.missing("port", format_args!("{why}")),
                 None => facts.ok("port", format_args!("{path} ({})", found.flavour.name())),
             }
             if let Some(doubt) = &found.doubt {
-                // If the host has called, this is its port.
+                // If the host has called, the port is the right one.
                 let add =
                     if view.is_some_and(|view| view.called) { Facts::note } else { Facts::missing };
                 add(facts, "port", format_args!("{doubt}"));
@@ -247,8 +248,8 @@ fn about_policy(facts: &mut Facts, judged: &Judged, theirs: Option<&View<'_>>) {
     let is_another =
         |theirs: &&str| theirs.strip_suffix(sandbox::WORD).unwrap_or(theirs) != judged.text;
     if let Some(theirs) = theirs.and_then(|view| view.policy.as_deref()).filter(is_another) {
-        let why = "by its options or until SIGHUP";
-        facts.note("policy", format_args!("the running agent has another one, {why}: {theirs}"));
+        let why = "because of its options or until SIGHUP";
+        facts.note("policy", format_args!("the running agent's policy differs {why}: {theirs}"));
     }
     let add = match judged.grade {
         Grade::Good => Facts::ok,
@@ -262,7 +263,7 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
     if !sandbox::is_for(policy) {
         return;
     }
-    // In a child, because a process cannot leave the sandbox.
+    // Try it in a child, because a process cannot leave the sandbox.
     if sys::run_in_fork(SANDBOXED, &|| sys::sandbox::enter(&options.root, &Needs::default())) {
         facts.ok("sandbox", format_args!("would be in a sandbox"));
     } else {
@@ -312,7 +313,7 @@ fn about_files(
             known = known.or_else(|| flavour_by(&files));
             about_found(facts, known, &files, due);
             if let Some(theirs) = theirs.filter(|theirs| *theirs != files.from) {
-                facts.note("files", format_args!("the running agent uses those of {theirs}"));
+                facts.note("files", format_args!("the running agent uses the files of {theirs}"));
             }
         }
         (Err(_), Some(theirs)) => {

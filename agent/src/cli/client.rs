@@ -124,7 +124,7 @@ fn connect(options: &Options) -> Result<OwnedFd, Failure> {
     let known = view.flavour.as_deref().and_then(Flavour::parse);
     let mut why = String::new();
     for (flavour, path, error) in errors {
-        // The socket of the other flavour does not exist.
+        // Omit the other flavour's socket, which does not exist.
         if known.is_none_or(|known| known.socket_path() == flavour.socket_path()) {
             let between = if why.is_empty() { "" } else { "; " };
             why.extend([between, &format!("{}: {error}", path.display())]);
@@ -138,11 +138,11 @@ fn connect(options: &Options) -> Result<OwnedFd, Failure> {
     }))
 }
 
-/// Returns why a running agent serves no guests, from its own view.
+/// Returns why a running agent does not serve devlxd, according to its status file.
 fn unserved(view: &View<'_>, why: &str) -> String {
     if !built::STATE {
         // The smallest build omits the reason.
-        return format!("an agent is running, but serves no guests ({why})");
+        return format!("an agent is running, but does not serve devlxd ({why})");
     }
     let policy = view.policy.as_deref().unwrap_or_default();
     let state = view.state.as_deref().unwrap_or_default();
@@ -206,7 +206,7 @@ fn events(options: &Options) -> Result<(), Failure> {
     let stream = send(options, "GET", "/1.0/events", None)?;
     let mut answer = Answer::default();
     while answer.more(&stream)? {
-        // After the response has begun, silence is normal.
+        // Once the response has begun, it may pause for any time.
         set_socket_timeout(&stream, Timeout::Recv, None).map_err(gone)?;
         if answer.status == 200 {
             print::passed_on(&answer.body).map_err(unprinted)?;

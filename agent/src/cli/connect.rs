@@ -100,7 +100,7 @@ pub(super) fn dial(address: &SocketAddrAny, limit: Duration) -> Result<OwnedFd> 
     set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
     match connect(&socket, address) {
         Ok(()) => Ok(socket),
-        // What the kernel returns for TCP and for unix sockets.
+        // The kernel's codes for a timeout of TCP and unix sockets.
         Err(Errno::INPROGRESS | Errno::AGAIN) => Err(Errno::TIMEDOUT),
         Err(error) => Err(error),
     }
@@ -164,7 +164,7 @@ impl<'f> Way<'f> {
 
     fn waits(&self) -> PollFd<'f> {
         if self.start == self.end {
-            // Once the input has ended, only for a hang-up.
+            // Once the input has ended, wait only for a hang-up.
             let event = if self.is_open { PollFlags::IN } else { PollFlags::empty() };
             PollFd::from_borrowed_fd(self.from, event)
         } else {
@@ -188,7 +188,7 @@ impl<'f> Way<'f> {
         }
         self.is_open &= done.is_ok();
         if !self.is_open {
-            // Fails for a pipe.
+            // Fails if `to` is a pipe.
             let _half = shutdown(self.to, Shutdown::Write);
         }
         done

@@ -1,4 +1,4 @@
-//! The contents of the host's files, as read.
+//! The contents of the host's config files.
 
 #[derive(Default)]
 pub(crate) struct ConfigFiles {

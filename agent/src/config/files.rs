@@ -28,9 +28,9 @@ const MOST_NICS: usize = 64;
 pub(crate) const NAMES: [&str; 3] = ["agent.crt", "agent.key", "server.crt"];
 /// [`NAMES`] for messages.
 const FILES: &str = "agent.crt, agent.key, server.crt";
-/// Advice for missing or mismatched files.
+/// Advice if files are missing or do not match.
 const TOGETHER: &str = "copy all three files from one share";
-/// Why a directory that no option names is not used.
+/// Why the agent ignores a directory that no option names.
 const FOREIGN: &str = "not used: users other than root can change it or a file in it";
 const NOTHING: &str = "this VM has no disk \"incus-agent\" and no share \"config\" (virtiofs, 9p): \
                        add one, or name a directory with --config-dir";
@@ -186,7 +186,7 @@ fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFi
             .map_err(|error| SourceError::Bad(format!("{name}: {file}: {error}: {TOGETHER}")))
     };
     if !NAMES.iter().any(|name| file::lstat(&certificates.join(name)).is_ok()) {
-        // No such file, or an unreadable directory.
+        // There is no such file, or the directory is unreadable.
         return Err(match file::open(certificates, OFlags::DIRECTORY) {
             Ok(_) | Err(Errno::NOENT) => SourceError::Absent,
             Err(error) => SourceError::Bad(format!("{name}: {error}")),

@@ -19,7 +19,7 @@ pub(super) const ADDRESS: &str = "agent.conf";
 /// PUT is stored, and the host sends one after a power cut.
 pub(crate) fn keep(options: &Options, body: &[u8]) {
     if let Err(error) = write_small(&options.root.join(run_dir::KNOWN_HOST), body) {
-        log::debug(format_args!("cannot keep the host info: {error}"));
+        log::debug(format_args!("cannot store the host's address: {error}"));
     }
     if let Some(directory) = options.remember.as_deref().filter(|_| built::REMEMBER)
         && !frozen::is_frozen()

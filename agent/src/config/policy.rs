@@ -35,8 +35,8 @@ pub(crate) struct Judged {
     pub(crate) grade: Grade,
 }
 
-/// Reads both files. An unreadable file denies everything, because that may be what it says. Incus'
-/// agent does not start with an unreadable file.
+/// Reads both files. An unreadable file denies everything, because its content might. Incus' agent
+/// does not start with an unreadable file.
 pub(crate) fn read(options: &Options) -> Judged {
     let mut troubles = String::new();
     let [ours, incus] = FILES;
@@ -59,7 +59,7 @@ pub(crate) struct InForce {
     pub(crate) text: RefCell<String>,
     /// Whether a file is invalid.
     pub(crate) is_broken: Cell<bool>,
-    /// Raised at each change. A long-lived connection stores the count and ends when it changes.
+    /// Raised at each change. A long-lived connection stores the count, and ends if it has changed.
     pub(crate) changed: Signal,
 }
 

@@ -98,13 +98,13 @@ impl Source {
         let (name, device_kind, modules, kind) = self.about();
         let mut loaded = Ok(());
         for module in modules {
-            // Not final: a module may be built in without being listed, so the mount decides.
+            // Not fatal: a module may be built in but not listed, so the mount decides.
             loaded = loaded.and(modules::load(root, module));
         }
         let device = match self {
             Self::Virtiofs | Self::Plan9 => TAG.to_owned(),
             Self::Iso => {
-                // An agent that waits at start retries anyway.
+                // If the agent waits at start, it retries anyway.
                 let scan = if options.waits() { Duration::ZERO } else { SCAN };
                 let disk = disk(root, scan).ok_or_else(|| undriven(root))?;
                 CString::new(disk.into_os_string().into_encoded_bytes()).unwrap_or_default()
@@ -113,7 +113,7 @@ impl Source {
         let is_plan9 = self == Self::Plan9;
         let mut share = mounted(kind, &device, is_plan9);
         if share.as_ref().err() == Some(&Errno::NOSYS) {
-            // The agent and `--check` may run at the same time.
+            // Separate directories, because the agent and `--check` may run at the same time.
             let own = if options.is_agent() { run_dir::SHARE } else { run_dir::CHECKED_SHARE };
             share = mounted_before(root.join(own), kind, &device, is_plan9);
         }
@@ -125,7 +125,7 @@ impl Source {
         Err(match (why, loaded) {
             // Without its device a share cannot be mounted, whatever the error.
             _ if stage == Some(Device::Absent) => SourceError::Absent,
-            // A device with another tag.
+            // The device exists, but has another tag.
             (Errno::INVAL | Errno::NOENT, _) if stage.is_some() => SourceError::Absent,
             (Errno::NODEV, Err(why)) => SourceError::Bad(format!("{name}: {why}")),
             (error, _) => SourceError::Bad(format!("{name}: {error}")),
@@ -140,7 +140,7 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Changes to the mount. Nothing that depends on the working directory runs yet.
+    /// Changes the directory to the mount. Nothing that depends on it runs yet.
     fn enter(share: OwnedFd) -> Result<Self, Errno> {
         let back = directory(Path::new("."))?;
         fchdir(&share)?;
@@ -225,7 +225,7 @@ fn find_disk(root: &Path, label: &str) -> Option<PathBuf> {
         let name = entry.file_name()?;
         let path = devices.join(name);
         if is_of_machine(&entry, name.as_encoded_bytes())
-            // The group `disk` may write.
+            // The group `disk` may have write access.
             && is_roots_but_for(&path, 0o002)
             && run_in_fork(LABEL_TIMEOUT, &|| has_label(&path, label))
         {

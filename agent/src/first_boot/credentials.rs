@@ -109,7 +109,7 @@ mod tests {
         apply(&root, Features::ALL);
         assert_eq!(text_of(&root, KERNEL), "web1");
         assert_eq!(text_of(&root, PLACE), "ssh-ed25519 A\n");
-        // An administrator changes both; the agent restarts.
+        // Simulates an administrator who changes both, and a restart of the agent.
         fs::write(root.join(PLACE), "own\n").unwrap();
         fs::write(root.join(KERNEL), "db2\n").unwrap();
         apply(&root, Features::ALL);

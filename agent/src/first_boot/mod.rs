@@ -105,7 +105,7 @@ fn restart(root: &Path, signals: &impl AsFd) -> Next {
     rustix::fs::sync();
     if let Err(why) = reboot_command(root, COMMAND) {
         log::warn(format_args!("reboot command: {why}"));
-        // Another root means a test: it must not reboot the machine.
+        // With another root this is a test, which must not reboot the machine.
         if root != Path::new("/") {
             return Next::Run;
         }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A root on a disk with cloud-init and a `reboot` that runs `command`.
+    /// Creates a root on a disk with cloud-init and a `reboot` that runs `command`.
     fn root(name: &str, command: &str) -> std::path::PathBuf {
         root_in(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tmp"), name, command)
     }

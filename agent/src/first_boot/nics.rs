@@ -33,7 +33,7 @@ pub(crate) fn plugged(options: &Options, first: u32) -> u8 {
             }
             bring(&options.root, &wanted, first);
         }
-        // The disk or share may be gone.
+        // The disk or share may no longer be attached.
         Err(why) => log::debug(format_args!("cannot rename NICs: {why}")),
     }
     0
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(link(C), ("eth2".into(), 1500, true));
         assert!(ip("addr show eth0").contains("192.0.2.1/24"));
 
-        // Three names rotate.
+        // Three NICs rotate their names.
         apply_all(&[file(A, "enp6s0", 0), file(B, "eth2", 0), file(C, "eth0", 1280)]);
         assert_eq!(link(A), ("enp6s0".into(), 1400, true));
         assert_eq!(link(B), ("eth2".into(), 1300, true));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(link(B), ("eth2".into(), 1300, false));
         assert_eq!(link(C), ("lan".into(), 1280, true));
 
-        // Another link's name.
+        // The name belongs to another link.
         apply_all(&[file(C, "lo", 1500)]);
         assert_eq!(link(C), ("lan".into(), 1280, true));
     }
@@ -217,7 +217,7 @@ mod tests {
         ip(&format!("link add enp5s0 address {A} type ifb"));
         ip(&format!("link add enp6s0 address {B} type ifb"));
         let index = ip("-o link show enp6s0").split(':').next().unwrap().parse().unwrap();
-        // An administrator has named the first one.
+        // An administrator has renamed the first NIC.
         ip("link set enp5s0 name wan");
         let files = named_files(&[file(A, "eth0", 1400), file(B, "lan", 1300), file(C, "none", 0)]);
         bring(Path::new("/nowhere"), &wanted(&files), index);

@@ -33,7 +33,7 @@ use crate::sys::file;
 const METADATA: u64 = 256 * 1024;
 /// Directory of cloud-init's seeds, which it reads at boot.
 const SEEDS: &str = "var/lib/cloud/seed/";
-/// Copy buffer, bytes. It is on the stack, whose used pages stay resident.
+/// Size of the copy buffer, bytes. It is on the stack, whose used pages stay resident.
 const COPY_BUFFER: usize = 4 * 1024;
 
 #[derive(Debug, Default)]
@@ -132,7 +132,7 @@ fn apply_one(
 ) {
     let source = match open_regular(&source(share, template)) {
         Ok(source) => source,
-        // The host has not rendered it this time.
+        // The host has not rendered this template.
         Err(error) if error.kind() == ErrorKind::NotFound => return,
         Err(error) => {
             applied.report_error(&format_args!("template {}: {error}", template.name));
@@ -176,7 +176,7 @@ fn write(
     };
     let about = fstat(&file)?;
     if about.st_nlink > 1 && !is_private(&fstat(&place.directory)?) {
-        return Err(io_error("a hard link that users other than root can make"));
+        return Err(io_error("a hard link that users other than root may have made"));
     }
     check(root, &about)?;
     let same = same(&mut source, &mut file)?;
@@ -269,7 +269,7 @@ fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
     Ok(place)
 }
 
-/// Errors: one of the policy's files is here, or would be.
+/// Errors: a policy file is at this place, or would be.
 fn check_place(root: &Path, place: &Place) -> io::Result<()> {
     for own in policy::FILES {
         let own = Target::parse(own).and_then(|own| find(root, own, false).ok());

@@ -39,7 +39,7 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
     let points = Points::read(root)?;
     let (answer, tell) = fd::pipe()?;
     if sys::freeze::fork()? {
-        // Otherwise the guard would not notice when the caller exits.
+        // Close it, or the guard would not notice that the caller exits.
         drop(answer);
         let mut guard = Guard { tell: Some(tell), length, hung: None };
         if let Err(why) = guard.run(root, &points) {
@@ -49,7 +49,7 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
         sys::exit(0);
     }
     drop(tell);
-    // A file system that hangs now blocks nothing else: the guard has no lock and has run no hook.
+    // If a file system hangs here, nothing else blocks: no lock is held, and no hook has run.
     let until = sys::since_boot() + length;
     for point in &points.all {
         if !sys::readable(answer.as_fd(), until) {
@@ -82,12 +82,12 @@ impl Guard {
         let until = sys::since_boot() + self.length;
         let mut disks = Vec::new();
         for point in &points.all {
-            // An open directory stays reachable below another mount, and prevents unmounting.
+            // An open directory stays reachable under a later mount, and prevents unmounting.
             let disk = sys::freeze::open(point).ok();
             // Sync before freezing, so that the file systems are frozen for a shorter time.
             let _written = disk.as_ref().map(syncfs);
             disks.push(disk);
-            // A caller that has exited takes no snapshot.
+            // If the caller has exited, no snapshot follows, so stop here.
             self.tell.as_ref().map_or(Ok(0), |tell| fd::write(tell, b"."))?;
         }
         let signals = sys::signals_of(&SIGNALS)?;
@@ -118,7 +118,7 @@ impl Guard {
         let is_hung = error == libc::ETIMEDOUT;
         let mut why = match points.all.get(at) {
             Some(point) => about(point, &if is_hung { LATE.to_owned() } else { words(error) }),
-            None => "nothing here can be frozen".to_owned(),
+            None => "no file system can be frozen".to_owned(),
         };
         why.push_str(&failed);
         if is_hung {

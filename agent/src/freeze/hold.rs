@@ -1,4 +1,4 @@
-//! Freezes, waits and thaws. Handles any call that fails or hangs.
+//! Freezes, waits and thaws, whichever call fails or hangs.
 
 use std::time::Duration;
 
@@ -46,11 +46,11 @@ pub(super) fn hold(
     let is_frozen = failure == 0 && errors.contains(&0);
     let mut end = End::None;
     if is_frozen {
-        // A caller that has exited takes no snapshot.
+        // If the caller has exited, no snapshot follows, so thaw immediately.
         let is_asked = !disks.tell(&errors) || disks.wait(until);
         end = if is_asked { End::Asked } else { End::Late };
     }
-    // In reverse order: a file system in an image file writes to the file system below it.
+    // Thaw in reverse order: a file system in an image file writes to the one below it.
     for (at, _) in errors.iter().enumerate().rev().filter(|(_, error)| **error == 0) {
         let error = disks.thaw(at, disks.now() + THAW);
         if error == libc::EINVAL {
@@ -69,7 +69,7 @@ mod tests {
     const LENGTH: Duration = Duration::from_secs(60);
     const BEGUN: Duration = Duration::from_secs(1000);
 
-    /// What the caller does once all are frozen.
+    /// What the fake caller does once everything is frozen.
     #[derive(Default, PartialEq)]
     enum Caller {
         #[default]

@@ -28,7 +28,7 @@ const SCRIPT: u64 = 64 * 1024;
 /// Time limit of one hook at the thaw.
 const THAW: Duration = Duration::from_secs(60);
 
-/// Returns all hooks: for each directory the program that qemu-ga runs, then the files by name.
+/// Returns all hooks: for each directory, the program that qemu-ga runs, then the files by name.
 pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     let (mut all, mut seen) = (Vec::<PathBuf>::new(), Vec::new());
     for (directory, one) in &PLACES {
@@ -89,7 +89,7 @@ pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
 /// Errors: the hook and why it failed.
 fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), String> {
     let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
-    // The guard's standard input is /dev/null.
+    // The guard's standard input is /dev/null, so the hook's output is discarded.
     let why = match command::run(&[&name, what], stdin(), limit) {
         Ok(0) => return Ok(()),
         Ok(code) => format!("exit code {code}"),
@@ -216,7 +216,7 @@ mod tests {
             }
             assert_eq!(names(), wanted);
         }
-        // Without a directory.
+        // The directory is missing.
         fs::remove_dir_all(root.join("etc/qemu/fsfreeze-hook.d")).unwrap();
         put_mode(&root, "etc/qemu/fsfreeze-hook", "#!/bin/sh\n", 0o755);
         assert_eq!(names().last().unwrap(), "etc/qemu/fsfreeze-hook");

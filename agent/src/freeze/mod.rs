@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path, what: Freeze) -> u8 {
     let done = done.and_then(|text| {
         let printed = print::out(format_args!("{text}\n"));
         if printed.is_err() && matches!(what, Freeze::For(_)) {
-            // An error, so that the caller takes no snapshot.
+            // Thaw and report an error, so that the caller takes no snapshot.
             let _thawed = thaw(root, &mut code);
         }
         printed
@@ -77,14 +77,14 @@ fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
             }
         }
     }
-    // In reverse order: a file system in an image file writes to the file system below it.
+    // Thaw in reverse order: a file system in an image file writes to the one below it.
     let thawed =
         |path: &&CString| sys::freeze::thaw_path(path, sys::since_boot() + hold::THAW) == 0;
     let unguarded = Points::read(root)?.all.iter().rev().filter(thawed).count();
     if end == End::Open {
         hooks::thaw(&hooks::list(root), &mut failed, guard::note);
     }
-    // Otherwise writers of logs would wait until a killed guard's deadline.
+    // Clear the record, or writers of logs would wait until a killed guard's deadline.
     frozen::forget(root);
     let words = if unguarded > 0 { "thawed file systems that had no guard" } else { end.words() };
     Err(io_error(words.to_owned() + &failed))

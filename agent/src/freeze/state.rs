@@ -23,7 +23,7 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
     None,
-    /// The freeze has not ended: its guard runs or was killed.
+    /// The freeze has not ended: the guard is running or was killed.
     Open,
     /// All file systems stayed frozen until a thaw was requested.
     Asked,
@@ -43,7 +43,7 @@ impl End {
             Self::None | Self::Open | Self::Asked => "not frozen",
             Self::Hooks => "thawed, but a hook failed",
             Self::Late => "no longer frozen: the time limit expired",
-            Self::Before => "no longer frozen: another program thawed",
+            Self::Before => "no longer frozen: thawed by another program",
             Self::Stuck => "not everything is thawed",
         }
     }
@@ -87,7 +87,7 @@ impl State {
     /// Records the deadline, or how the freeze ended. A reader sees the old or the new record.
     pub(super) fn say(&self, until: Duration, end: End) -> io::Result<()> {
         let process = u128::from(getpid().as_raw_nonzero().get().unsigned_abs());
-        // Fields of 8, 4 and 1 bytes.
+        // The fields have 8, 4 and 1 bytes.
         let all = until.as_millis() | process << 64 | u128::from(end as u8) << 96;
         self.0.write_all_at(all.to_le_bytes().get(..SIZE).unwrap_or_default(), 0)
     }

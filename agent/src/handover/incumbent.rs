@@ -22,7 +22,7 @@ pub(crate) struct Incumbent {
     pid: u64,
     process: Process,
     why: &'static str,
-    /// Whether the agent has finished its start and serves the host.
+    /// Whether the agent has started completely and serves the host.
     serves: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
 /// Finds an agent whose lock is hidden by a mount.
 pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
     if !built::STATE {
-        // The smallest build omits this to save bytes; it still takes its lock again.
+        // The smallest build omits this search, but still renews its lock.
         return None;
     }
     let path = root.join(run_dir::LOCK);
@@ -142,7 +142,7 @@ mod tests {
         let deleted = format!("{} (deleted)", root.join(run_dir::LOCK).display());
         link(&root, "proc/77/fd/3", deleted);
         assert_eq!(found(&root).as_ref(), Some(&said));
-        // Another architecture's O_LARGEFILE, and another descriptor.
+        // O_LARGEFILE of another architecture, and another descriptor.
         fs::remove_file(root.join("proc/77/fd/3")).unwrap();
         link(&root, "proc/77/fd/12", root.join(run_dir::LOCK));
         put(&root, "proc/77/fdinfo/12", format!("pos:\t0\nflags:\t02400001\nlock:\t{LOCK}"));
@@ -159,14 +159,14 @@ mod tests {
             ("proc/locks", LOCK.replace("77", "78")),
             ("proc/locks", LOCK.replace("77", "99999999999")),
             ("proc/77/status", status("1000\t1000\t1000\t1000")),
-            // A setuid program, and a program that shows its user's ids.
+            // A setuid program, and one that has its user's ids.
             ("proc/77/status", status("1000\t0\t0\t0")),
             ("proc/77/status", status("0\t1000\t0\t1000")),
             ("proc/77/status", String::new()),
             ("proc/77/fdinfo/3", OPEN.into()),
             ("proc/77/fdinfo/3", format!("{OPEN}lock:\t{}", LOCK.replace("77", "78"))),
             ("proc/77/fdinfo/3", format!("{OPEN}lock:\t{}", LOCK.replace("WRITE", "READ"))),
-            // Open over exec(2); the last is like a 32-bit program that appends.
+            // Descriptors that survive exec(2); the last is a 32-bit program's, opened to append.
             ("proc/77/fdinfo/3", format!("pos:\t0\nflags:\t0100001\nlock:\t{LOCK}")),
             ("proc/77/fdinfo/3", format!("pos:\t0\nflags:\t02001\nmnt_id:\t27\nlock:\t{LOCK}")),
         ];

@@ -124,7 +124,7 @@ mod tests {
     fn forgets_files_of_an_earlier_boot() {
         let root = scratch("forget");
         let freeze = root.join(run_dir::FREEZE);
-        // Boot id, and whether the files survive the next agent's start.
+        // The boot id, and whether the files are still there after the next agent's start.
         for (boot, known) in [("a\n", false), ("a\n", true), ("b\n", false), ("b\n", true)] {
             put(&root, "proc/sys/kernel/random/boot_id", boot);
             drop(taken(&root).unwrap());

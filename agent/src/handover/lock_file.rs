@@ -51,14 +51,14 @@ impl LockFile {
         self.file = None;
     }
 
-    /// Locks it again: closing an older descriptor of the same file may have released the lock.
+    /// Locks the file again: closing an older descriptor of it may have released the lock.
     pub(super) fn lock_again(&self) {
         let _locked = self.file.as_ref().map(|file| fcntl_lock(file, EXCLUSIVE));
     }
 }
 
-/// Takes the lock; `None` if another process has it.
-/// Errors: something cannot be created, opened or locked, or is not trustworthy; with advice.
+/// Takes the lock; `None` if another process has it. Errors, with advice: a file or directory
+/// cannot be created, opened or locked, or other users can change it.
 pub(super) fn take(root: &Path) -> io::Result<Option<LockFile>> {
     let path = root.join(run_dir::LOCK);
     let refused = |verb, path: &Path, error: io::Error| {

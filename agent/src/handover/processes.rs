@@ -28,7 +28,7 @@ const LINK: usize = 256;
 /// The kernel's text for an agent's lock in `/proc/locks` and `fdinfo`, after "->" for a waiter.
 const LOCKED: &str = ": POSIX  ADVISORY  WRITE ";
 
-/// A pidfd, which a reused id cannot confuse.
+/// A pidfd, which still refers to the same process if the id is reused.
 pub(crate) struct Handle(OwnedFd);
 
 impl Handle {
@@ -48,8 +48,8 @@ impl AsFd for Handle {
     }
 }
 
-/// Returns the holder of the first such lock, and the rest of the text; a line is "1: POSIX
-/// ADVISORY  WRITE 77 00:1a:2 0 EOF".
+/// Returns the holder of the first lock like an agent's, and the rest of the text. A line is
+/// "1: POSIX  ADVISORY  WRITE 77 00:1a:2 0 EOF".
 pub(super) fn taken(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = after(text, LOCKED)?;
     let (pid, rest) = text.split_at(text.iter().position(|byte| *byte == b' ')?);
@@ -72,7 +72,7 @@ impl Proc {
         number(link(self.0.as_fd(), c"self", &mut { SPACE }))
     }
 
-    /// Returns all locks, none if too many; then a hidden agent does not prevent a start.
+    /// Returns the list of locks, empty if too long; a hidden agent then does not prevent a start.
     pub(super) fn locks(&self) -> Vec<u8> {
         text(&self.0, c"locks", LOCKS)
     }

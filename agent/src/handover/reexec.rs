@@ -21,12 +21,12 @@ use crate::sys::{self, SELF, file};
 /// initramfs (<https://systemd.io/ROOT_STORAGE_DAEMONS/>).
 const SURVIVES_SYSTEMD: u8 = b'@';
 
-/// What differs from the previous start.
+/// How this start differs from the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Nothing, but the program's file may be newer.
+    /// It does not, but the program's file may be newer.
     Same,
-    /// systemd must not kill the agent with the initramfs.
+    /// systemd must not kill the agent when it leaves the initramfs.
     Spared,
     /// The agent is in the real root, where it is like any other process.
     Left,
@@ -37,9 +37,9 @@ pub(crate) enum Mode {
 pub(crate) fn start(mode: Mode) {
     let arguments: Vec<_> = arguments(mode).collect();
     let arguments: Vec<_> = arguments.iter().map(CString::as_c_str).collect();
-    // In the new root, another program may have that path.
+    // In the new root, that path may belong to another program.
     let newer = if mode == Mode::Left { None } else { path() };
-    // The watchdog's interval restarts, too.
+    // Restarts the watchdog's interval.
     notify::watchdog();
     let error = sys::reexec(newer.as_deref().into_iter().chain([SELF]), &arguments);
     log::error(format_args!("cannot re-exec: {error}"));

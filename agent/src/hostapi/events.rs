@@ -21,7 +21,7 @@ use crate::runtime::{log, sleep};
 /// Maximum number of the host's listeners; beyond it: 503. Each `lxc exec` has one, which costs a
 /// TLS connection of 16 KB, and hundreds at once are normal.
 const LISTENERS: usize = 1024;
-/// Maximum unread output per listener, bytes: this much in TLS, and as much in the kernel.
+/// Maximum unread output per listener, bytes, both in TLS and in the kernel.
 const AHEAD: usize = 4 * 1024;
 /// Interval between pings on a websocket (P§4.3).
 const PING: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ impl Listening {
 impl Listener {
     /// Sends events as JSON lines until the client disconnects or falls behind.
     async fn lines(&self, stream: Stream) -> std::io::Result<()> {
-        // No length: the stream ends with the connection. The Go agents write a bare LF here.
+        // Without a length, the stream ends with the connection. Go agents write a bare LF here.
         let head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n\
                      X-Content-Type-Options: nosniff\r\n\r\n";
         stream.write_all(head).await?;
@@ -147,7 +147,7 @@ impl Listener {
                 match socket.receive(&mut inbox).await? {
                     Received::Closed | Received::Lost => return Ok(()),
                     Received::Pong => unanswered.set(0),
-                    // Messages from a listener have no meaning.
+                    // Ignore messages from a listener.
                     Received::Data { .. } => {}
                 }
             }

@@ -22,9 +22,9 @@ use crate::workers::run;
 
 /// A worker's time limits: how long a device may take to appear, and when the worker is killed.
 type Timeouts = (Duration, Duration);
-/// At start: the devices exist, but drivers may still be loading. STARTED waits for the mounts.
+/// At start, the devices exist, but drivers may still be loading. STARTED waits for the mounts.
 const START: Timeouts = (Duration::from_secs(2), Duration::from_secs(5));
-/// After a hot-plug: Incus' own limit, 20 attempts 500 ms apart.
+/// After a hot-plug, as long as Incus' agent: 20 attempts 500 ms apart.
 const PLUGGED: Timeouts = (Duration::from_millis(9500), Duration::from_secs(10));
 /// Longest delay of the answer to LXD, which waits 3 s for the share to be mounted (P§3.2).
 const ANSWER: Duration = Duration::from_millis(2500);
@@ -33,11 +33,11 @@ const TASK: usize = 16 * 1024;
 /// Longest output of a worker, one line, bytes.
 const LINE: usize = 16 * 1024;
 
-/// Has a worker read `agent-mounts.json` again after the host was lost, and mount what is missing: the
-/// events of that time are lost (P§1.8).
+/// Starts a worker that reads `agent-mounts.json` again after the host was lost and mounts what is
+/// missing, because events sent meanwhile are lost (P§1.8).
 pub(crate) async fn again(agent: Rc<Agent>) {
     if !agent.options.is_early() && agent.policy.allows(Capability::Mounts) {
-        // In order with device events.
+        // Keeps the order of this and device events.
         let _permit = agent.device_event_lock.clone().take().await;
         drop(send(&agent, &[], START).await);
     }
@@ -113,7 +113,7 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     let result = outcome.clone();
     let mut work = agent.task(async move {
         let _share = share;
-        // In order: a device that is added and then removed must end up removed.
+        // Keeps the order: a device that is added and then removed must end up removed.
         let _permit = task.device_event_lock.clone().take().await;
         result.set(if task.policy.allows(Capability::Mounts) {
             send(&task, document.as_bytes(), PLUGGED).await

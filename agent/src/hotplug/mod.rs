@@ -20,7 +20,7 @@ use crate::workers::run::run as run_worker;
 
 mod resources;
 
-/// Delay after the start, because what the host waits for comes first.
+/// Delay after the start, because work that the host waits for comes first.
 const STARTED: Duration = Duration::from_millis(500);
 /// Number of events that are handled before other tasks run.
 const BURST: usize = 32;
@@ -119,13 +119,13 @@ async fn name_nics(agent: Rc<Agent>, nics: Rc<Nics>) {
         let [plugged, reported] = seen;
         nics.changed.after(plugged).or(agent.nic_added.after(reported)).await;
         seen = [nics.changed.seen(), agent.nic_added.seen()];
-        // Not in an initramfs, whose NICs are for the real root to name.
+        // In an initramfs, leave the names to the real root.
         if !agent.policy.allows(Capability::Network) || agent.options.is_early() {
             continue;
         }
         let first = nics.plugged.borrow().announced_after_event(now());
         let Some(first) = first.map(|first| first.to_string()) else { continue };
-        // Incus reports a NIC before the driver has found it, so its index is known only now.
+        // Incus reports a NIC before its driver has found it, so the index is known only now.
         let devices =
             if agent.nic_added.seen() == NEVER { Vec::new() } else { agent.devices().await };
         let mut words = Vec::new();

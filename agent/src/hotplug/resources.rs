@@ -14,14 +14,14 @@ use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
 use crate::system::modules;
 
 const SYSTEM: &str = "sys/devices/system";
-/// Devices with which servers change a VM's memory, with the drivers that they need.
+/// Devices through which servers change a VM's memory, and their drivers.
 const DRIVEN: [(&Kind, &str, &str); 2] = [
     (&BALLOON, "a memory balloon", "virtio_balloon"),
     (&MEMORY, "a virtio-mem device", "virtio_mem"),
 ];
 
-/// Brings online what was added before the first agent of this boot. A later agent skips this,
-/// because an administrator may have taken it offline. Returns what exists.
+/// Brings online what was added before the first agent of this boot. Later agents skip this,
+/// because an administrator may have taken devices offline. Returns the existing devices.
 pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) -> Online {
     for (kind, what, driver) in &DRIVEN {
         if !uses(Part::Memory) {
@@ -76,7 +76,7 @@ impl Online {
         let number = identity(&path);
         self.newest = self.newest.max(number);
         let [switch, off, on] = added.switch();
-        // The first CPU has no switch.
+        // The first CPU has no file `online`.
         if number <= seen
             || !uses(added.part())
             || !says(&path, switch, off)
@@ -153,7 +153,7 @@ mod tests {
         {
             assert_eq!(says(&root, path), left, "{path}");
         }
-        // An administrator takes it offline; the agent restarts.
+        // Simulates an administrator who takes the CPU offline, and a restart of the agent.
         put(&root, &format!("{SYSTEM}/cpu/cpu1/online"), "0\n");
         at_start(&root, &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
@@ -164,7 +164,7 @@ mod tests {
         let root = machine("kept-off");
         put(&root, "proc/cmdline", "console=ttyS0 maxcpus=1\n");
         let mut online = at_start(&root, &|_| true);
-        // The same holds while the agent runs.
+        // It also stays offline while the agent runs.
         online.see(&root, b"add@/devices/system/cpu/cpu1", &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
         assert_eq!(says(&root, "memory/memory8/state"), "online");
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn brings_only_new_devices_online_after_lost_events() {
         let root = machine("lost");
-        // Like a later agent.
+        // Simulates a later agent.
         fs::write(root.join(run_dir::FOLLOWED), "").unwrap();
         let mut online = at_start(&root, &|_| true);
         let seen = online.newest;
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(says(&root, &format!("cpu/cpu{new}/online")), "1");
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
         assert_eq!(says(&root, "memory/memory8/state"), "offline\n");
-        // It counts as seen, like one with an event.
+        // This one counts as seen, like a device with an event.
         put(&root, &format!("{SYSTEM}/cpu/cpu{new}/online"), "0\n");
         online.is_lost = true;
         assert!(online.end(&root, &|_| true));

@@ -113,7 +113,7 @@ impl Init {
     fn begin() -> io::Result<Self> {
         let signals = sys::signals_of(&SIGNALS.map(|(signal, _)| signal.as_raw()))?;
         let root = Path::new(ROOT);
-        // Not as text: one invalid byte would hide the whole line.
+        // Read bytes, because one invalid byte would make text of the whole line unreadable.
         let line = read_bounded(&root.join("proc/cmdline"), MAX_ETC_FILE).unwrap_or_default();
         let file = read_if_there(&root.join(plan::FILE), MAX_ETC_FILE).unwrap_or_else(|error| {
             log::warn(format_args!("cannot read /{}: {error}", plan::FILE));
@@ -125,7 +125,7 @@ impl Init {
         // Listens before the scan below, so that no device is missed.
         let devices = uevent::listen().ok();
         let mut agent = Service::agent(plan.agent);
-        // First, because the host waits for it.
+        // Start the agent first, because the host waits for it.
         agent.start(now());
         plan.troubles.iter().for_each(|trouble| log::warn(format_args!("{trouble}")));
         if let Err(error) = reboot(RebootCommand::CadOff) {
@@ -134,7 +134,7 @@ impl Init {
         name_host(root, plan.hostname);
         let up = Netlink::open().and_then(|mut netlink| netlink.change(LOOPBACK, &Change::Up));
         if let Err(error) = up {
-            log::warn(format_args!("the loopback device is down: {error}"));
+            log::warn(format_args!("cannot bring up lo: {error}"));
         }
         let wanted = MODULES.into_iter().chain(plan.modules.iter().map(String::as_str));
         for why in wanted.filter_map(|name| modules::load(root, name).err()) {
@@ -149,7 +149,7 @@ impl Init {
         let mut init = Self { signals, devices, buttons, services, shutdown: None };
         init.buttons.look(root);
         if init.buttons.is_empty() {
-            log::warn(format_args!("no power button: the host's stop has no effect"));
+            log::warn(format_args!("no power button: the host's stop request has no effect"));
         }
         Ok(init)
     }
@@ -203,7 +203,7 @@ impl Init {
             match shutdown.next(now(), is_alone) {
                 Act::Ask => {
                     sys::kill_all(Signal::TERM.as_raw());
-                    // A stopped process cannot handle the signal.
+                    // A stopped process must continue before it can handle the signal.
                     sys::kill_all(Signal::CONT.as_raw());
                 }
                 Act::Kill => {
@@ -216,7 +216,7 @@ impl Init {
                         mounts::unmount(Path::new(ROOT))
                     });
                     if !done {
-                        log::warn(format_args!("not everything could be unmounted"));
+                        log::warn(format_args!("some file systems stay mounted"));
                     }
                 }
                 Act::Leave(goal) => leave(goal),
@@ -292,7 +292,7 @@ fn name_host(root: &Path, name: Option<String>) {
     }
 }
 
-/// Events of an input device that are read at a time.
+/// Number of an input device's events that are read at a time.
 const EVENTS: usize = 16;
 
 /// Power buttons: input devices with a power key, including hot-plugged ones.

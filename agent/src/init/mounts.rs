@@ -1,4 +1,4 @@
-//! Mounts a system's file systems, and unmounts all at the end.
+//! Mounts the system's file systems, and unmounts all of them at the end.
 
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -90,7 +90,7 @@ mod tests {
         let list = "tmpfs /nowhere tmpfs rw 0 0\n".repeat(100_000);
         std::fs::write(root.join("proc/mounts"), &list).unwrap();
         assert!(unmount(&root));
-        // It is tried first.
+        // This mount is tried first.
         let list = list + "/dev/none /nowhere/mote ext4 rw 0 0\n";
         std::fs::write(root.join("proc/mounts"), list).unwrap();
         assert!(!unmount(&root));

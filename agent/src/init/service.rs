@@ -36,7 +36,7 @@ pub(crate) enum Role {
 
 enum State {
     Due(Uptime),
-    /// Runs; the pipe returns the errno of a failed start ([`spawn`]).
+    /// The program runs; the pipe returns the errno of a failed start ([`spawn`]).
     Runs(Pid, Uptime, OwnedFd),
     Over,
 }
@@ -71,7 +71,7 @@ impl Service {
     fn spawn(&self) -> io::Result<(Pid, OwnedFd)> {
         let arguments: Vec<_> = self.program.arguments.iter().map(CString::as_c_str).collect();
         let name = arguments.first().copied().filter(|_| self.role != Role::Agent).unwrap_or(SELF);
-        // Without both devices, process 1's standard input.
+        // If both devices are missing, use process 1's standard input.
         let console = open_console().ok();
         let console = console.as_ref().map_or(stdin(), AsFd::as_fd);
         spawn(&Plan {

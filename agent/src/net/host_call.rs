@@ -25,7 +25,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Time limit for the next piece of a body.
 const BODY_PIECE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Read size for a head, bytes; most complete answers fit.
+/// Read size for a head, bytes. Most complete answers fit into it.
 const SHORT: usize = 2 * 1024;
 /// Read size for the rest of a body, bytes: one TLS record.
 const CHUNK: usize = 16 * 1024;
@@ -149,7 +149,7 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallE
         },
     )
     .map_err(|_| CallError::from("a header cannot be sent"))?;
-    // Head and body in one write: the host allows 3 s for both (P§3.5).
+    // Write head and body together: the host allows 3 s for both (P§3.5).
     let mut out = out.into_bytes();
     out.extend_from_slice(call.body.unwrap_or_default());
     stream.write_all(&out).await.map_err(|error| broken(&error))?;
@@ -173,7 +173,7 @@ async fn read_head(stream: Stream, method: Method) -> Result<Incoming, CallError
             continue;
         };
         drop(buffer.drain(..length));
-        // The final answer follows an interim one (1xx).
+        // An interim answer (1xx) precedes the final one.
         if status >= 200 || status == 101 {
             return Ok(Incoming {
                 stream,

@@ -10,8 +10,8 @@ use crate::net::stream::Stream;
 use crate::sys::fd::{self, OwnedFd};
 use crate::transport::Socket;
 
-/// Read size towards the guest, bytes: the most that TLS receives at a time, because each write
-/// wakes the process behind the socket.
+/// Read size towards the guest, bytes: as much as TLS receives at a time, because each write wakes
+/// the process behind the socket.
 const INWARD: usize = 36 * 1024;
 /// Read size towards the host, bytes: two TLS records, each with 22 bytes of overhead, fill a
 /// packet (`session::PACKET`).
@@ -45,7 +45,7 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
         }
     };
     let outward = async {
-        // Freed after [`PAUSE`].
+        // The buffer is freed after [`PAUSE`].
         let mut buffer = None;
         loop {
             let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
@@ -102,7 +102,7 @@ mod tests {
         host.write_all(b"more").unwrap();
         let (host, local) = (Async::new(host).unwrap(), Async::new(local.into()).unwrap());
         let stream = Stream::plain(Async::new(ours.into()).unwrap());
-        // The host has not read the whole answer when writing to the server fails.
+        // The host has not read the whole answer when a write to the server fails.
         stream.limit_send_buffer(4096);
         let relayed = async {
             let relayed = relay(&stream, local).await;

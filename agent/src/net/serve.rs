@@ -58,7 +58,7 @@ impl Reply {
 }
 
 pub(crate) enum Answer {
-    /// The caller writes it.
+    /// The caller writes this reply.
     Reply(Reply),
     /// The handler has written a complete answer.
     Written {
@@ -145,15 +145,15 @@ pub(crate) async fn serve(stream: Stream, service: &dyn Service) {
             },
             Step::Read => read(&stream, &mut connection, limiter, time).await,
             Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
-            // Boxed, like refusals, so that an idle connection is small.
+            // Boxed, like refusals, to keep idle connections small.
             Step::Answer => {
                 match Box::pin(answer(&stream, &mut connection, service, &body, time)).await {
                     After::Next { ahead } => {
-                        // Freed here, because the connection may be idle for long.
+                        // Free the body now, because the connection may be idle for long.
                         body = Vec::new();
                         admission = None;
                         if ahead {
-                            // After each answer, other connections get a turn.
+                            // After each answer, let other connections run.
                             yield_now().await;
                         }
                         true
@@ -311,7 +311,7 @@ async fn answer(
         Answer::Written { keep_alive } => keep_alive,
         Answer::Reply(reply) => {
             if reply.status == 429 {
-                // Pipelined requests would be refused, too.
+                // The server would also refuse pipelined requests.
                 shape.persistence = Persistence::Close;
             }
             write(stream, &reply, shape, limiter).await.is_ok()
@@ -327,7 +327,7 @@ async fn answer(
     if keep_alive { After::Next { ahead } } else { After::End }
 }
 
-/// An answer's `Connection` header, and whether its body is omitted (HEAD).
+/// An answer's `Connection` header, and whether to omit the body (HEAD).
 #[derive(Clone, Copy)]
 struct Shape {
     persistence: Persistence,

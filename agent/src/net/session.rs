@@ -39,7 +39,7 @@ pub(super) struct Session {
     processed: usize,
     /// Next read size: [`SHORT`] or [`LONG`].
     room: usize,
-    /// Plaintext; unread starting at index `read`.
+    /// Plaintext, unread from index `read` on.
     opened: Vec<u8>,
     read: usize,
     outgoing: Outgoing,
@@ -69,7 +69,7 @@ enum Side {
     Server(UnbufferedServerConnection),
 }
 
-/// What to send once the handshake allows it.
+/// What to encrypt once the handshake allows it.
 #[derive(Clone, Copy)]
 enum Seal<'b> {
     Nothing,
@@ -163,7 +163,7 @@ impl Session {
 
     /// Encrypts close_notify, if the handshake allows it.
     pub(super) fn close(&mut self) {
-        // Best effort: after an error, the alert is sent instead.
+        // Ignore errors: after one, the alert is sent instead.
         drop(self.run(Seal::CloseNotify, &mut Default::default()));
     }
 
@@ -188,7 +188,7 @@ impl Session {
                 }
                 self.room = if count < SHORT { SHORT } else { LONG };
             }
-            // The connection is idle.
+            // The connection is idle, so free the buffer.
             Err(_) if held == 0 => self.incoming = Vec::new(),
             Err(_) => {}
         }

@@ -31,11 +31,11 @@ const STALLED: Duration = Duration::from_secs(10);
 /// discard undelivered data.
 const LINGER: Duration = Duration::from_secs(2);
 /// Like `LINGER`, for a guest client. A unix socket keeps the answer, but a client that is refused
-/// and continues to send its body would get an error instead. Short, because other clients may need
-/// the connection.
+/// and continues to send its body would get an error instead. It is short, because other clients
+/// may need the connection.
 const BODY: Duration = Duration::from_millis(50);
 
-/// First and longest interval of checks whether a peer has read all: the kernel reports no event.
+/// First and longest interval at which to check whether a peer has read all data: no event says so.
 const UNREAD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Waits until the slot is needed; forever if there is none.
@@ -65,7 +65,7 @@ impl From<UnbufferedClientConnection> for Begun {
 pub(crate) struct Stream {
     socket: Socket,
     tls: Option<Tls>,
-    /// Bytes that are read first.
+    /// Bytes that [`Stream::read`] returns first.
     unread: RefCell<Vec<u8>>,
     /// The peer has closed its side, and all its data was read.
     ended: Cell<bool>,
@@ -108,7 +108,7 @@ impl Stream {
         match self.shake_hands(slot).await {
             Ok(()) => Ok(self),
             Err(error) => {
-                // A dropped socket could lose the alert that gives the reason.
+                // Dropping the socket could lose the alert, which gives the reason.
                 if error.kind() == io::ErrorKind::InvalidData {
                     self.close().or(needed(slot)).await;
                 }
@@ -117,7 +117,7 @@ impl Stream {
         }
     }
 
-    /// Leaves the client's Finished to the first application data: one packet less.
+    /// Sends the client's Finished with the first application data, which saves a packet.
     async fn shake_hands(&self, slot: Option<&Permit>) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
         let mut patience = Patience::new();
@@ -171,7 +171,7 @@ impl Stream {
 
     /// Limits how much unread output TLS and the socket may each buffer.
     pub(crate) fn limit_send_buffer(&self, bytes: usize) {
-        // Best effort. The kernel's memory counts as the agent's in a cgroup.
+        // Ignore errors. A cgroup counts the kernel's buffers as the agent's memory.
         let _kept = set_socket_send_buffer_size(self.socket.get_ref(), bytes);
         if let Some(tls) = &self.tls {
             tls.borrow_mut().limit(bytes);
@@ -211,7 +211,7 @@ impl Stream {
                 return Ok(count);
             }
             // Records without data, such as tickets, may arrive faster than TLS processes them.
-            // Unlike a yield, this lets the reactor look for other events each time.
+            // Unlike a yield, waiting lets the reactor look for other events each time.
             if std::mem::replace(&mut has_received, true) {
                 sleep(Duration::ZERO).await;
             }
@@ -338,7 +338,7 @@ impl Stream {
         match opened {
             Ok(count) => Ok(count),
             Err(error) => {
-                // Best effort, and without a wait for a peer that does not read.
+                // Try once, without waiting for a peer that does not read.
                 drop(tls.borrow_mut().send(self.socket.get_ref()));
                 Err(invalid(error))
             }

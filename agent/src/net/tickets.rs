@@ -1,4 +1,4 @@
-//! Stores the TLS session tickets of one host for rustls. Calls can wait for one.
+//! Stores the TLS session tickets of one host for rustls. A call can wait for a ticket.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

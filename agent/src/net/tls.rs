@@ -45,7 +45,7 @@ use crate::sys::since_1970;
 const SERVER_NAME: &str = "unspecified";
 /// Longest certificate or key, bytes of DER; a P-384 certificate has about 600.
 const DER: usize = 8 * 1024;
-/// Length of a P-256 key in a certificate, bytes. No other kind in Go's TLS has these lengths.
+/// Length of a P-256 key in a certificate, bytes. No other type of key in Go's TLS has it.
 const P256: usize = 91;
 /// Length of a P-384 key in a certificate, bytes.
 const P384: usize = 120;
@@ -274,7 +274,7 @@ fn offers_chacha20() -> bool {
     return true;
 }
 
-/// ring's own source of random numbers: getrandom(2).
+/// The random numbers of ring, from getrandom(2).
 #[derive(Debug)]
 struct Kernel;
 
@@ -348,7 +348,7 @@ macro_rules! signatures {
     };
 }
 
-/// SHA-256 of the one certificate (DER) that the host must present: the serial line has no room for
+/// SHA-256 of the certificate (DER) that the host must present; the serial line has no room for
 /// more.
 #[derive(Debug)]
 struct Pin([u8; 32]);

@@ -1,7 +1,7 @@
 //! Messages for rustls's errors. rustls's own use `Debug`, which the shipped build omits.
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "rustls's enums, which are not exhaustive and mostly about unused features"
+    reason = "rustls's enums are not exhaustive, and mostly about unused features"
 )]
 
 use std::fmt;

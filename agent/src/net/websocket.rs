@@ -22,8 +22,8 @@ const SHORT: usize = 4 * 1024;
 /// Time limit for sending a close frame, since the peer may not read.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// A buffer for one frame, with room for the header before the payload. Not zeroed, which was a
-/// tenth of the cost of a command's output.
+/// A buffer for one frame, with room for the header before the payload. It is not zeroed, which
+/// took a tenth of the time of a command's output.
 pub(crate) struct Frame(Vec<u8>);
 
 impl Frame {
@@ -151,7 +151,7 @@ impl WebSocket {
         }
         let code = code.map(u16::to_be_bytes);
         let payload = code.as_ref().map_or(&[][..], |code| code);
-        // Best effort: the peer may be disconnected, or not reading.
+        // Ignore errors: the peer may be disconnected, or not reading.
         let _gone = within(CLOSE_WAIT, async {
             let _writing = self.write_lock.clone().take().await;
             self.write(Opcode::Close, payload).await
@@ -186,7 +186,7 @@ impl WebSocket {
                         }
                         Incoming::Pong => return Ok(Received::Pong),
                         Incoming::Data { text, bytes, last } => {
-                            // Sliced again to end the borrow of `input`.
+                            // Slice again, to end the borrow of `input`.
                             let (at, length) = (inbox.at, bytes.len());
                             let bytes = inbox.buffer.get(at - length..at).unwrap_or_default();
                             return Ok(Received::Data { text, bytes, last });
@@ -226,7 +226,7 @@ pub(crate) fn upgrade(request: &Request<'_>) -> Result<Option<String>, &'static 
     let mut context = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
     context.update(key);
     context.update(ws::ACCEPT_SUFFIX.as_bytes());
-    // 20 bytes have 27 digits.
+    // 20 bytes are 27 base64 digits.
     let digits = base64(context.finish().as_ref(), ['+', '/']).chain(['=']).collect();
     Ok(Some(digits))
 }

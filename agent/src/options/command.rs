@@ -46,11 +46,11 @@ pub(crate) enum Command {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starter {
-    /// Only the agent, because the command is a worker.
+    /// Only the agent may start it, because it is a worker.
     Agent,
     /// The guest.
     Guest,
-    /// Anyone, even the host: the command gives no right that the policy denies.
+    /// Anyone may start it, even the host: it gives no right that the policy denies.
     Host,
 }
 
@@ -82,7 +82,7 @@ pub(crate) enum Ask {
     Set(ReadyState),
     Get(String),
     Config,
-    /// The answer to a request for this path.
+    /// Print the answer to a request for this path.
     Show(&'static str),
     Events,
     Status,

@@ -130,7 +130,7 @@ fn rejects_repeated_options_with_one_value() {
     assert!(parsed("-s /a --secrets-location /b").is_err());
     assert!(parsed("--interval-connect 10 --interval-connect 20").is_err());
     assert!(parsed("--deny exec --deny files --port /a --root /b").is_ok());
-    // As Go's flags do.
+    // The last occurrence counts, as in Go.
     let theirs = called("incus-agent -s /a -s /b").unwrap();
     assert_eq!(theirs.secrets_dir, Some("/b".into()));
 }

@@ -1,5 +1,5 @@
-//! Reports Ready once the conditions of `ready-when` in the guest's policy hold. A worker process
-//! checks them, so the agent neither polls nor runs commands.
+//! Reports Ready once the conditions of `ready-when` in the guest's policy are met. A worker
+//! process checks them, so the agent neither polls nor runs commands.
 
 pub(crate) mod watch;
 

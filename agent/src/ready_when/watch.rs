@@ -119,7 +119,7 @@ fn accepts(path: &Path) -> bool {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, kind, flags, None);
         let tried = socket.and_then(|socket| connect(&socket, &address));
-        // `EAGAIN`: its queue is full.
+        // `EAGAIN` means that its queue is full.
         matches!(tried, Ok(()) | Err(Errno::AGAIN))
     })
 }
@@ -138,7 +138,7 @@ mod tests {
         fs::create_dir_all(root.join("run")).unwrap();
         let looks = || Looks::default().hold(&root, "port /run/db");
         assert!(!looks());
-        // As left by a killed database. Any user can forge its line in the table with such a name.
+        // The socket of a killed database. Any user can forge its line in the table by such a name.
         let path = root.join("run/db");
         drop(UnixListener::bind(&path).unwrap());
         let line = "f: 00000002 00000000 00010000 0001 01 12 /tmp/x\n\
@@ -163,7 +163,7 @@ mod tests {
             let socket = bound(kind);
             assert!(!looks(), "{kind:?} does not listen");
             rustix::net::listen(&socket, 0).unwrap();
-            // The second one finds the queue full.
+            // The second look finds the queue full.
             assert!(looks() && looks() && looks(), "{kind:?}");
             fs::remove_file(&path).unwrap();
         }

@@ -19,7 +19,7 @@ pub(crate) struct Children {
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
-    /// End of file once the child runs, or an errno; see [`sys::spawn`].
+    /// Reaches end of file once the child runs, or contains an errno; see [`sys::spawn`].
     failure: RefCell<Option<OwnedFd>>,
     ended: Cell<Option<Ended>>,
     reaped: Signal,
@@ -80,7 +80,7 @@ impl Child {
         self.reaped.raise();
     }
 
-    /// Signals the process, not its group. Does nothing once it is reaped, since its id may be
+    /// Signals the process, not its group; does nothing after it is reaped, when its id may be
     /// reused.
     pub(crate) fn signal(&self, signal: i32) {
         if self.ended.get().is_none() {

@@ -12,7 +12,7 @@ use smol::future::pending;
 
 /// Pause between two attempts of [`look_for`].
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long to use the short interval: at boot, devices appear one after the other.
+/// How long to use the short interval: during boot, devices appear one after the other.
 const BOOT: Duration = Duration::from_secs(10);
 const BOOT_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between attempts after [`BOOT`].
@@ -47,8 +47,8 @@ pub(crate) fn look_interval(missing: Uptime) -> Duration {
     if now() - missing < BOOT { BOOT_LOOK_INTERVAL } else { LATER_LOOK_INTERVAL }
 }
 
-/// Calls `look` until it returns something, the last time after `limit`. It blocks the thread, so
-/// use it only before the executor runs.
+/// Calls `look` until it returns something, for the last time after `limit`. Blocks the thread, so
+/// use this only before the executor runs.
 pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let mut found = None;
     repeat(limit, &mut || {
@@ -79,7 +79,7 @@ pub(crate) fn within<F: Future>(
 }
 
 pin_project! {
-    /// Not an async block, which would reserve space for the future twice.
+    /// A struct, because an async block would reserve space for the future twice.
     struct Within<F> {
         #[pin]
         future: F,

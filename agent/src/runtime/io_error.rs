@@ -1,4 +1,4 @@
-//! I/O errors with a text of the agent.
+//! I/O errors with a text from the agent.
 
 use std::fmt;
 use std::io::{self, ErrorKind};

@@ -18,8 +18,8 @@ pub(crate) mod frozen;
 /// Longest line, bytes. Longer lines are truncated.
 const LINE: usize = 512;
 
-/// Maximum pending output, bytes, while it cannot be written because a file system is frozen and
-/// with it the log's reader.
+/// Maximum pending output, bytes, while it cannot be written because the log's reader waits for a
+/// frozen file system.
 const KEPT: usize = 16 * 1024;
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting { text: Vec::new(), lost: 0 });
@@ -81,7 +81,7 @@ pub(crate) fn catch_up() {
 }
 
 struct Waiting {
-    /// Lines. A part of the first one may have been written.
+    /// The pending lines. A part of the first one may have been written.
     text: Vec<u8>,
     /// Number of lines dropped because the limit was reached.
     lost: u32,
@@ -102,7 +102,7 @@ impl Waiting {
         self.text.push(b'\n');
     }
 
-    /// Writes as much as possible, each line at once, so that processes' lines do not mix.
+    /// Writes as much as possible, each line in one call, so that processes' lines do not mix.
     fn write(&mut self) {
         while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
             let line = self.text.get(..=end).unwrap_or_default();
@@ -117,13 +117,13 @@ impl Waiting {
 /// How to write to standard error without blocking: a console stopped by ^S or an unread pipe must
 /// not stop the agent.
 enum Output {
-    /// A socket, such as the journal's: written with `MSG_DONTWAIT`.
+    /// A socket, such as the journal's: write with `MSG_DONTWAIT`.
     Socket,
-    /// A pipe or terminal, opened again with `O_NONBLOCK`: the original descriptor is shared with
-    /// other processes, which may need it to block.
+    /// A pipe or terminal: open it again with `O_NONBLOCK`, because other processes share the
+    /// original descriptor and may need it to block.
     Own(File),
-    /// A file, or an output that cannot be opened again: polled before each write. A pipe that
-    /// polls writable has room for a whole line, unless another process writes first.
+    /// A file, or an output that cannot be opened again: poll before each write. A pipe that polls
+    /// writable has room for a whole line, unless another process writes first.
     Shared,
 }
 
@@ -135,7 +135,7 @@ impl Output {
             return Self::Socket;
         }
         if kind != FileType::Fifo && kind != FileType::CharacterDevice {
-            // Opening a file again would overwrite it from its start.
+            // Writes to a file that is opened again would begin at its start.
             return Self::Shared;
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -198,7 +198,7 @@ impl Write for Printable {
 
 /// Returns whether a character is a control character, is invisible, or changes the text direction.
 fn is_hostile(character: char) -> bool {
-    // The most frequent case first.
+    // Check the most frequent case first.
     if matches!(character, ' '..='~') {
         return false;
     }
@@ -241,7 +241,7 @@ mod tests {
         fn escapes_all_terminal_control_characters(text in "(\\PC|[\\x00-\\x1f\\x7f-\\u{9f}\\u{202a}-\\u{2069}]){0,300}") {
             let line = printable(LINE, false, format_args!("{text}{text}"));
             prop_assert!(!line.contains(is_hostile), "{:?}", line);
-            // Up to one escaped character and the dots longer.
+            // It may exceed the limit by one escaped character and the dots.
             prop_assert!(line.len() < LINE + 9 + 3, "{}", line.len());
             let lines = printable(usize::MAX, true, format_args!("{text}"));
             prop_assert!(!lines.contains(|letter| letter != '\n' && is_hostile(letter)));

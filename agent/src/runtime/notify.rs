@@ -1,4 +1,4 @@
-//! Messages to the service manager (sd_notify(3)). Without `NOTIFY_SOCKET`, does nothing.
+//! Sends messages to the service manager (sd_notify(3)). Without `NOTIFY_SOCKET`, does nothing.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

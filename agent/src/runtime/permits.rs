@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::runtime::Signal;
 
-/// A number of permits, for example one per served peer or per held byte.
+/// A number of permits, for example one per served peer or per reserved byte.
 pub(crate) struct Semaphore {
     free: Cell<usize>,
     /// Raised when permits are returned, and when the last one is taken.

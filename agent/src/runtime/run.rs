@@ -51,7 +51,7 @@ pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Outp
 /// When to release the blocks that the allocator keeps for reuse.
 #[derive(Default)]
 struct Spares {
-    /// When to release them.
+    /// When to release the blocks.
     release: Uptime,
     /// When the last wait began.
     waited: Uptime,
@@ -61,11 +61,11 @@ impl Spares {
     /// Releases the blocks if it is time. Returns an upper bound for the next wait if any are kept.
     fn before_wait(&mut self) -> Option<Duration> {
         let now = now();
-        // After one action that follows a long wait, another long wait is likely.
+        // After a long wait and one action, another long wait is likely.
         let was_asleep = now - self.waited >= SPARES_TTL;
         self.waited = now;
         if now < self.release && !was_asleep {
-            // Not the time left until `release`, which could be too short a wait.
+            // The time until `release` could be too short a wait.
             return Some(SPARES_TTL);
         }
         heap::rest();

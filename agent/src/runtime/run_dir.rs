@@ -16,7 +16,7 @@ pub(crate) const STATUS: &str = "run/mote/status";
 pub(crate) const READY: &str = "run/mote/ready";
 /// Mounts in progress and their processes.
 pub(crate) const HANGING: &str = "run/mote/hanging";
-/// Exists once the resources from before the agent's first start are online.
+/// Exists once the agent has brought online what was added before its first start.
 pub(crate) const FOLLOWED: &str = "run/mote/followed";
 /// The guard that has frozen file systems, and its deadline.
 pub(crate) const FREEZE: &str = "run/mote/freeze";
@@ -24,7 +24,7 @@ pub(crate) const FREEZE: &str = "run/mote/freeze";
 pub(crate) const SIZES: &str = "run/mote/sizes";
 /// The VM's generation, the number of restores and clones: a native u64, changed in place.
 pub(crate) const GENERATION: &str = "run/mote/generation";
-/// The files that become invalid at a reboot.
+/// The files that are invalid after a reboot.
 pub(crate) const OF_A_BOOT: [&str; 6] = [READY, HANGING, KNOWN_HOST, FOLLOWED, SIZES, GENERATION];
 /// Mount point of the host's share while it is read.
 pub(crate) const SHARE: &str = "run/mote/share";

@@ -11,7 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::runtime::io_error;
 use crate::sys::file;
 
-/// Bytes allocated to every file that has data, so that overwriting them needs no free space.
+/// Bytes that every file with data occupies, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
 
 /// Longest text, bytes: `modules.dep` has about 1 MiB. A sandboxed agent could write more to
@@ -35,7 +35,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     if kind.is_file() { Ok(file) } else { Err(io_error("not a regular file")) }
 }
 
-/// Like [`read_bounded`], of a regular file. Errors: also, it is another file.
+/// Like [`read_bounded`], but fails unless this is a regular file.
 pub(crate) fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_to_end(open_regular(path)?.as_fd(), most)
 }
@@ -52,7 +52,7 @@ pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>
     }
 }
 
-/// Returns whether the name does not exist although its closest existing parent is a directory.
+/// Returns whether the name does not exist, and its closest existing parent is a directory.
 fn is_absent(path: &Path) -> bool {
     let is_there = |path: &&Path| !matches!(file::lstat(path), Err(Errno::NOENT));
     let last = path.ancestors().find(is_there);

@@ -156,7 +156,7 @@ mod tests {
         let found = Cell::new(false);
         block_on(&executor, async {
             let leaves = async {
-                // Registers, and is dropped while the other waits.
+                // This wait registers, and is dropped while the other one waits.
                 let wait = signal.after(signal.seen());
                 smol::future::or(wait, async { yield_now().await }).await;
             };

@@ -1,5 +1,5 @@
-//! Cooperative budget: a task whose peer is always ready (a fast relay, endless data or
-//! connections) never waits and would block the thread. It yields after a number of operations.
+//! Cooperative budget. A task whose peer is always ready (a fast relay, endless data or
+//! connections) would never wait and block the thread, so it yields after some operations.
 
 use std::cell::Cell;
 
@@ -97,7 +97,7 @@ mod tests {
                 let socket = Async::new(theirs.into()).unwrap();
                 let slot = Rc::new(Semaphore::new(2)).try_take().unwrap();
                 let stream = Stream::accept(socket, server, &slot).await.unwrap();
-                // One record, which the agent receives in two pieces.
+                // One record, which the agent receives in two parts.
                 stream.write_all(&[0; 16 * 1024]).await.unwrap();
                 sent.send(()).unwrap();
             });

@@ -15,7 +15,7 @@ use crate::system::modules::{self, NodeWait};
 use crate::transport::{AGENT_PORT, Listener, probe_vsock};
 
 pub(crate) enum HostLink {
-    /// The host connects to these listeners, or cannot for this reason.
+    /// The listeners for the host, and why the host may be unable to connect.
     Vsock(Vec<Listener>, Option<String>),
     SerialOnly(String),
 }
@@ -63,7 +63,7 @@ pub(crate) fn listen(
         if let Err(why) = probe_vsock(&options.root) {
             let why = doubt.unwrap_or(why);
             if flavour == Flavour::Incus {
-                // Incus reads the status port instead (P§2.4).
+                // Return the error, because Incus reads the status port instead (P§2.4).
                 return Err(why.into());
             }
             deaf = Some(format!("{why}; the host cannot call this agent"));

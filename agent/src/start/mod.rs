@@ -1,4 +1,4 @@
-//! The start until the agent exists: waiting for devices, the first listener, the sandbox.
+//! The steps of the start: waiting for devices, the first listener, the sandbox.
 
 pub(crate) mod listen;
 mod look;

@@ -55,7 +55,7 @@ pub(crate) fn prepare(
         Ok(())
     };
     let files = files::find(options, &mut visit).map_err(|why| match no_port {
-        // Both may have the same cause.
+        // Mention it unless it has the same cause.
         Some(also) if also != why => format!("{why}; no status port either: {also}"),
         Some(_) | None => why,
     })?;
@@ -63,7 +63,7 @@ pub(crate) fn prepare(
     Ok(Prepared { identity, files, applied, flavour })
 }
 
-/// Returns the flavour: of the option, else of the port's name, else of the files, else LXD (P§7).
+/// Returns the flavour from the option, else the port's name, else the files, else LXD (P§7).
 pub(crate) fn or_default(flavour: Option<Flavour>) -> Flavour {
     flavour.unwrap_or(Flavour::Lxd)
 }

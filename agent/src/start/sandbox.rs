@@ -24,7 +24,7 @@ use crate::system::devices::{self, CONSOLE, Device};
 /// Suffix of the policy in log and `status` for an agent in the sandbox.
 pub(crate) const WORD: &str = "; in a sandbox";
 
-/// Rights of the group: to a file, and to search or to change the file's directory.
+/// Rights of the group: to a file, and to search or change the file's directory.
 const FILE: u32 = 0o060;
 const SEARCH: u32 = 0o010;
 const CHANGE: u32 = 0o030;
@@ -51,7 +51,7 @@ pub(crate) fn enter(
     link: &HostLink,
     port: Option<&Found>,
 ) -> Option<Option<OwnedFd>> {
-    // From inside the sandbox, the agent could not move to the new root.
+    // A sandboxed agent could not move to the new root.
     if !is_for(policy) || options.is_early() {
         return None;
     }
@@ -86,7 +86,7 @@ pub(crate) fn enter(
 
 /// Gives the group access to the files still used.
 fn lend_all(root: &Path, needs: &Needs<'_>) -> io::Result<()> {
-    // This file is trusted only because root alone could write it.
+    // The agent trusts this file only while root alone can write it, so it must not exist here.
     let _none = file::unlink(&root.join(run_dir::KNOWN_HOST));
     for name in [run_dir::STATUS, run_dir::READY, run_dir::HANGING] {
         let path = root.join(name);

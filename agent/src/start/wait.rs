@@ -31,7 +31,7 @@ const READY: Duration = Duration::from_secs(10);
 pub(crate) struct Missing {
     /// The cause, then advice; logged again when it changes.
     pub(crate) why: String,
-    /// Whether another program uses it. No event reports when that ends, so each check retries.
+    /// Whether another program uses the resource. No event reports its end, so each check retries.
     pub(crate) is_taken: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Waited {
     Leave,
 }
 
-/// Waits for one thing after another; meanwhile keeps the lock and notifies the service manager.
+/// Waits for resources one by one; meanwhile keeps the lock and notifies the service manager.
 pub(crate) struct Wait<'a> {
     options: &'a Options,
     signals: &'a SignalSource,
@@ -70,7 +70,7 @@ impl<'a> Wait<'a> {
     }
 
     /// Calls `attempt` until it succeeds or a signal asks the agent to end. `what` names the
-    /// missing thing, in log and status. Errors: the first attempt's error under `--no-wait`; any
+    /// missing resource in log and status. Errors: the first attempt's error under `--no-wait`; any
     /// error of poll(2) or of reading the signals.
     pub(crate) fn until(
         &mut self,
@@ -85,7 +85,7 @@ impl<'a> Wait<'a> {
         let begun = now();
         let events = uevent::listen().ok();
         // The first listing differs from this empty one, so a second attempt follows immediately: a
-        // device may have appeared before the socket listened.
+        // device may have appeared before the socket existed.
         let mut seen = Vec::new();
         let mut due = begun;
         loop {

@@ -72,7 +72,7 @@ fn look(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
 
 struct Ports<'a> {
     root: &'a Path,
-    /// Names and device nodes from the list in sysfs, which is read once.
+    /// Names and device nodes of the ports in sysfs, read once.
     listed: OnceCell<Vec<(String, PathBuf)>>,
 }
 
@@ -82,7 +82,7 @@ impl Ports<'_> {
         let dev = self.root.join("dev");
         let link = dev.join("virtio-ports").join(name);
         if file::exists(&link) {
-            // Use the node that udev's link names, which also exists without udev.
+            // Use the device node itself, which also exists without udev.
             let node = dev.join(file::readlink(&link).ok()?.file_name()?);
             return Some(if file::exists(&node) { node } else { link });
         }
@@ -110,8 +110,8 @@ fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
     for (name, _) in ports.listed() {
         if let Some(meant) = misspelt(name) {
             return Some(format!(
-                "there is a port named {name}: should that be {meant}? As it is, {LEGACY_PORT} is used, \
-                 the port of LXD before 5.20, and a newer host does not read it"
+                "port {name}: is its name a misspelt {meant}? The agent uses {LEGACY_PORT}, \
+                 which only LXD before 5.20 reads"
             ));
         }
     }
@@ -122,12 +122,12 @@ fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
 /// Errors: a message with the reason and advice.
 pub(crate) fn find(options: &Options) -> Result<Found, String> {
     if let Some(path) = &options.port {
-        usable(path, "--port names no device; without it the port is found by its name")?;
+        usable(path, "--port does not name a device; omit it to find the port by its name")?;
         let flavour = options.flavour.unwrap_or(Flavour::Lxd);
         return Ok(Found { path: path.clone(), flavour, legacy: None, doubt: None });
     }
     let found = discover(&options.root, options.flavour).ok_or_else(|| missing(&options.root))?;
-    usable(&found.path, "the kernel has the port, but no node for it: mount devtmpfs on /dev")?;
+    usable(&found.path, "the port has no device node: mount devtmpfs on /dev")?;
     Ok(found)
 }
 
@@ -140,7 +140,7 @@ fn usable(path: &Path, absent: &str) -> Result<(), String> {
         Ok(FileType::RegularFile | FileType::Directory) => {
             refused(&"a file or directory is not a port: remove it, or name another with --port")
         }
-        // In the sandbox, only open(2) shows whether a port can be opened; a new one cannot.
+        // In the sandbox, only open(2) shows whether the port can be opened; a new port cannot.
         Ok(_) if sandbox::is_entered() => Ok(()),
         Ok(_) => match file::access(path, Access::READ_OK | Access::WRITE_OK) {
             Ok(()) => Ok(()),
@@ -204,7 +204,7 @@ pub(crate) fn busy(root: &Path, path: &Path) -> Option<String> {
 
 /// Returns ID and name of another process of root that has the port open, as only root may.
 pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u64, String)> {
-    // Resolves udev's link.
+    // Resolve udev's link.
     let node = file::readlink(path).unwrap_or_else(|_| path.to_owned());
     let node = node.file_name()?.as_encoded_bytes();
     let proc = Proc::open(root)?;
@@ -275,7 +275,7 @@ pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
 /// Opens and closes the dummy port. QEMU delays a port's second event for up to a second, but the
 /// dummy port has separate events, and the host reads the status port after any event.
 pub(crate) fn kick(dummy: &Path) {
-    // Best effort: otherwise the host reads the status port a little later.
+    // Ignore errors: the host then reads the status port a little later.
     drop(Port::open(dummy));
 }
 

@@ -83,7 +83,7 @@ impl Pump {
         status_file::update(&self.agent, path, &mut self.reported);
         let last = {
             let status = self.agent.status.borrow();
-            // Without a port there is no host to notify.
+            // Without a port, no host can be notified.
             status.state() == State::Stopped
                 && (status.deadline().is_none() || self.search.missing.is_some())
         };
@@ -100,7 +100,7 @@ impl Pump {
     /// Waits for bytes from the port, for the core's deadline, or for a signal by another task.
     async fn wait(&mut self, seen: u64) {
         let deadline = match &self.port {
-            // The read below tries before it waits, so a lost wake-up does no harm.
+            // The read below tries before it waits, so a lost wake-up is harmless.
             Some(_) => Some(self.agent.status.borrow().wake(now())),
             None => self.agent.status.borrow().deadline(),
         };
@@ -136,7 +136,7 @@ impl Pump {
         self.agent.woken.raise();
         match woken {
             Woken::Due => {}
-            // No host at the other end: waits, because the next read would return immediately.
+            // No host is connected: wait, because the next read would return immediately.
             Woken::Read(Ok(0)) => {
                 until(deadline).or(sleep(ABSENT)).or(self.agent.status_changed.after(seen)).await;
             }
@@ -222,7 +222,7 @@ impl Pump {
             self.port = Some(port);
             return;
         }
-        // Bytes that have arrived since the last read would be lost when the descriptor is closed.
+        // Closing the descriptor would lose bytes that have arrived since the last read.
         let mut buffer = [0; CHUNK];
         for _ in 0..LEFT {
             let Ok(count @ 1..) = port.get_ref().read(&mut buffer) else { break };

@@ -49,7 +49,7 @@ enum Busy {
 }
 
 pub(crate) enum Looked {
-    /// The port is open now; the flag shows whether it was missing before.
+    /// The port is now open; the flag shows whether it was missing before.
     Open(Found, Async<Port>, bool),
     /// The port is not open; contains the message to log, if it is new.
     Shut(Option<String>),
@@ -96,7 +96,7 @@ impl Search {
     }
 
     pub(crate) fn lost(&mut self) {
-        // An empty message differs from any other, so the next one is logged.
+        // An empty message differs from any other, so that the next one is logged.
         self.trouble = Some(String::new());
     }
 

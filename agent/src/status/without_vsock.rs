@@ -33,7 +33,7 @@ pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> 
     let mut reported = String::new();
     loop {
         let seen = agent.status_changed.seen();
-        // Discard the state machine's actions; only its end matters.
+        // Discard the state machine's actions; only whether it has stopped matters.
         while agent.status.borrow_mut().poll(now()).is_some() {}
         let found = port::find(&agent.options);
         let path = found.as_ref().map(|found| found.path.clone()).ok();

@@ -1,5 +1,5 @@
-//! Files by name. std and rustix would link separate code that copies the name for each type of
-//! path and result.
+//! Accesses files by name. For each type of path and result, std and rustix would link a separate
+//! copy of the code that copies the name.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;

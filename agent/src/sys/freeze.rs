@@ -32,7 +32,7 @@ pub(crate) fn freeze(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     call_in_fork(until, directory, &|| call(stdin(), FREEZE))
 }
 
-/// Thaws the file system of an open directory, also in a child.
+/// Thaws the file system of an open directory, in a child like [`freeze`].
 pub(crate) fn thaw(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     match call_in_fork(until, directory, &|| call(stdin(), THAW)) {
         // Without a child the thaw may hang, but the file system must not stay frozen.

@@ -18,7 +18,7 @@ use std::ops::{Range, RangeInclusive};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Shortest allocation in one piece that gets its own mapping, bytes.
+/// Shortest allocation that gets its own mapping from the beginning, bytes.
 const LONG: usize = 16 * 1024;
 /// Sizes, in bytes, that a [`BLOCK`] serves: the content of a TLS record (16 KiB), a record with
 /// its header, and twice that.
@@ -56,7 +56,7 @@ struct Heap {
 #[global_allocator]
 static HEAP: Heap = Heap::new();
 
-/// Frees the cached blocks, and what earlier calls left of the stack: a handshake uses some pages.
+/// Frees the cached blocks, and the stack's pages that earlier calls (a handshake) have used.
 #[inline(never)] // close to the top of the stack
 pub(crate) fn rest() {
     HEAP.rest();
@@ -131,9 +131,8 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc_zeroed(&self, asked: Layout) -> *mut u8 {
         let slots = slots(asked);
         if slots.start == FIRST_RECORD {
-            // From the kernel, so that pages that stay unused take no memory: often only a part of
-            // the buffer is used for long. musl would write zeros to a shorter one.
-            // SAFETY: the size is not zero.
+            // Map it, so that unused pages take no memory: often only a part of the buffer is used
+            // for long. musl would write zeros to a shorter one. SAFETY: the size is not zero.
             return unsafe { System.alloc_zeroed(Layout::new::<[u8; MAPPED]>()) };
         }
         if let Some(block) = self.take(&slots) {
@@ -173,7 +172,8 @@ unsafe impl GlobalAlloc for Heap {
             return unsafe { self.moved(at, asked, new) };
         }
         if !to.is_empty() {
-            // The block has room. The cut-off part would not be wiped when the block is freed.
+            // The block has room. Wipe the part that is cut off, which freeing the block would not
+            // wipe.
             let cut = asked.size().saturating_sub(size);
             // SAFETY: `at` has `asked` bytes.
             unsafe { libc::explicit_bzero(at.add(size.min(asked.size())).cast(), cut) };
@@ -260,7 +260,7 @@ mod tests {
             (8192, 4096, 4096, 8192),
             (4096, 1024, 1200, 4096),
             (BLOCK + 1, BLOCK / 2, BLOCK, MAPPED),
-            // Too short for a mapping.
+            // This block is too short for a mapping.
             (2048, 8192, MAPPED, 2048),
         ] {
             assert_eq!(resized(size, old, usable), expected, "{old} to {size}");

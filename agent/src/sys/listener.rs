@@ -1,5 +1,5 @@
 //! A listening socket that outlives its agent, so that no caller is refused during a takeover: it
-//! is kept over exec(2), or taken from another process. In this module its name is its address.
+//! is kept over exec(2), or taken from another process. Here a listener's name is its address.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -9,7 +9,7 @@ use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::socket_acceptconn;
 use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 
-/// Descriptors to search: an agent listens before it serves, so its listener's number is low.
+/// Descriptors to search: an agent listens before it serves, so the listener's number is low.
 pub(crate) const NUMBERS: Range<RawFd> = 3..64;
 
 /// Longest address, `struct sockaddr_storage`.

@@ -135,7 +135,7 @@ pub(crate) fn variable(name: &CStr) -> Option<OsString> {
     }
 }
 
-/// Names the process: one started through a descriptor is called "exe".
+/// Sets the process's name: one that is started through a descriptor is called "exe".
 pub(crate) fn take_name() {
     let _named = rustix::thread::set_name(c"mote-agent");
 }
@@ -222,7 +222,7 @@ pub(crate) fn next_signal(signals: &impl AsFd) -> io::Result<Signalled> {
 /// Reads one signal's number from the descriptor of [`signals_of`].
 pub(crate) fn next_number(signals: &impl AsFd) -> io::Result<i32> {
     let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
-    // The kernel writes whole structures only; the signal's number comes first.
+    // The kernel writes only whole structures, which begin with the signal's number.
     rustix::io::read(signals, &mut info)?;
     Ok(info.first_chunk().map_or(0, |number| i32::from_ne_bytes(*number)))
 }
@@ -292,7 +292,7 @@ pub(crate) fn reap() -> Option<(Pid, Ended)> {
         match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => return Some((pid, Ended::Code(code))),
             (None, Some(signal)) => return Some((pid, Ended::Signal(signal))),
-            // Stopped or continued, which was not requested.
+            // Stopped or continued, which the call did not request.
             (None, None) => {}
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct Plan<'p> {
 pub(crate) enum Signalled {
     /// SIGCHLD.
     Child,
-    /// SIGHUP: re-exec, so that an upgraded program file takes effect.
+    /// SIGHUP: re-execute, so that an upgraded program file takes effect.
     Reexec,
     /// SIGUSR1: another agent takes over from this one, which an initramfs started.
     Replaced,

@@ -1,6 +1,6 @@
 //! System calls after a resume: the kernel's random number generator, clocks, and a filter for
 //! events that wake the agent.
-#![expect(clippy::cast_possible_truncation, reason = "sizes and codes of a few bits")]
+#![expect(clippy::cast_possible_truncation, reason = "the sizes and codes have a few bits")]
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -38,9 +38,9 @@ pub(crate) fn reseed(random: &File, hardware: Option<&File>, numbers: [i64; 2]) 
     };
     let done = mix(&pool);
     let Some(hardware) = hardware else { return done };
-    // Longer than what the kernel and its driver may have buffered (64 bytes each), because a clone
-    // has the same buffers.
-    // SAFETY: the array is writable for that length, and any bytes are valid numbers.
+    // Read more than the kernel and its driver may have buffered (64 bytes each), because a clone
+    // has the same buffers. SAFETY: the array is writable for that length, and any bytes are valid
+    // numbers.
     let read = unsafe { libc::read(hardware.as_raw_fd(), pool.bytes.as_mut_ptr().cast(), POOL) };
     if read != POOL as isize {
         return done;

@@ -2,7 +2,7 @@
 //! (Landlock), and most system calls (seccomp), if the agent's features do not need them. Workers
 //! inherit the sandbox.
 //!
-//! Each part protects alone: without Landlock, this user owns no files and its group few.
+//! Each part protects on its own: even without Landlock, this user owns no files and its group few.
 
 #![expect(clippy::cast_possible_truncation, reason = "numbers of system calls are below 500")]
 
@@ -33,7 +33,7 @@ const SOCKET: u64 = 1 << 9;
 /// All rights of Landlock's first version; the third adds truncation.
 const ALL: u64 = (1 << 13) - 1;
 const TRUNCATES: i64 = 3;
-/// From version 6 on: no signals or abstract sockets to processes outside.
+/// Since version 6, Landlock denies signals and abstract sockets to processes outside.
 const SCOPES: [u64; 2] = [6, 1 | 1 << 1];
 
 /// `linux/capability.h`: the third version, of two words.
@@ -54,7 +54,7 @@ const NAMESPACES: u32 = 0x7e02_0000;
 const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
 const ANY_BIT: u16 = 0x45;
-/// Not a code of the kernel: [`ANY_BIT`], negated.
+/// [`ANY_BIT`] negated; this code is not the kernel's.
 const NO_BIT: u16 = 0x8000 | ANY_BIT;
 const RETURN: u16 = 0x06;
 const AND: u16 = 0x54;
@@ -66,7 +66,7 @@ const ALLOW: u32 = 0x7fff_0000;
 /// Any other call fails, and the kernel's audit log names it. It does not kill: the list was
 /// measured, and an agent in production must not die from a call that no test makes.
 const REFUSE: u32 = 0x0005_0000 | libc::EPERM.unsigned_abs();
-/// For all threads, and logged.
+/// Apply to all threads, and log refused calls.
 const FLAGS: libc::c_ulong = 1 | 2;
 
 macro_rules! calls {
@@ -118,7 +118,7 @@ const fn argument(number: u32) -> u32 {
 
 /// Maximum number of kinds of sockets that an agent needs.
 pub(crate) const KINDS: usize = 4;
-/// Added to a family, these give the kind of its stream or raw sockets.
+/// Added to a socket family, these give the kind of its stream or raw sockets.
 pub(crate) const STREAM: u16 = 1 << KIND;
 pub(crate) const RAW: u16 = 3 << KIND;
 /// Shift of the type in a kind, and mask of the type in socket(2)'s argument, which also has flags.
@@ -127,7 +127,7 @@ const TYPE: u32 = 0xf;
 
 /// Steps after the comparison with socket(2)'s number: eight, and two for each kind.
 const SOCKET_STEPS: usize = 8 + 2 * KINDS;
-/// All steps: four before the list, two per call, five per limited one, the sockets' and the last.
+/// All steps: four before the list, two per call, five per limited call, the sockets', the last.
 const LENGTH: usize =
     4 + 2 * (CALLS.len() + OLD_CALLS.len()) + 5 * LIMITED.len() + 1 + SOCKET_STEPS + 1;
 
@@ -236,7 +236,7 @@ fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
 
 /// Adds a rule for a path and everything below.
 fn allow(rules: &OwnedFd, path: &Path, rights: u64) {
-    // A missing path needs no rights.
+    // A missing path needs no rule.
     let Ok(below) = super::file::open(path, OFlags::PATH) else { return };
     let rule = Rule { rights, below: below.as_raw_fd() };
     // SAFETY: the kernel reads twelve bytes; both descriptors are open.

@@ -19,7 +19,7 @@ use rustix::stdio::stdin;
 
 use super::plan::Plan;
 
-/// Wanted descriptor limit: several hundred concurrent execs use eight each.
+/// Descriptor limit to request: several hundred concurrent commands use eight each.
 const FILES: u64 = 16_384;
 /// Umask of a child, as after a login.
 const UMASK: libc::mode_t = 0o022;
@@ -150,7 +150,7 @@ impl Drop for Fork {
         // SAFETY: the child is not reaped yet; a null pointer asks for no status.
         unsafe {
             libc::kill(self.child, libc::SIGKILL);
-            // A child that has not ended yet is reaped with the others.
+            // If the child has not ended yet, the agent reaps it with the others.
             libc::waitpid(self.child, std::ptr::null_mut(), libc::WNOHANG);
         }
     }
@@ -220,8 +220,8 @@ pub(crate) fn reexec<'p>(
     error
 }
 
-/// Executes the program in the child; returns only on failure, with its errno. What requires root
-/// comes before the change of user.
+/// Executes the program in the child; returns only on failure, with its errno. Does what requires
+/// root before it changes the user.
 ///
 /// # Safety
 /// Call after fork only, with null-terminated arrays of valid strings.
@@ -248,7 +248,7 @@ unsafe fn become_program(
             return errno();
         }
         *report = REPORT;
-        // The 1 takes the console even from another session.
+        // The argument 1 takes the console even from another session.
         if plan.terminal && libc::ioctl(0, libc::TIOCSCTTY, 1) < 0 {
             return errno();
         }
@@ -274,7 +274,7 @@ unsafe fn become_program(
             match errno() {
                 // Try the next directory.
                 libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG => {}
-                // As execvp(3): try the next directory, but report EACCES if no other file works.
+                // Like execvp(3): try the next directory, but report EACCES if no other file works.
                 libc::EACCES => failed = libc::EACCES,
                 other => return other,
             }
@@ -286,8 +286,8 @@ unsafe fn become_program(
 /// Becomes this user and group, without other groups; returns false with `errno` on failure. System
 /// calls only.
 pub(crate) fn become_user(user: u32, group: u32) -> bool {
-    // The C library's functions link 1.5 kB to change all threads of a process.
-    // SAFETY: no groups are read; the others take no pointers.
+    // The C library's functions would link 1.5 kB to change all threads of a process. SAFETY: no
+    // groups are read; the others take no pointers.
     unsafe {
         // Only root can drop groups; otherwise the next calls fail if the ids differ.
         (libc::geteuid() != 0 || libc::syscall(libc::SYS_setgroups, 0, null::<u32>()) == 0)
@@ -317,7 +317,7 @@ unsafe fn keep_only(kept: i32) -> bool {
             return false;
         }
         if libc::syscall(libc::SYS_close_range, REPORT + 1, libc::c_uint::MAX, 0) != 0 {
-            // Before Linux 5.9, one by one: the kernel assigns the lowest free number.
+            // Before Linux 5.9, close them one by one: the kernel assigns the lowest free number.
             for fd in REPORT + 1..i32::try_from(FILES).unwrap_or(i32::MAX) {
                 libc::close(fd);
             }

@@ -1,5 +1,5 @@
-//! The program's entry point. It replaces Rust's runtime, which adds 6 kB and a signal stack only
-//! for threads and a message about stack overflow. Does the runtime's other work.
+//! The program's entry point. It replaces Rust's runtime, whose 6 kB and signal stack serve only
+//! threads and a message about stack overflow, and does the runtime's other work.
 
 use std::ffi::{CStr, OsString, c_char};
 use std::os::unix::ffi::OsStringExt;
@@ -26,9 +26,9 @@ extern "C" fn main(_: libc::c_int, given: *mut *const c_char) -> libc::c_int {
             }
         }
     }
-    // Ignored: a write to a pipe without a reader or beyond RLIMIT_FSIZE fails instead. SIGCHLD may
-    // be inherited as ignored: the kernel would reap children without their exit code. SAFETY: no
-    // code runs on these signals.
+    // Ignore these signals: a write to a pipe without a reader or beyond RLIMIT_FSIZE then fails
+    // instead. Do not inherit an ignored SIGCHLD: the kernel would reap children without their exit
+    // code. SAFETY: no code runs on these signals.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
@@ -40,7 +40,7 @@ extern "C" fn main(_: libc::c_int, given: *mut *const c_char) -> libc::c_int {
 /// Returns the program's arguments, its name first.
 pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
     let first = ARGUMENTS.load(Ordering::Relaxed);
-    // Fused, because the environment follows the null.
+    // Fuse the iterator, because the environment follows the null.
     (0..)
         .map_while(move |at| {
             // SAFETY: the array ends with null, and nothing after it is read; its strings live as

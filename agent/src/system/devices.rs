@@ -41,13 +41,13 @@ const PIECE: usize = 4 * 1024;
 /// How far a device has been set up, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Device {
-    /// Not seen on either bus.
+    /// The device is on neither bus.
     Absent,
-    /// On the PCI bus only: `virtio_pci` is missing.
+    /// The device is only on the PCI bus: `virtio_pci` is missing.
     Pci,
-    /// On the virtio bus, without its own driver.
+    /// The device is on the virtio bus, but has no driver of its own.
     Bus,
-    /// Bound to a driver.
+    /// The device is bound to a driver.
     Driven,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn number_of(device: &Path, attribute: &str) -> u64 {
 pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let Ok(open) = file::open(directory, OFlags::DIRECTORY) else { return paths };
-    // Not on the stack, whose pages would stay in memory.
+    // Allocate it, because used pages of the stack stay in memory.
     let mut space = vec![MaybeUninit::uninit(); PIECE];
     let mut listed = RawDir::new(&open, &mut space);
     while let Some(Ok(entry)) = listed.next()
@@ -118,7 +118,7 @@ pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
 
 /// Message if `/proc` is missing: workers are started through it, and reports read it.
 pub(crate) const NO_PROC: &str =
-    "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
+    "/proc is not mounted, so the host gets no files, state or metrics: mount -t proc proc /proc";
 
 /// Returns [`NO_PROC`] if `/proc` is not mounted.
 pub(crate) fn without_proc(root: &Path) -> Option<&'static str> {
@@ -144,7 +144,7 @@ mod tests {
     fn reads_a_devices_stage_from_sysfs() {
         let root = crate::runtime::scratch("devices");
         assert_eq!(find(&root, &CONSOLE), Device::Absent);
-        // Another vendor's device with the same number, and shared memory.
+        // A device of another vendor with the same number, and shared memory.
         for (at, vendor, device) in [(1, "0x8086\n", "0x1043\n"), (2, "0x1af4\n", "0x1110\n")] {
             put(&root, &format!("sys/bus/pci/devices/0000:00:0{at}.0/vendor"), vendor);
             put(&root, &format!("sys/bus/pci/devices/0000:00:0{at}.0/device"), device);

@@ -163,7 +163,7 @@ fn stem(path: &str) -> &str {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeWait {
     Timeout,
-    /// Look once: the caller retries.
+    /// Look only once, because the caller retries.
     None,
 }
 
@@ -263,7 +263,7 @@ mod tests {
         put("sys/bus/virtio/devices/virtio1/driver/x", "");
         assert_eq!(load_vsock(&root, NodeWait::None), Ok(None));
         std::fs::remove_dir_all(root.join("sys/bus")).unwrap();
-        // Without PCI the device may need virtio-mmio.
+        // Without PCI, the device may need virtio-mmio.
         let why = doubt();
         assert!(why.starts_with(NO_DEVICE), "{why}");
         assert!(why.contains("module virtio_mmio is missing"), "{why}");

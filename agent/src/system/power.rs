@@ -25,7 +25,7 @@ pub(crate) enum Way {
 /// Errors: why there is none.
 pub(crate) fn find(root: &Path, power: &Power) -> Result<Way, String> {
     let program = file::readlink(&root.join("proc/1/exe")).unwrap_or_default();
-    // With another root, which is for tests, process 1 is still this machine's.
+    // With another root, as in tests, process 1 is still this machine's.
     let is_whole = root == Path::new("/");
     Ok(Way::Signal(if is_whole && is_mote() {
         power.mote
@@ -39,7 +39,7 @@ pub(crate) fn find(root: &Path, power: &Power) -> Result<Way, String> {
     {
         power.busybox
     } else {
-        return Err(format!("cannot ask process 1 ({}): unknown", program.display()));
+        return Err(format!("cannot ask process 1 ({}): unknown program", program.display()));
     }))
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn is_mote() -> bool {
     if !built::INIT {
         return false;
     }
-    // One file may have two names, and an upgrade replaces it while process 1 runs.
+    // The file may have two names, and an upgrade may replace it while process 1 runs.
     let [first, own] = ["/proc/1/exe", "/proc/self/exe"].map(Path::new);
     let is_one_file = file::id(first).is_ok_and(|id| file::id(own) == Ok(id));
     let links = [first, own].map(file::readlink);

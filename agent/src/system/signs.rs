@@ -36,8 +36,8 @@ pub(crate) fn has_nic() -> bool {
     file::exists("/sys/bus/virtio/drivers/virtio_net".as_ref())
 }
 
-/// Returns whether the kernel notices a new generation: whether QEMU's device, a platform device
-/// since Linux 6.10, has a driver.
+/// Returns whether the kernel notices a new generation: whether QEMU's device has a driver. It is a
+/// platform device since Linux 6.10.
 pub(crate) fn has_generation() -> bool {
     file::exists("/sys/bus/platform/devices/QEMUVGID:00/driver".as_ref())
         || file::exists("/sys/bus/acpi/devices/QEMUVGID:00/driver".as_ref())
@@ -57,7 +57,7 @@ pub(crate) fn is_forked(log: &OwnedFd) -> bool {
         let mut record = [0; RECORD];
         match rustix::io::read(log, &mut record) {
             Ok(length) => is_forked |= is_fork(record.get(..length).unwrap_or_default()),
-            // Too long, or overwritten before it was read: continue with a later record.
+            // The record was too long, or overwritten before it was read: read a later one.
             Err(Errno::INVAL | Errno::PIPE) => {}
             Err(_) => return is_forked,
         }

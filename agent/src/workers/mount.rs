@@ -36,8 +36,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, limit: Duration, agent: i32) -> u8 {
-    // A hanging worker of a killed agent would mount later, on the share of the next agent.
-    // It accepts any signal.
+    // A worker that hangs after its agent was killed could mount over a share of the next agent. It
+    // accepts any signal.
     let _done = set_parent_process_death_signal(Some(Signal::KILL));
     let end = since_boot() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {
@@ -101,7 +101,7 @@ fn mount_point(
     let mounted = table
         .rfind(|entry| point.as_os_str() == &*entry.point && (!over || entry.source == source));
     let mounted = mounted.map(|mounted| {
-        format!("{} already has {} ({}) on it", point.display(), mounted.source, mounted.kind)
+        format!("{} is a mount point of {} ({})", point.display(), mounted.source, mounted.kind)
     });
     Ok((place, mounted))
 }
@@ -306,7 +306,7 @@ mod tests {
         let root = scratch("unmount");
         let (place, _) = mount_point(&root, "share", "srv/d", false).unwrap();
         attach("share", &place, "tmpfs", 0, "").unwrap();
-        // The table as if that were a share.
+        // The mount table as if that mount were a share.
         let shares = || {
             let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
             let shown = table.replace("- tmpfs share", "- virtiofs share");
@@ -325,7 +325,7 @@ mod tests {
             let why = unmount_target(&root, "home/his/d").unwrap_err();
             assert!(why.contains("users other than root") && shares(), "{why}");
         }
-        // Another mount covers it: at the same point, or above, where no path leads to it.
+        // Another mount covers the share: at the same point, or above, where no path leads to it.
         for (cover, point) in [("over", "srv/d"), ("above", "srv")] {
             let (place, _) = mount_point(&root, cover, point, true).unwrap();
             attach(cover, &place, "tmpfs", 0, "").unwrap();
@@ -348,10 +348,10 @@ mod tests {
     #[test]
     fn does_not_change_an_existing_mount() {
         let mounted = |source, over| mount_point(Path::new("/"), source, "proc", over).unwrap().1;
-        let said = Some("/proc already has proc (proc) on it".to_owned());
+        let said = Some("/proc is a mount point of proc (proc)".to_owned());
         assert_eq!((mounted("tag", false), mounted("proc", true)), (said.clone(), said));
         assert_eq!(mounted("tag", true), None);
-        // Not a share, so the host cannot unmount it.
+        // The host cannot unmount it, because it is not a share.
         assert_eq!(unmount_target(Path::new("/"), "proc").unwrap(), "nothing is mounted");
     }
 

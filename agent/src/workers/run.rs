@@ -20,7 +20,7 @@ const REPORT: Duration = Duration::from_millis(2500);
 /// Time limit for a worker to exit after it has closed its output.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// Least free space in the buffer for a read of a worker's output, bytes.
+/// Minimum free space in the buffer for a read of a worker's output, bytes.
 const READ_ROOM: usize = 4096;
 
 /// Marks a worker as started by the agent; see `Options::check_starter`.

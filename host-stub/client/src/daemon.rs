@@ -13,7 +13,7 @@ use crate::common::printable::{quoted, word};
 use crate::net::http::{read_answer, write_request};
 use crate::{Agent, CallFailure, Limit, Timed, limits};
 
-/// Limit for the daemon's answer, which may itself call the agent.
+/// Limit for an answer of the daemon, which may have to call the agent first.
 const ASK: Duration = Duration::from_secs(20);
 /// How long to wait for a daemon that was just started in the background, and the interval of the
 /// attempts.
@@ -83,8 +83,8 @@ pub enum Known {
     /// The agent has not reported itself, or has reported its end; the text is the reason.
     Absent(String),
     Reachable,
-    /// The agent cannot be called, for this reason, but reports this state over the status port
-    /// (P§2.4).
+    /// The agent cannot be called (the text is the reason), but reports this state over the status
+    /// port (P§2.4).
     State(Value, String),
 }
 

@@ -11,7 +11,7 @@
 
 #![forbid(unsafe_code)]
 #![allow(missing_debug_implementations, missing_docs, reason = "this crate is internal")]
-#![allow(clippy::disallowed_methods, reason = "denied in the modules below that read from guests")]
+#![allow(clippy::disallowed_methods, reason = "the modules below that read from guests deny them")]
 
 #[deny(clippy::disallowed_methods)]
 pub mod agent {

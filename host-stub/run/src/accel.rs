@@ -40,7 +40,7 @@ pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (
         return because("the VM's architecture differs from this machine's");
     }
     if arch != "x86_64" {
-        return because("KVM is probed on x86_64 only: --accel kvm uses it without a probe");
+        return because("KVM is probed only on x86_64: --accel kvm uses it without a probe");
     }
     let mode = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
     if let Err(error) = rustix::fs::access(KVM, mode) {
@@ -102,7 +102,7 @@ mod tests {
         let firmware = firmware();
         assert_eq!(firmware.len(), 65_536);
         assert_eq!(firmware[65_501..65_507], [0x66, 0xb9, 0, 0, 0x40, 0]);
-        // The jump at the reset address: 21 bytes back from its end.
+        // The jump at the reset address goes back 21 bytes from its end.
         assert_eq!(firmware[65_520..65_522], [0xeb, 0_u8.wrapping_sub(21)]);
     }
 }

@@ -133,7 +133,7 @@ pub enum MachineKind {
     /// With PCI: q35, or virt for ARM and RISC-V
     #[default]
     Pci,
-    /// Without PCI and SMBIOS: virtio-mmio on QEMU's microvm (x86_64), or on virt
+    /// Without PCI and SMBIOS: virtio-mmio, on QEMU's microvm (x86_64) or virt
     Microvm,
 }
 

@@ -56,7 +56,7 @@ pub fn boot(root: &Path, name: &str, args: VmArgs) -> Result<()> {
         serve_by_daemon(root, name)?;
         power_on(root, name)
     });
-    // An instance that does not boot is removed.
+    // Remove an instance that does not boot.
     made.inspect_err(|_| {
         let _gone = if is_running(root) {
             order(root, name, "delete", &json!({"force": true})).map(drop)
@@ -109,7 +109,7 @@ fn run_daemon(root: &Path) -> Result<()> {
         if begun.elapsed() > DAEMON || has_ended && !said.contains(store::IS_LOCKED) {
             bail!("the daemon did not start: {}", last_line(&path));
         }
-        // The previous daemon has not quite ended.
+        // The previous daemon has not ended completely.
         if has_ended {
             daemon = command.spawn()?;
         }

@@ -46,7 +46,7 @@ pub(crate) fn outputs(args: &Reports) -> Result<()> {
             report_place(path).with_context(|| at(option, path))?;
         }
     }
-    // QEMU truncates and writes the console's file, and this process reads it.
+    // QEMU truncates and writes the console's file, which this process reads.
     if let Some(path) = console
         && fs::metadata(path).is_ok_and(|about| !about.is_file())
     {

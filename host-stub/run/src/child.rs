@@ -1,5 +1,5 @@
-//! Processes that end with this one, however it ends. The kernel kills a process when its parent
-//! ends, if the process has requested that itself. Between fork and exec, only unsafe code could
+//! Starts processes that end with this one, however it ends. The kernel kills a process when its
+//! parent ends, if the process has requested that. Between fork and exec, only unsafe code could
 //! make the request. So this program starts itself again, makes the request and then executes the
 //! other program.
 //!
@@ -36,7 +36,7 @@ const MARK: &str = "--mote-host-child";
 const READ_ONLY: &str = "--mote-host-read-only";
 /// The parent of a process that outlives this one.
 const NOBODY: &str = "-";
-/// This program, even after its file was replaced.
+/// The path of this program, even after its file was replaced.
 const OURSELVES: &str = "/proc/self/exe";
 /// Interval of the checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(5);

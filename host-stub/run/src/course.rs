@@ -24,7 +24,7 @@ use mote_stub::daemon::diagnosis::diagnose;
 use mote_stub::daemon::vm::Monitor;
 use mote_vm::console::Console;
 
-/// An event, other than those of the VM.
+/// An event that does not come from the VM.
 #[derive(Debug)]
 pub(crate) enum News {
     Signal(i32),
@@ -35,12 +35,12 @@ pub(crate) enum News {
 const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait after QEMU's end for the monitor's last messages and the guest's last data.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// A panic ends QEMU immediately or never. After this time, an agent that answers disproves it.
+/// A panic ends QEMU immediately or never. An agent that answers after this time disproves it.
 const PANICKED: Duration = Duration::from_millis(400);
 /// Limit for the call that checks this.
 const ANSWER: Duration = Duration::from_millis(500);
-/// Part of mote's message if there is a vsock device, as in every run, but neither the kernel nor
-/// its modules have a driver.
+/// Part of mote's message if neither the kernel nor its modules have a driver for the vsock device,
+/// which every run has.
 const NO_DRIVER: &str = "no driver (vmw_vsock_virtio_transport)";
 /// How long a boot that seems to have stopped may still reach its agent.
 const STUCK: Duration = Duration::from_secs(10);
@@ -187,7 +187,7 @@ impl Course<'_> {
                 self.cannot_run = Some(why);
             }
             Step::Ended(Err(silent)) => {
-                // Usually the VM has ended, which is noticed soon.
+                // Usually the VM has ended, which the next checks notice.
                 let limit = if silent.is_empty() { LAST_WORDS } else { Duration::ZERO };
                 let why = until(limit, LOOK, || self.is_over(&mut Some(Instant::now())));
                 let why = why.unwrap_or_else(|| match silent.as_str() {
@@ -228,7 +228,7 @@ impl Course<'_> {
             until(LAST_WORDS, Duration::from_millis(1), || {
                 (self.vm.look(is_monitored) != Some(true)).then_some(())
             });
-            // The console's last output.
+            // Read the console's last output.
             let panic = self.console.look().map(str::to_owned);
             return Some(match panic {
                 Some(panic) => said(&panic),
@@ -273,7 +273,7 @@ impl Course<'_> {
     fn diagnosis(&self, failure: Option<CallFailure>) -> String {
         if self.vm.look(|live| live.vm.has_no_space()) == Some(true) {
             return format!(
-                "{} is full, where the guest's writes to its disk are stored, and QEMU has stopped the VM",
+                "{}, which stores the guest's disk writes, is full, so QEMU has stopped the VM",
                 self.machine.written_to().display()
             );
         }
@@ -295,8 +295,8 @@ impl Course<'_> {
         }
     }
 
-    /// Returns the outcome of a VM that has ended. Data that the guest sent before is still
-    /// written.
+    /// Returns the outcome of a VM that has ended, after writing the data that the guest sent
+    /// before.
     fn lost(&mut self, mut stage: Stage, why: String, phases: &mut Phases) -> Outcome {
         phases.ended.get_or_insert_with(Instant::now);
         let end = Instant::now() + LAST_WORDS;
@@ -354,7 +354,7 @@ impl Course<'_> {
             return;
         }
         complain(
-            "the guest ignores its power button and was switched off; its writes were synced before",
+            "the guest ignored its power button and was switched off after syncing its writes",
         );
         let _gone = self.vm.look(|live| live.vm.order("quit").unwrap_or(false));
         self.vm.qemu.ends_within(Duration::from_secs(2));

@@ -1,6 +1,6 @@
-//! The thread that works in the guest: pushes files, runs the command, pulls files. On a busy machine
-//! a call to an agent that has reported itself may be late or cut off. It is repeated until the run's
-//! time limit, if it is safe to repeat; after each late call the limit is doubled.
+//! The thread that works in the guest: pushes files, runs the command, pulls files. On a busy
+//! machine, a call to an agent that has reported itself may be late or cut off. If it is safe, it
+//! is repeated until the run's time limit; each late call doubles the next one's limit.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ pub(crate) struct Job {
     /// The last command, which syncs the guest's disk.
     pub(crate) sync: Option<Exec>,
     pub(crate) shares: Vec<Share>,
-    /// Source and target. The sources' paths have no links: the guest may create some.
+    /// Source and target. The sources' paths contain no links, which the guest may create.
     pub(crate) push: Vec<(PathBuf, PathBuf)>,
     pub(crate) pull: Vec<(String, String)>,
-    /// The time by which the agent must have answered and the command must have started.
+    /// The time by which the agent must have answered and the command started.
     pub(crate) until: Instant,
 }
 
@@ -102,7 +102,7 @@ impl Job {
             Err(why) => return Ok(Err(why)),
         };
         let code = outcome.exit_code()?;
-        // Without an error the command itself has exited with such a code.
+        // If there is no error, the command itself has exited with such a code.
         if outcome.error.is_some()
             && let Some(why) = exec::cannot_run(agent, code, &body)
         {
@@ -119,7 +119,7 @@ impl Job {
     fn before(&self, tell: &Tell<'_>) -> Result<()> {
         let mut session = self.session(RetryPolicy::until(self.until))?;
         if !self.shares.is_empty() {
-            // Also limits a guest that makes only a little progress now and then.
+            // This also limits a guest that makes only a little progress now and then.
             session.stream.limit(RetryPolicy::until(self.until).whole());
             let list = self.mounts(&mut session)?;
             session.stream.limit(Limit::Each(SILENCE));
@@ -163,17 +163,17 @@ impl Job {
         }
     }
 
-    /// Opens a shell if the command failed, then pulls files. Errors are those of the pulls.
+    /// Opens a shell if the command failed, then pulls files. Fails if a pull fails.
     fn after(&self, code: u8) -> Result<()> {
         if let Some(shell) = self.shell.as_ref().filter(|_| code != 0) {
-            complain(&format!("exit code {code}; a shell in the VM, which ends with it"));
+            complain(&format!("exit code {code}; opening a shell in the VM, which then ends"));
             if let Err(error) = self.also(shell) {
                 complain(&format!("shell: {error:#}"));
             }
         }
         let fetched = self.fetch();
         if let Some(sync) = &self.sync {
-            // An image may have no such program.
+            // The image may lack that program.
             let _as_it_is = self.also(sync);
         }
         fetched
@@ -209,7 +209,7 @@ pub(crate) fn pushed((from, to): &(String, String)) -> Result<(PathBuf, PathBuf)
     let here = from.canonicalize().with_context(|| from.display().to_string())?;
     let mut target = Path::new("/").join(to);
     if to.ends_with('/') {
-        // Named as given, or as the resolved path if that has no name, such as `.`.
+        // Use the given name, or that of the resolved path if there is none, as for `.`.
         let name = from.file_name().or(here.file_name());
         target.push(name.context("/ cannot be copied as a whole")?);
     }

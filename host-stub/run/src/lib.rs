@@ -8,7 +8,7 @@
 
 #![forbid(unsafe_code)]
 #![allow(missing_debug_implementations, missing_docs, reason = "this crate is internal")]
-#![allow(clippy::disallowed_methods, reason = "only for the module below that reads from guests")]
+#![allow(clippy::disallowed_methods, reason = "the module that reads from guests denies them")]
 
 mod accel;
 pub mod args;
@@ -77,7 +77,7 @@ fn checked(mut args: RunArgs) -> Result<u8> {
 
 fn one(args: &RunArgs) -> Result<u8> {
     let mut phases = Phases::new();
-    // Signals are watched before anything exists that an early end would leave behind.
+    // Watch signals before anything exists that an early end would leave behind.
     let signals = watch_signals()?;
     let mut about = Value::Null;
     let is_kept = args.reports.junit.is_some();
@@ -144,7 +144,7 @@ fn staged(
     let echo = if reports.verbose { Echo::Stderr } else { Echo::No };
     let keeps = if reports.console.is_some() { Keeps::All } else { Keeps::End };
     let mut console = Console::new(path.clone(), echo, keeps);
-    // Opened before a guest with a share can replace the file.
+    // Open it before a guest with a share can replace the file.
     console.look();
     let resolved = self::job(job, root, &machine, tails.clone())?;
     let log = report(&reports.log.clone().unwrap_or_else(|| root.join("log")))?;
@@ -176,7 +176,7 @@ fn staged(
 
 /// Resolves the arguments of the job.
 fn job(args: &JobArgs, root: &Path, machine: &Machine, tails: [Tail; 2]) -> Result<Job> {
-    // The terminal is not read unless -t is given.
+    // Without -t, the terminal is not read.
     let is_unread = stdin().is_terminal() && !args.terminal;
     let sync = Exec {
         name: NAME.to_owned(),

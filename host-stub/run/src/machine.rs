@@ -223,7 +223,7 @@ impl Machine {
         let (machine, kind) = match self.arch {
             Arch::X86 if self.has_own_acpi() => (MICRO_TCG, recipe::Machine::Micro),
             Arch::X86 if is_micro => ("microvm", recipe::Machine::Micro),
-            // As the servers use. With pc, Linux asks ACPI for each device's interrupts, which
+            // The servers' machine. With pc, Linux asks ACPI for each device's interrupts, which
             // takes 0.2 s per device under emulation.
             Arch::X86 => ("q35", recipe::Machine::Pc),
             Arch::Aarch64 => ("virt", recipe::Machine::Arm),
@@ -286,7 +286,7 @@ impl Machine {
             line += " quiet";
         }
         if self.used == Accel::Tcg {
-            // Under emulation on a busy machine ticks are late, and Linux would consider its timer
+            // Under emulation on a busy machine, ticks are late, so Linux would consider its timer
             // broken.
             line += " no_timer_check";
         }
@@ -351,7 +351,7 @@ fn shares(root: &Path, mut shares: Vec<Share>, kind: MachineKind) -> Result<Vec<
             );
         }
         if share.is_exposed() {
-            let said = "as root, and other users can enter it: setuid files of the guest are setuid here. \
+            let said = "as root, and other users can enter it, so setuid files from the guest work here. \
                         Add :ro, close the directory above to others, or run this as another user";
             complain(&format!("the guest writes to {} {said}", share.source.display()));
         }

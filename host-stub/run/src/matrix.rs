@@ -44,7 +44,7 @@ pub(super) fn is_one(vm: &mut VmArgs, reports: &mut Reports) -> Result<bool> {
         select(vm, number.parse().ok()?)
     });
     one.map(|()| true).with_context(|| {
-        format!("{ONLY} is set by mote-host only, and invalid: {}", printable::name(&said))
+        format!("{ONLY}, which only mote-host sets, is invalid: {}", printable::name(&said))
     })
 }
 
@@ -138,7 +138,7 @@ fn finished(
     writeln!(stdout(), "{mark} {seconds:6.1} s  {}{why}", printable::name(kernel))?;
     if failure.is_some() {
         for what in ["out", "err"] {
-            // The guest may have written any amount.
+            // The guest may have written any amount of output.
             if let Ok(mut said) = File::open(file(root, number, what)) {
                 std::io::copy(&mut said, &mut stderr())?;
             }

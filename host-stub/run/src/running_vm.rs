@@ -113,7 +113,7 @@ impl RunningVm {
         log: File,
     ) -> Result<Self> {
         store::create(root, &machine.instance)?;
-        // The host may read it there.
+        // The host may read the console there.
         symlink(console, machine.beside("console"))?;
         let host = Host::new(Daemon::new(root, random::port(), Some(log))?)?;
         let ours = host.clone();
@@ -147,8 +147,8 @@ impl RunningVm {
         self.host.daemon.with(&self.described.name, look).ok()
     }
 
-    /// Returns whether QEMU stopped the VM and it needs help to continue. A suspended VM is woken
-    /// by its clock.
+    /// Returns whether QEMU stopped the VM, which then needs help to continue. A suspended VM is
+    /// different: its clock wakes it.
     pub(crate) fn stands_still(&self) -> bool {
         let is_so = |live: &mut Live| {
             live.vm.is_paused() && !matches!(live.vm.does.as_str(), "prelaunch" | SUSPENDED)
@@ -159,7 +159,7 @@ impl RunningVm {
 
 impl Drop for RunningVm {
     fn drop(&mut self) {
-        // Ends all writes to its directory.
+        // This ends all writes to the instance's directory.
         let _ended = self.host.delete(&self.described.name, true);
         self.host.daemon.unbind();
     }

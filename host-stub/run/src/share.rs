@@ -43,18 +43,18 @@ impl Share {
         let is_there = |(source, _): &(&str, _)| Path::new(source).is_dir();
         let found = all.find(is_there).or_else(|| divided.last());
         if found.is_none() && text.contains(':') || text.is_empty() {
-            bail!("a share is DIR[:GUEST][:ro], and GUEST an absolute path");
+            bail!("a share is DIR[:GUEST][:ro], where GUEST is an absolute path");
         }
         let (source, target) = found.unwrap_or((text, None));
         // virtiofsd and QEMU refuse links.
         let absolute = std::path::absolute(source)?;
         let source = absolute.canonicalize().unwrap_or(absolute);
         if let Some(target) = target.filter(|target| target.contains(':')) {
-            bail!("{target}: a share is DIR[:GUEST][:ro], and can be written without :ro");
+            bail!("{target}: a share is DIR[:GUEST][:ro]; without :ro it is writable");
         }
         let here = || source.to_str().map(str::to_owned);
         let target = target.map(str::to_owned).or_else(here);
-        let target = target.context("the path is not UTF-8: name the path in the guest")?;
+        let target = target.context("the path is not UTF-8: give the path in the guest")?;
         if !target.starts_with('/') || target == "/" {
             bail!("{target}: a share's path in the guest must be absolute and below /");
         }
@@ -127,7 +127,7 @@ impl Share {
 pub(crate) fn virtiofsd() -> Option<PathBuf> {
     let program = std::env::var_os("MOTE_HOST_VIRTIOFSD").map(PathBuf::from);
     let found = child::find(&program.unwrap_or_else(|| "virtiofsd".into()), &VIRTIOFSD)?;
-    // The one of QEMU 7 needs root.
+    // QEMU 7's virtiofsd needs root.
     (rustix::process::geteuid().is_root() || !is_qemus(&found)).then_some(found)
 }
 
@@ -136,7 +136,7 @@ fn is_qemus(program: &Path) -> bool {
 }
 
 impl Virtiofs {
-    /// Returns how that program serves the share. `None` if a guest that may only read could write.
+    /// Returns how that program serves the share; `None` if it cannot enforce a read-only share.
     pub(crate) fn of(program: &Path, share: &Share) -> Option<Self> {
         let has_option = || {
             let help = Command::new(program).arg("--help").stderr(Stdio::null()).output();
@@ -181,7 +181,7 @@ impl Virtiofs {
 }
 
 pub(crate) fn mounted<'a>(mounts: &'a str, target: &str) -> Option<&'a str> {
-    // Spaces are octal escapes there.
+    // The list of mounts has octal escapes for spaces.
     let target = target.trim_end_matches('/').replace('\\', "\\134").replace(' ', "\\040");
     let found = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = found.filter(|words| words.get(1) == Some(&target.as_str()));

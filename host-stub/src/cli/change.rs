@@ -110,7 +110,7 @@ pub(crate) fn fault(
         let fault = state["fault"].as_str().unwrap_or("none");
         return Ok(writeln!(stdout(), "active fault: {fault}")?);
     };
-    // Checked here first, for the better message.
+    // Check it here first, because this message is better.
     Fault::new(kind, number)?;
     let body = json!({"kind": word(kind), "number": number});
     order(root, name, "fault", &body).map(drop)
@@ -120,7 +120,7 @@ pub(crate) fn delete(root: &Path, name: &str, force: bool) -> Result<()> {
     if is_running(root) {
         return order(root, name, "delete", &json!({ "force": force })).map(drop);
     }
-    // No daemon may start to serve it meanwhile.
+    // Lock the directory, so that no daemon starts to serve the instance meanwhile.
     let _lock = store::lock(root)?;
     let instance = store::load(root, name)?;
     if instance.is_running() && !force {

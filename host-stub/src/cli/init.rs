@@ -64,7 +64,7 @@ pub(crate) fn run(root: &Path, args: InitArgs) -> Result<()> {
     let share = create(root, &instance)?;
     writeln!(stdout(), "{}", share.display())?;
     to_stderr(format_args!("{}", Recipe::of(root, &instance, &share)));
-    // A running daemon is informed. If there is none or it is about to end, the next one finds the
+    // Inform a running daemon. If none runs, or it is about to end, the next one finds the
     // instance.
     if is_running(root)
         && let Err(error) = order(root, &instance.name, "adopt", &Value::Null)
@@ -85,7 +85,7 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
         config.insert(VSOCK_ID.to_owned(), cid.to_string());
     }
     let vsock = match (args.vsock_uds, args.vsock_plain, args.vsock_cid) {
-        // clap accepts only one.
+        // clap accepts only one of the options.
         (Some(uds), ..) => Vsock::Uds(path(uds)?),
         (None, Some(prefix), _) => Vsock::Plain(path(prefix)?),
         (None, None, Some(cid)) => Vsock::Cid(cid),
@@ -223,10 +223,10 @@ fn end_when_empty(host: Arc<Host>) {
         let (mut had_some, mut had_none) = (false, false);
         loop {
             std::thread::sleep(LOOK);
-            // Locked until the end: an instance added meanwhile would be lost.
+            // Keep the lock to the end, or an instance that is added meanwhile would be lost.
             let all = host.daemon.instances();
             let has_none = all.is_empty();
-            // At the second check, the deletion of the last one has been answered.
+            // By the second check, the deletion of the last instance has been answered.
             if has_none && had_none && (had_some || begun.elapsed() > FIRST) {
                 host.daemon.unbind();
                 #[expect(clippy::exit, reason = "the other threads wait for sockets forever")]

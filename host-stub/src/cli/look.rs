@@ -20,8 +20,8 @@ use mote_client::{Agent, FailedCall, Limit, complain, connecting, limits, printa
 /// Limit for an agent's greeting, short because the user waits.
 const GREETING: Duration = Duration::from_secs(3);
 
-/// Returns the host's knowledge and, if a host would ask, the agent's description of itself. The
-/// cause of an error is included.
+/// Returns what the host knows and, if a host would ask, the agent's description of itself.
+/// Includes the cause of an error.
 pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Value>>)> {
     let said = match daemon::known(root, name)? {
         (agent, Known::Reachable) => Some(agent.metadata("GET", "/1.0", Limit::within(GREETING))),
@@ -85,13 +85,13 @@ pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
     let mut rows = vec![["NAME", "STATUS", "AGENT", "SERVER", "FAULT"].map(str::to_owned)];
     let (mut states, mut notes) = (Vec::new(), Vec::new());
     for name in names {
-        // Deleted since the list was read.
+        // The instance was deleted after the list was read.
         let Ok(state) = daemon::state(root, name) else { continue };
         let word = |key: &str| state[key].as_str().unwrap_or("-").to_owned();
         rows.push([name.into(), word("status"), word("state"), word("flavour"), word("fault")]);
         states.push(json!({"name": name, "status": word("status"), "agent": word("state"),
             "server": word("flavour"), "fault": word("fault"), "why": state["why"]}));
-        // Otherwise the row would contradict itself.
+        // Without this, the row would contradict itself.
         if state["status"] != "Stopped" && state["state"] == "STOPPED" {
             notes.push(format!("{name}: {}", why(&state)));
         }
@@ -119,7 +119,7 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 pub(crate) fn info(root: &Path, name: &str, json: bool) -> Result<()> {
-    // Printed even if the agent does not answer.
+    // Print the row even if the agent does not answer.
     let (mut state, said) = asked(root, name)?;
     let said = said.map(|said| said.map_err(|error| error.root_cause().to_string()));
     if !json {

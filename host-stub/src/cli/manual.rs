@@ -51,7 +51,7 @@ pub(super) fn with_examples(command: Command, path: &str) -> Command {
             with_examples(below, path.trim_start())
         });
     }
-    // Existing text is kept.
+    // Keep existing text.
     let before = command.get_after_help().map_or(String::new(), |help| format!("{help}\n\n"));
     let line = |(line, what): (String, &str)| {
         let what = if what.is_empty() { String::new() } else { format!("    # {what}") };

@@ -91,7 +91,7 @@ enum Command {
     Delete {
         /// The instance
         name: String,
-        /// Even if its VM runs; ends the VM first
+        /// Delete it even if its VM runs; ends the VM first
         #[arg(long, short)]
         force: bool,
     },
@@ -147,7 +147,7 @@ enum Command {
         name: String,
         /// GET, PUT, POST ...
         method: String,
-        /// For example /1.0
+        /// Path of the request, for example /1.0
         path: String,
         /// The body of the request
         #[arg(default_value = "", allow_hyphen_values = true)]
@@ -246,7 +246,7 @@ pub(crate) fn act_on_line() -> Result<u8> {
     let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let Cli { dir, command: asked } = match parsed {
         Ok(cli) => cli,
-        // A command in a VM may exit 2 as well.
+        // A command in a VM may exit with 2, too.
         Err(error) if error.use_stderr() && is_run(std::env::args_os().skip(1)) => {
             error.print()?;
             return Ok(mote_run::NOT_RUN);
@@ -310,7 +310,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Start(args) => change::start(root, &args.name),
         Command::Stop(args) => change::stop(root, &args),
         Command::Fault { name, kind, number } => change::fault(root, &name, kind, number),
-        // Handled before a directory is needed.
+        // Handle these before the directory is needed.
         Command::Completions { .. } | Command::Man { .. } | Command::Run(_) => Ok(()),
     }
     .map(|()| 0)
@@ -345,7 +345,7 @@ mod tests {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert_eq!(cli.dir, Some("/d".into()), "{line}");
         }
-        // After exec's NAME it belongs to the command.
+        // After exec's NAME, the option belongs to the command.
         let cli = Cli::try_parse_from("mote-host exec vm1 ls --dir /d".split(' ')).unwrap();
         assert_eq!(cli.dir, None);
     }

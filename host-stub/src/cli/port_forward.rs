@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
     let port = *port;
     let agent = Arc::new(daemon::reach(root, name)?);
     let listener = TcpListener::bind(listen).with_context(|| listen.clone())?;
-    // For port 0, the chosen one.
+    // For port 0, print the chosen one.
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     raise_descriptor_limit();
     let slots = Slots::new(AT_ONCE);

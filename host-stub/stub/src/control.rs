@@ -50,7 +50,7 @@ impl Host {
         if instance.config.remove(READY).is_some() {
             store::save(&self.daemon.root, &instance)?;
         }
-        // A real host writes it when a VM starts; that of a running VM stays.
+        // A real host writes the share when a VM starts; a running VM keeps its share.
         if matches!(instance.channel, Channel::Qmp(_)) && !instance.is_running() {
             self.daemon.write_conf(&instance)?;
         }
@@ -74,7 +74,7 @@ impl Host {
         if !force && (live.instance.is_running() || live.called) {
             bail!("{name} is running; stop its VM first, or delete it with --force");
         }
-        // As with lxc. A VM whose monitor serves another client is left running.
+        // As with lxc, end the VM. If its monitor serves another client, it continues to run.
         let ended = live.vm.order("quit");
         if let Err(error) = ended.and_then(|_| vsock_device::end(&self.daemon.root, &live.instance))
         {
@@ -99,7 +99,7 @@ pub fn serve(host: &Arc<Host>) -> Result<()> {
     let path = path(&host.daemon.root);
     let _stale = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
-    // Independent of the umask.
+    // Set the mode regardless of the umask.
     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     host.daemon.bound(&path);
     let slots = Slots::new(AT_ONCE);
@@ -184,7 +184,7 @@ fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<()> {
     }
     daemon.change(name, |instance| apply(instance, changes))?;
     if matches!(after.channel, Channel::Serial { .. }) {
-        // A restarted agent reads the switch only from there.
+        // A restarted agent reads the switch only from this file.
         daemon.write_conf(&after)?;
     }
     daemon.event(name, "instance-updated");
@@ -278,7 +278,7 @@ fn start(daemon: &Arc<Daemon>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Stops the VM over its monitor. Without one, another program stops it, and it counts as off.
+/// Stops the VM over its monitor. Without one, another program stops the VM, which counts as off.
 fn stop(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     let order = if body["force"] == true { "quit" } else { "system_powerdown" };
     let ordered = daemon.with(name, |live| live.vm.order(order))??;

@@ -9,7 +9,7 @@
 
 #![forbid(unsafe_code)]
 #![allow(missing_debug_implementations, missing_docs, reason = "this crate is internal")]
-#![allow(clippy::disallowed_methods, reason = "opens no file below what a guest names")]
+#![allow(clippy::disallowed_methods, reason = "opens no file below a path that a guest chose")]
 
 pub mod channel {
     pub mod ring;

@@ -84,7 +84,7 @@ fn frame_head(opcode: u8, length: u64) -> Vec<u8> {
 #[test]
 fn limits_the_length_of_events_and_frames() {
     for (opcode, length, told) in [
-        // One frame, or a message of many frames.
+        // A long frame, or a message of many frames.
         (1, 15u64 << 20, "longer than 4 MiB"),
         (0, 1 << 20, "longer than 4 MiB"),
     ] {
@@ -119,7 +119,7 @@ fn gives_up_endless_output_after_its_command_ended() {
     let output = host.run_within(8 * MEMORY, &["exec", "-T", "-n", "vm1", "--", "true"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{error}");
-    assert!(error.contains("has its output open: gave up"), "{error}");
+    assert!(error.contains("holds its output open: gave up"), "{error}");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn distinguishes_a_lost_agent_from_one_that_never_started() {
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");
     cause(&host, "connected");
-    // As if the device's process was killed, or its package was removed.
+    // Simulates that the device's process was killed, or its package removed.
     std::fs::remove_file(&socket).unwrap();
     let text = cause(&host, "agent-gone");
     assert!(text.contains("without reporting STOPPED") && text.contains("start it"), "{text}");

@@ -184,7 +184,7 @@ fn init_needs_only_a_name_and_prints_how_to_boot() {
     let made = host.output(&["init", "vm1"]);
     let share = String::from_utf8(made.stdout.clone()).unwrap();
     assert_eq!(share.trim(), host.share("vm1").canonicalize().unwrap().to_str().unwrap());
-    // The form that Go agents read (P§1.2).
+    // The key has the form that Go agents read (P§1.2).
     let key = std::fs::read_to_string(host.share("vm1").join("agent.key")).unwrap();
     assert!(key.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{key}");
     let recipe = errors(&made);

@@ -114,7 +114,7 @@ fn closes_a_silent_or_slow_guest_after_three_seconds() {
 #[test]
 fn serves_a_caller_while_two_hundred_are_silent() {
     let (host, guest) = started();
-    // The fault remains in effect for these connections.
+    // The fault continues to affect these connections.
     host.run(&["fault", "vm1", "stall", "9999"]);
     let held: Vec<_> = (0..200).map(|_| guest.connect_raw()).collect();
     let threads = || std::fs::read_dir(format!("/proc/{}/task", host.pid())).unwrap().count();

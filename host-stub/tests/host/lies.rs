@@ -70,8 +70,7 @@ fn never_writes_a_file_through_a_link_of_an_earlier_pull() {
 
 #[test]
 fn a_directory_replaced_during_a_pull_has_no_effect() {
-    // As a user who can write to the target could, replaces a directory with a link between two
-    // files.
+    // Like a user who can write to the target, replaces a directory with a link between two files.
     let target = Arc::new(OnceLock::<PathBuf>::new());
     let ours = target.clone();
     let host = guest(move |asked| {
@@ -94,7 +93,7 @@ fn keeps_existing_devices_and_directories() {
     let host = guest(|asked| of_files(asked, &["x"]));
     fs::create_dir_all(host.path("target/t/x")).unwrap();
     let error = pulled(&host).unwrap_err();
-    assert!(error.contains("target/t/x") && error.contains("is a directory here"), "{error}");
+    assert!(error.contains("target/t/x") && error.contains("directory on this"), "{error}");
     fs::remove_dir(host.path("target/t/x")).unwrap();
     let fifo = Command::new("mkfifo").arg(host.path("target/t/x")).status().unwrap();
     assert!(fifo.success());
@@ -186,7 +185,7 @@ fn survives_excess_data() {
     });
     let target = host.path("target");
     let error = host.refused(MEMORY, &["file", "pull", "vm1/t", target.to_str().unwrap()]);
-    assert!(error.contains("40000 bytes instead of up to 32768"), "{error}");
+    assert!(error.contains("40000 bytes instead of at most 32768"), "{error}");
     // The host still serves others.
     wait("the host", SOON, || host.try_run(&["list"]).ok());
 }
@@ -339,7 +338,7 @@ fn a_push_reports_dropped_bits_and_protected_files() {
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(push("vm1/kept/"), (true, String::new()));
-    let said = "mote-host: the guest did not set setuid, setgid or sticky as in the original: ";
+    let said = "mote-host: the guest did not apply the original's setuid, setgid or sticky bit: ";
     assert_eq!(push("vm1/dropped/"), (true, format!("{said}/dropped/source/f (4755)\n")));
     let error = host
         .refused(MEMORY, &["file", "push", source.join("f").to_str().unwrap(), "vm1/tmp/theirs"]);

@@ -2,7 +2,7 @@
 //! share no code with the agent, so the same mistake would have to be made twice.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
-#![allow(clippy::disallowed_methods, reason = "of the files that a test makes")]
+#![allow(clippy::disallowed_methods, reason = "the files are a test's own")]
 mod answers;
 mod causes;
 mod cli;

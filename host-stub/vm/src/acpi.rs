@@ -21,8 +21,8 @@ pub fn tables() -> Vec<u8> {
     let address = |offset: usize| bytes(ADDRESS + offset);
     let mut all = [&b"RSD PTR \0MOTE  \0"[..], &address(RSDT)].concat();
     all[8] = checksum(&all);
-    // Without the flag for hardware-reduced ACPI, registers for power management are required. At
-    // these ports there is no device.
+    // Without the flag for hardware-reduced ACPI, power management registers are required. There is
+    // no device at these ports.
     let mut fadt = [0; 80];
     let fields: [(usize, &[u8]); 7] = [
         (40, &address(DSDT)),
@@ -64,7 +64,7 @@ fn device(number: u8) -> Vec<u8> {
     [&b"\x5b\x82"[..], &package(&content)].concat()
 }
 
-/// Returns content with its length before it (20.2.4).
+/// Returns the content, preceded by its length (20.2.4).
 fn package(content: &[&[u8]]) -> Vec<u8> {
     let content = content.concat();
     let length = content.len() + 2;

@@ -37,14 +37,14 @@ pub struct Console {
     stuck: Option<Stuck>,
     echo: Echo,
     keeps: Keeps,
-    /// How much was read, and how much of that was removed from disk, bytes.
+    /// How many bytes were read, and how many of these were removed from disk.
     read: u64,
     forgotten: u64,
     /// Removes colours from the shown output, whose pieces may end within a sequence.
     colours: StripBytes,
 }
 
-/// What stays on disk.
+/// What part of the output stays on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeps {
     #[default]
@@ -154,7 +154,7 @@ fn without_colours(text: &str) -> String {
     text.split_inclusive('\n').map(|line| strip_str(line).to_string()).collect()
 }
 
-/// Removes what would control a terminal, and carriage returns and colours.
+/// Removes characters that would control a terminal, carriage returns and colours.
 fn cleaned(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).replace('\r', "");
     printable::lines(&without_colours(&text))
@@ -184,11 +184,11 @@ fn agent_in(line: &str) -> Option<String> {
     levels.iter().find_map(|level| said.strip_prefix(level)).map(printable::text)
 }
 
-/// The first line that shows it.
+/// The first line that shows that the boot has stopped.
 #[derive(Debug)]
 pub struct Stuck {
     pub line: String,
-    /// The time at which it was read.
+    /// The time at which that line was read.
     pub since: Instant,
 }
 

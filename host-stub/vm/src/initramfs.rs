@@ -94,7 +94,7 @@ fn list<'a>(mut bytes: &'a [u8], names: &mut Vec<String>) -> &'a [u8] {
         let Ok(rest) = entry.finish() else { return &[] };
         bytes = rest;
         if is_last {
-            // Zeros pad up to the next one.
+            // Zeros fill the space before the next archive.
             let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
             bytes = bytes.get(zeros..).unwrap_or_default();
         } else {

@@ -57,7 +57,7 @@ impl Node {
             for entry in fs::read_dir(path).with_context(here)? {
                 let entry = entry.with_context(here)?;
                 let name = entry.file_name().as_bytes().to_vec();
-                // Files that are being written are ignored.
+                // Ignore files that are still being written.
                 if !name.ends_with(b".new") {
                     nodes.push(Self::read(&entry.path(), name, levels)?);
                 }
@@ -175,7 +175,7 @@ fn descriptor(root: &Node, label: &str, sectors: usize) -> Result<Vec<u8>> {
         bytes.extend(both_u16(number));
     }
     bytes.extend([0; 24]);
-    // Without Rock Ridge, whose data is in the root's own directory.
+    // This record has no Rock Ridge, whose data is in the root's own directory.
     let mut record = root.record(&[0], false)?;
     record.truncate(34);
     record[0] = 34;

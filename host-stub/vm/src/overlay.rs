@@ -1,4 +1,4 @@
-//! A disk image on top of another, which is not written: qcow2, as `qemu-img create -b` makes it.
+//! Creates a qcow2 image on top of another image, which stays unchanged, like `qemu-img create -b`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -58,7 +58,7 @@ fn image(size: u64, base: &str, format: &str) -> Result<Vec<u8>> {
     long(&mut bytes, CLUSTER);
     word(&mut bytes, 1);
     word(&mut bytes, 0);
-    // No snapshots and no features; reference counts of 16 bits.
+    // The image has no snapshots and no features, and reference counts of 16 bits.
     bytes.extend([0; 8 + 3 * 8]);
     word(&mut bytes, 4);
     word(&mut bytes, HEADER);

@@ -198,7 +198,7 @@ pub fn qmp(monitor: &UnixStream, command: &str, arguments: &Value) -> io::Result
         answer = loop {
             let line = lines.next().ok_or(io::ErrorKind::UnexpectedEof)??;
             let told: Value = serde_json::from_str(&line)?;
-            // Skips the greeting and events.
+            // Skip the greeting and events.
             if told.get("return").or(told.get("error")).is_some() {
                 break told;
             }

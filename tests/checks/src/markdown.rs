@@ -36,7 +36,7 @@ pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
     format!("{before}{begin}{text}{end}{after}")
 }
 
-/// With a comma every three digits: `12,640,936`.
+/// Formats a number with a comma every three digits: `12,640,936`.
 pub fn grouped(number: u64) -> String {
     match number / 1_000 {
         0 => number.to_string(),

@@ -2,7 +2,7 @@
 //! panics when an invariant is violated. libFuzzer calls it with generated inputs (`scripts/fuzz`),
 //! and an ordinary test with the stored ones (`scripts/test harness`).
 #![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
-// Every panic is a finding.
+// Every panic is a bug.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 pub mod corpus;

@@ -54,7 +54,7 @@ fn replay(target: &str, tokens: &[Vec<u8>]) {
 
 #[test]
 fn survives_all_kept_inputs() {
-    // libFuzzer has other escapes.
+    // libFuzzer uses different escapes.
     let escapes = [("\\\"", "\""), ("\\x0d", "\\r"), ("\\x0a", "\\n")];
     let words = read_to_string(here("tokens.dict")).unwrap();
     let words = escapes.iter().fold(words, |words, (theirs, ours)| words.replace(theirs, ours));

@@ -94,7 +94,7 @@ fn files(probe: &mut Probe<'_>) {
         .flat_map(|(flags, paths)| paths.split(' ').map(|path| (PathBuf::from(path), *flags)));
     let guests = [(around.guests.join("new"), new)];
     for (path, flags) in of_root.into_iter().chain(of_all).chain(of_system).chain(guests) {
-        // Not every system has all of these files.
+        // Some systems lack some of these files.
         if flags & libc::O_CREAT != 0 || path.symlink_metadata().is_ok() {
             let name = format!("open {} with {flags:#o}", path.display());
             probe.compare(&name, probe.open(&path, flags), Outcome::Denied);

@@ -48,7 +48,7 @@ impl Outcome {
     pub(crate) fn is(self, said: Result<u64, Errno>) -> bool {
         match self {
             Self::Refused => said == Err(Errno::EPERM),
-            // EXDEV: Landlock denies a new name in another directory.
+            // With EXDEV, Landlock denies a new name in another directory.
             Self::Denied => {
                 matches!(said, Err(Errno::EPERM | Errno::EACCES | Errno::EXDEV))
             }

@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// As in many chroots: its root is not a mount point, so unshare(1) cannot change how mounts
+    /// Many chroots have a root that is not a mount point, so unshare(1) cannot change how mounts
     /// propagate.
     #[test]
     fn skips_a_test_if_the_root_is_not_a_mount_point() {

@@ -20,7 +20,7 @@ const MOST: f64 = 5.0;
 /// machine counts as one of this speed.
 const CPU: Duration = Duration::from_millis(60);
 const PROCESSES: Duration = Duration::from_millis(40);
-/// Many times the 5 ms that an idle disk takes, because disks differ and tests write little.
+/// Duration of the measured writes: many times an idle disk's 5 ms, because disks differ.
 const DISK: Duration = Duration::from_millis(100);
 
 static SEEN: AtomicU32 = AtomicU32::new(100);

@@ -1,6 +1,6 @@
 //! `mote-calls SOCKET TARGET CALLS`: makes that many `GET TARGET` calls one after another, each on
-//! a new connection, all of which must be answered. Prints the median of their times, microseconds.
-//! The benchmark's client in the test image.
+//! a new connection, all of which must be answered. Prints the median of their times in
+//! microseconds. It is the benchmark's client in the test image.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;

@@ -13,9 +13,9 @@ fn main() -> ExitCode {
     let relay = || {
         let mut socket = UnixStream::connect(path)?;
         let mut other = socket.try_clone()?;
-        // The socket is not shut down afterwards: Go's servers would consider the client gone.
+        // Do not shut down the socket afterwards: Go's servers would consider the client gone.
         std::thread::spawn(move || std::io::copy(&mut stdin(), &mut other));
-        // A copy of the descriptor, because std's stdout buffers lines.
+        // Use a copy of the descriptor, because std's stdout buffers lines.
         let mut output = File::from(stdout().as_fd().try_clone_to_owned()?);
         std::io::copy(&mut socket, &mut output)
     };

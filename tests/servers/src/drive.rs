@@ -127,7 +127,7 @@ fn boot(options: &Options, column: &mut Column, number: usize, left: &[String]) 
             let (Ok(text) | Err(text)) = &seen;
             println!("{word} {took:6.1} s  {agent} {check}  {}", text.replace('\n', " "));
             column.note(&check, seen.map_or_else(Verdict::Fails, Verdict::Holds), took);
-            // Recorded after each check, because a long run may be interrupted.
+            // Record after each check, because a long run may be interrupted.
             if let Err(why) = record(options, column) {
                 println!("  {why}");
             }

@@ -25,7 +25,7 @@ pub struct Spec {
     /// Library that slows its clock if it is emulated: `image/servers/clock.c`.
     #[arg(long, hide = true, default_value = ".")]
     pub clock: PathBuf,
-    /// Uses this machine's /dev/kvm, with nested virtualisation; never used unasked
+    /// Uses this machine's /dev/kvm, with nested virtualisation; never the default
     #[arg(long)]
     pub kvm: bool,
 }
@@ -71,7 +71,7 @@ impl Outer {
         if let From::Kept(kept) = from {
             command.args(["-incoming", &format!("file:{}", state_of(kept).display())]);
         }
-        // `resets` logs the registers at a reset.
+        // The trace `resets` logs the registers at a reset.
         let words = "-chardev file,id=report,path=report -device virtio-serial-pci \
             -device virtserialport,chardev=report,name=mote.report -serial file:console \
             -qmp unix:qmp,server=on,wait=off -d cpu_reset -D resets \
@@ -171,7 +171,7 @@ fn state_of(kept: &Path) -> PathBuf {
     kept.with_extension("state")
 }
 
-/// Packs the second disk: a tar archive of constant size, because a stored VM knows the size.
+/// Packs the second disk: a tar archive of constant size, because a stored VM expects that size.
 fn pack(payload: &Path, script: &Path, files: &[&Path]) -> Try {
     let mut command = Command::new("tar");
     command.arg("--mode=755").arg("-cf").arg(payload);

@@ -27,7 +27,7 @@ fn look(world: &World, wanted: &[String], say: Say<'_>) -> Try {
         say(Line::Begin(check.id()))?;
         let begun = Instant::now();
         let seen = (check.run)(world);
-        // KVM stopped it: emulated virtualisation fails at times, which says nothing about the
+        // KVM stopped the VM: emulated virtualisation sometimes fails, which says nothing about the
         // agent.
         if seen.is_err() && world.status()? == "Error" {
             return Err(format!("the instance's QEMU met an internal error during {}", check.id()));

@@ -62,7 +62,7 @@ impl Run {
         let begun = Instant::now();
         let mut child = within(&mut self.command, self.limit).map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // It is not our error if the program ends before it has read everything.
+            // Ignore errors: the program may end before it has read everything.
             thread::spawn(move || stdin.write_all(&self.input));
         }
         let output = child.wait_with_output().map_err(failed)?;
@@ -112,7 +112,7 @@ impl Background {
         let mut stdout = self.0.stdout.take().ok_or("no output")?;
         let out = thread::spawn(move || {
             let mut bytes = Vec::new();
-            // Data before an error is kept.
+            // Keep the data that precedes an error.
             let _count = stdout.read_to_end(&mut bytes);
             bytes
         });

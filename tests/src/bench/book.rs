@@ -63,7 +63,7 @@ impl Book {
             let (agent, row) = (column.title().to_owned(), row.to_owned());
             let mut known = self.samples.iter_mut();
             let known = known.find(|sample| sample.agent == agent && sample.row == row);
-            // A double with all its digits may read back differently.
+            // Round: a double with all its digits may read back differently.
             match (value.map(|value| (value * 1e6).round() / 1e6), known) {
                 (Ok(value), Some(sample)) => sample.values.push(value),
                 (Ok(value), None) => self.samples.push(Sample { agent, row, values: vec![value] }),
@@ -206,7 +206,7 @@ pub(super) mod tests {
     use super::super::rows::MEASURED;
     use super::*;
 
-    /// A book in which mote has 2 and the Go agents 30, 24 and 20, in each row of times and sizes.
+    /// Returns a book in which mote has 2 and the Go agents 30, 24 and 20 in each measured row.
     pub(in crate::bench) fn book() -> Book {
         let mut book = Book::default();
         for row in &MEASURED {

@@ -129,7 +129,7 @@ fn run(visit: &Visit, command: &[&str], bytes: u32) {
     let file = File::open(visit.world.scratch.0.join(format!("{bytes}")));
     let args = [&["exec", "-T", NAME, "--"], command].concat();
     let mut mote_host = visit.world.host.command(&args);
-    // There is no file for 0 bytes: the command gets no input, as `exec true`.
+    // For 0 bytes there is no file, so the command gets no input, like `exec true`.
     mote_host.stdin(file.map_or_else(|_| Stdio::null(), Into::into));
     let output = mote_host.output().expect("mote-host");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

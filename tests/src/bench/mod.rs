@@ -103,7 +103,7 @@ fn machine(options: &Options) -> Vec<(String, String)> {
         (book::CPU, format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
         ("CPU where instructions are counted", counted::CPU.to_owned()),
         ("memory of the VM", format!("{} MiB", steps::MEMORY)),
-        // For judging the figures: those of a busy machine are less reliable.
+        // Helps to judge the figures: those of a busy machine are less reliable.
         ("load average before", load.split(' ').next().unwrap_or_default().to_owned()),
         ("kernel of the VM", kernel.unwrap_or_default().trim().to_owned()),
     ];

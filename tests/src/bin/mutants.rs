@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     };
     let (mut asked, mut bad) = (HashSet::new(), 0);
     for mutant in &chosen {
-        // A test that fails without the fault proves nothing.
+        // A test that fails even without the fault proves nothing.
         if asked.insert(&mutant.noticed_by) && !matches!(tree.ask(mutant), Outcome::Unnoticed) {
             println!("UNSOUND         {} fails without a fault", mutant.noticed_by);
             bad += 1;
@@ -95,7 +95,7 @@ impl Tree {
         }
         let output = self.cargo(&[&["test"], &test[..], &["--", filter]].concat());
         let said = String::from_utf8_lossy(&output.stdout);
-        // A time-out or failed tests. Other errors, such as a failed build, prove nothing.
+        // Only a time-out or a failed test counts. Other errors, such as a failed build, do not.
         let failed =
             said.lines().find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
         match (failed, output.status.code()) {

@@ -22,17 +22,17 @@ pub struct Client {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On this machine, with devlxd at its usual path, as in the guest.
+    /// The client runs on this machine, with devlxd at its usual path, as in the guest.
     Guest,
     Host,
-    /// As on the host, with the client's peer on this machine too: only without a VM.
+    /// The client runs as on the host, and its peer on this machine, too: only without a VM.
     Machine,
-    /// Inside mote's VM, whose image contains the program.
+    /// The client runs inside mote's VM, whose image contains the program.
     Inside,
 }
 
 impl Client {
-    /// Reads a line of the list. Words are leaked: the list is read once.
+    /// Reads a line of the list. Leaks the words, because the list is read only once.
     fn parse(line: &'static str) -> Self {
         let words = |text: &'static str| -> &'static [&'static str] {
             text.split(' ').filter(|word| *word != "-").collect::<Vec<_>>().leak()

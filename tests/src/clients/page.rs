@@ -218,7 +218,7 @@ pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Se
         ended.collect()
     });
     seen.extend(heavy.into_iter().map(|subject| (subject, run(subject, clients))));
-    // In the requested order.
+    // Sort the results in the requested order.
     let at = |subject: &Subject| all.iter().position(|one| one == subject);
     seen.sort_by_key(|(subject, _)| at(subject));
     seen

@@ -174,7 +174,7 @@ fn run(agent: &Agent, checks: &[Check]) -> Seen {
     };
     let mut seen: Seen = checks.iter().map(|_| None).collect();
     let look = |check: &Check| {
-        // A terminal's wait panics at its limit. That must end only this check.
+        // Waiting for a terminal panics at its limit, which must end only this check.
         attempt(|| (check.run)(agent))
             .unwrap_or_else(|text| Err(Miss::No(format!("a panic, printed above: {text}"))))
     };

@@ -217,7 +217,7 @@ impl Agent {
     }
 }
 
-/// Locks a mutex even after a panic of a check: the value is still consistent.
+/// Locks a mutex even after a check has panicked, because the value is still consistent.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

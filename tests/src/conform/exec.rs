@@ -122,7 +122,7 @@ impl Running {
     fn streams(&mut self) -> Try<(Vec<u8>, Vec<u8>)> {
         let Some(out) = &mut self.out else {
             let out = self.stdin.output()?;
-            // The agent waits for our barrier too (P§4.1).
+            // The agent also waits for our barrier (P§4.1).
             self.stdin.barrier()?;
             return Ok((out, Vec::new()));
         };

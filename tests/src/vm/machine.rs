@@ -19,8 +19,8 @@ pub struct Machine {
     cpu: Option<&'static str>,
     /// Number of built-in serial ports with the same names as on a PC. The others are PCI devices.
     serial_ports: usize,
-    /// Whether the kernel detects a hot-plug and supports a hot-unplug. Debian's for riscv64 lacks
-    /// `CONFIG_HOTPLUG_PCI`, so [`tell`] notifies the image's init instead.
+    /// Whether the kernel detects a hot-plug and supports a hot-unplug. Debian's kernel for riscv64
+    /// lacks `CONFIG_HOTPLUG_PCI`, so [`tell`] notifies the image's init instead.
     pub hot_plug: bool,
     /// Whether QEMU reports a power-off of the guest: its riscv64 of version 7.2 just ends.
     pub power_off: bool,
@@ -158,7 +158,7 @@ impl Vm {
     }
 
     pub fn plug_late(&mut self, what: Late) {
-        // A port needs its device's bus.
+        // A status port needs the bus of its device.
         let slot = self.slot();
         let late = self.late.iter().filter(|(late, _)| *late == what);
         let devices: Vec<_> = late.flat_map(|(_, devices)| devices).collect();
@@ -185,8 +185,8 @@ impl Vm {
     /// Calls `work` while QEMU is stopped. The disks' files then contain all writes that the guest
     /// knows to be complete.
     pub fn standing<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Not by QMP: at some `cont`, vhost-device-vsock 0.3.0 silently ends the thread that serves
-        // the guest.
+        // Use signals: at some QMP `cont`, vhost-device-vsock 0.3.0 silently ends the guest's
+        // thread.
         let qemu = self.qemu.0.id();
         kill(Signal::STOP, qemu);
         until("a standstill", patient(Duration::from_secs(5)), || {

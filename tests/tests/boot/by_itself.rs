@@ -4,7 +4,7 @@ use mote_tests::prelude::*;
 
 use crate::world::{Boot, LIMIT, terminate};
 
-/// Longer than two checks of `ready-when`, which happen every second.
+/// A time longer than two checks of `ready-when`, which happen every second.
 const LOOKS: Duration = Duration::from_millis(2500);
 const TCP: &str =
     "  sl  local_address rem_address   st\n   0: 00000000:0050 00000000:0000 0A 0:0\n";
@@ -88,7 +88,7 @@ fn reports_ready_once_all_conditions_hold() {
 #[test]
 fn accepts_an_applications_ready_and_repeats_a_hanging_command() {
     let boot = Boot::new("lxd");
-    // Found by its number.
+    // The test finds the command by its number.
     let line = format!("/usr/bin/sleep 36{}", std::process::id());
     boot.put("etc/mote-agent.yml", &format!("ready-when: [command {line}]\n"));
     let _agent = boot.up(&[]);
@@ -207,7 +207,7 @@ fn starts_with_the_stored_host_if_the_share_is_missing() {
     assert_eq!(fs::read_to_string(kept.join("agent.conf")).unwrap(), told);
     assert_eq!(terminate(&mut agent), Some(0));
 
-    // The next boot: there is no share, and /run is empty.
+    // Simulates the next boot, without a share and with an empty /run.
     fs::rename(&boot.host.share, boot.scratch.0.join("gone")).unwrap();
     fs::remove_dir_all(boot.root("run/mote")).unwrap();
     let (_, said) = boot.says(&[&arguments[..], &["--check"]].concat());

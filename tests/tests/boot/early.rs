@@ -16,7 +16,7 @@ fn arrive(boot: &Boot) {
     fs::create_dir(&boot.host.share).expect("the guest");
     for name in ["agent.crt", "agent.conf", "server.crt", "agent.key"] {
         let text = fs::read_to_string(boot.scratch.0.join("later").join(name)).expect("the guest");
-        // Half a certificate is invalid.
+        // First copy half of the certificate, which is invalid.
         put(boot.host.share.join(name), &text[..text.len() / 2]);
         thread::sleep(Duration::from_millis(150));
         put(boot.host.share.join(name), text);
@@ -39,7 +39,7 @@ fn waits_for_the_hosts_files_and_reports_it_everywhere() {
     exits((code, text), Some(0), &[&format!("state: {what}\n")]);
     exits(boot.ask(&["get", "user.x"]), Some(3), &[&format!("it is still {what}")]);
     exits(boot.ask(&[]), Some(1), &["another mote-agent is running"]);
-    // Waiting is cheap, also at first.
+    // Waiting is cheap, even in the beginning.
     let busy = proc::busy(agent.0.id(), Duration::from_secs(4));
     assert!(busy < 0.03, "{busy} of the time that it could have run");
     arrive(&boot);
@@ -115,9 +115,7 @@ fn a_late_port_is_logged_used_and_clears_the_last_error() {
     whole(&boot);
     fs::remove_file(boot.root("dev/vport0p1")).unwrap();
     let _agent = boot.start(&[]);
-    boot.logged(
-        "dev/vport0p1: the kernel has the port, but no node for it: mount devtmpfs on /dev",
-    );
+    boot.logged("dev/vport0p1: the port has no device node: mount devtmpfs on /dev");
     boot.logged("info: STARTED, which no host can read without a status port\n");
     let said = boot.log();
     let line = said.lines().find(|line| line.contains("waiting for the status port")).unwrap();

@@ -15,8 +15,8 @@ fn status(boot: &Boot) -> Value {
 
 #[test]
 fn is_not_connected_to_a_host_that_refuses_it() {
-    const WHY: &str = "the host refused this agent's certificate (401): are these another \
-                       instance's files?";
+    const WHY: &str = "the host refused this agent's certificate (401): its files may be \
+                       another instance's";
     for flavour in ["lxd", "incus"] {
         let boot = Boot::new(flavour);
         whole(&boot);
@@ -80,15 +80,15 @@ fn a_killed_agent_remembers_its_host() {
     assert_eq!(quiet.code(), Some(1), "the host says that there is none");
 }
 
-/// As after the restore of a snapshot: the port has data, but the kernel reports none. The agent
-/// reads it at the interval of its state (`status/tests` in the core).
+/// After the restore of a snapshot, the port may have data that the kernel does not report. The
+/// agent reads it at the interval of its state (`status/tests` in the core).
 #[test]
 fn reads_a_port_whose_wake_ups_are_lost() {
     let boot = Boot::new("lxd");
     let port = Terminal::open(80, 24);
     port.never_signal();
     let _agent = boot.up(&["--port", &port.path()]);
-    // Refused, and the log says so.
+    // The agent refuses the line, and logs that.
     port.say("CONNECT nowhere\n");
     boot.logged("serial line refused");
 }

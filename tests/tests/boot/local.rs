@@ -28,7 +28,7 @@ fn reports_and_survives_a_read_only_run() {
     );
     boot.logged("CONNECTED");
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
-    // Long enough for a few checks of the lock.
+    // Wait long enough for a few checks of the lock.
     thread::sleep(Duration::from_millis(2500));
     assert!(!boot.log().contains("no longer this agent's"), "{}", boot.log());
     assert_eq!(boot.log().matches("run/mote/status: ").count(), 1, "{}", boot.log());
@@ -65,8 +65,8 @@ fn survives_closed_descriptors_and_a_missing_dev_null() {
 /// Commands run, but actions that re-execute the agent or read `/proc` report that it is missing.
 #[test]
 fn reports_a_missing_proc_everywhere() {
-    const WHY: &str =
-        "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
+    const WHY: &str = "/proc is not mounted, so the host gets no files, state or metrics: \
+                       mount -t proc proc /proc";
     let true = in_private_mounts("local::reports_a_missing_proc_everywhere") else { return };
     let boot = Boot::new("lxd");
     whole(&boot);
@@ -193,7 +193,7 @@ fn kills_a_mount_that_hangs() {
     let took = begun.elapsed();
     assert!(took > Duration::from_secs(2), "{took:?}");
     assert!(why.starts_with("500 ") && why.contains("\"lxd_disk1\": not mounted yet; "), "{why}");
-    // The worker still hangs. Others are served meanwhile, and no process remains at the end.
+    // The worker still hangs. The agent serves others meanwhile, and no process remains at the end.
     let workers = || proc::children(agent.0.id());
     assert_eq!(workers().len(), 1);
     assert_eq!(boot.ask(&["config"]).0, Some(0));
@@ -220,7 +220,7 @@ fn answers_hundreds_of_device_events_and_keeps_a_limited_number() {
     let (waiting, busy) = (with("not mounted yet"), with("too many device events at once"));
     assert!(waiting > 0 && busy > 0 && waiting + busy <= EVENTS, "{waiting} {busy}");
     assert!(answers.iter().all(|answer| answer.starts_with("50")), "{answers:?}");
-    // Others are served meanwhile.
+    // Meanwhile, the agent serves others.
     assert_eq!(boot.ask(&["config"]).0, Some(0));
     // A killed agent leaves no worker, which would mount after its successor.
     let (worker, _) = wait("a worker", LIMIT, || proc::children(agent.0.id()).pop());

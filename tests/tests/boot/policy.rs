@@ -37,7 +37,7 @@ fn applies_the_policy_for_every_server_and_denies_all_if_invalid() {
         agent = boot.start(&["--deny", "guestapi"]);
         boot.logged("STARTED");
         wait("exec", LIMIT, || exec(&boot).ok());
-        // The answer names who denies it.
+        // The answer says that the guest's policy denies the request.
         let why = "the guest's policy denies guestapi (denied: guestapi files ";
         exits(boot.ask(&["ready"]), Some(3), &[why]);
         assert!(!boot.log().split("policy: denied").last().unwrap().contains("devlxd on"));
@@ -71,7 +71,7 @@ fn check_reports_actions_without_doing_them() {
 #[test]
 fn does_not_report_a_denied_state_through_the_port() {
     let boot = Boot::new("incus");
-    // With a `/proc`, so that there is a state to report, and without vsock.
+    // The guest has a `/proc`, so that there is a state to report, but no vsock.
     report::root(&boot.root(""), [(1, true)].into_iter());
     let port = boot.scratch.0.join("port");
     fifo(&port);
@@ -192,7 +192,7 @@ fn sysvinits_keeper_restarts_the_agent() {
     }
     program("/usr/sbin/mote-agent", "#!/bin/sh\necho \"by ${MOTE_STARTED_BY-root}\"\n");
     let keeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/services/respawn");
-    // As with apt-get, if the policy lists it and the package's scripts restart the service.
+    // Simulates apt-get, which the policy lists and whose package scripts restart the service.
     let mut keeper = Command::new(keeper);
     assert!(keeper.env("MOTE_STARTED_BY", "host").status().unwrap().success());
     assert_eq!(fs::read_to_string("/var/log/mote-agent.log").unwrap(), "by root\n");
@@ -225,8 +225,8 @@ fn refuses_writes_to_read_only_files_with_a_reason() {
     assert_eq!(fs::read_to_string(&copy).unwrap(), "text");
     fs::write(&copy, "other").unwrap();
     let why = boot.host.try_run(&["file", "push", copy.to_str().unwrap(), &there]).unwrap_err();
-    assert!(why.contains("the guest's policy does not allow it: files can only be read"), "{why}");
-    boot.logged("policy: refused a file request of the host: files can only be read");
+    assert!(why.contains("the guest's policy does not allow it: files are read-only"), "{why}");
+    boot.logged("policy: refused a file request of the host: files are read-only");
     assert_eq!(fs::read_to_string(&file).unwrap(), "text");
 }
 

@@ -133,7 +133,7 @@ fn wipes_a_commands_environment_from_memory() {
     let key = fs::read_to_string(boot.host.share.join("agent.key")).unwrap();
     let key = key.lines().nth(1).unwrap();
     assert_eq!(copies(process, key.as_bytes()), 0, "the key's file");
-    // Reversed in this source, so that the program's own text is not a copy of the secret.
+    // The source has it reversed, so that the program's own text does not contain the secret.
     let secret: String = "drowssap_eht_si_siht".chars().rev().collect();
     let environment = format!("PASSWORD={secret}");
     let shown = boot.host.run(&["exec", NAME, "--env", &environment, "--", "printenv", "PASSWORD"]);

@@ -61,7 +61,7 @@ fn a_stopped_terminal_blocks_nothing() {
     let words: Vec<_> = std::iter::once(plain.get_program()).chain(plain.get_args()).collect();
     let line =
         words.iter().map(|word| format!("'{}'", word.display())).collect::<Vec<_>>().join(" ");
-    // Many times what a terminal holds, before the agent starts.
+    // Before the agent starts, write many times what a terminal holds.
     let pid = boot.scratch.0.join("pid");
     let line = format!("echo $$ >'{}'; seq 1 9000 >&2 & sleep 1; exec {line}", pid.display());
     let mut script = Command::new("script");
@@ -79,7 +79,7 @@ fn an_invalid_port_blocks_nothing() {
     let (_reader, _writer) = full_pipe(&path("fifo"));
     put(path("file"), "");
     fs::create_dir(path("directory")).unwrap();
-    // A full terminal: nothing reads what script(1) prints.
+    // The terminal is full, because nothing reads what script(1) prints.
     let (_screen, screen) = full_pipe(&path("screen"));
     let line = format!("tty >'{}'; seq 1 90000; sleep 99", path("tty").display());
     let mut script = Command::new("script");
@@ -93,7 +93,7 @@ fn an_invalid_port_blocks_nothing() {
         let _stale = fs::remove_dir_all(boot.root("dev"));
         let mut agent = boot.start(&["--port", &port.display().to_string()]);
         boot.serves();
-        // Long enough for a few steps of the status machine.
+        // Wait long enough for a few steps of the status machine.
         thread::sleep(Duration::from_millis(1500));
         boot.serves();
         assert_eq!(terminate(&mut agent), Some(0), "{}", port.display());
@@ -113,7 +113,7 @@ fn the_client_reports_whether_an_agent_runs() {
     let agent = boot.start(&[]);
     boot.serves();
     assert_eq!(ask(&["config"]), (Some(0), String::new()));
-    // A stopped agent, with a full queue at its socket.
+    // The agent is stopped, and the queue of its socket is full.
     kill(Signal::STOP, agent.0.id());
     let (sender, queue) = mpsc::channel();
     let socket = boot.root("dev/lxd/sock");
@@ -213,7 +213,7 @@ fn told(boot: &Boot, mut command: Command) -> (Option<i32>, String) {
     (status.code(), fs::read_to_string(said).expect("it works"))
 }
 
-const NOTHING: &str = "mote-agent: nothing here can be frozen\n";
+const NOTHING: &str = "mote-agent: no file system can be frozen\n";
 
 fn can(test: &str, needs: &str) -> bool {
     if !is_root() || !Path::new(needs).exists() {

@@ -62,7 +62,7 @@ impl Boot {
         agent
     }
 
-    /// Runs it to its end. Returns the exit code and the output.
+    /// Runs the agent to its end. Returns the exit code and the output.
     pub(crate) fn says(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = self.command(args).stdout(Stdio::piped()).output().expect("an agent");
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())

@@ -43,7 +43,7 @@ impl World {
     pub(crate) fn boot(system: &str, release: &str, plan: &Plan<'_>) -> Self {
         let image = image(system, release);
         let scratch = Scratch::new();
-        // The disk's changes are discarded.
+        // Discard changes of the disk.
         let disk =
             format!("file={},if=none,id=root,format=raw,snapshot=on", image.join("disk").display());
         let own = ["-drive", &disk, "-device", "virtio-blk-pci,drive=root"];

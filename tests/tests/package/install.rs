@@ -138,7 +138,7 @@ fn the_tarball_finds_the_init_system() {
         contains(install("install"), &[&format!("enabled for {system}")]);
         assert!(is_enabled(&root, enabled(system)), "{system}");
         assert_idle(&root);
-        // A second run is an upgrade.
+        // A second installation is an upgrade.
         install("install");
         install("uninstall");
         let without_folders = |files: BTreeSet<String>| -> Vec<String> {

@@ -92,7 +92,7 @@ fn freezes_in_the_same_project() {
                  incus --project=p storage volume snapshot create default a s1\n\
                  incus --project=p exec vm1 -- mote-agent thaw\n";
     assert_eq!(asked(&machine, words), (Some(0), order.to_owned()));
-    // Otherwise it would freeze the instance with that name in another project.
+    // If it accepted these, it would freeze the instance of that name in another project.
     for wrong in ["vm1 s1 -- --project p", "vm1 s1 -- --no-expiry --project=p", "--project"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
     }

@@ -89,7 +89,7 @@ fn no_path_leads_out_of_the_shown_directories() {
         for request in [
             (kind::STAT, &[Text(name)][..]),
             (kind::OPEN, &[Text(name), Int(open::READ), Int(0)]),
-            // Requests that Landlock would not deny.
+            // Landlock would not deny these requests.
             (kind::SETSTAT, &[Text(name), Int(4), Int(0o4777)]),
             (kind::SETSTAT, &[Text(name), Int(2), Int(1), Int(1)]),
             (kind::SETSTAT, &[Text(name), Int(8), Int(1), Int(1)]),

@@ -112,7 +112,7 @@ fn a_hanging_uploads_place_is_freed_after_its_client_leaves() {
     let ask = || pair.host.try_run(&["file", "stat", NAME, "/"]);
     assert!(ask().is_err_and(|why| why.contains("Too many SFTP sessions")));
     upload.kill();
-    // 10 s until the agent checks, 2 s for SIGTERM, 5 s for the server.
+    // Up to 10 s until the agent checks, 2 s for SIGTERM, and 5 s for the server.
     wait("a free place", Duration::from_secs(25), || ask().ok());
     assert!(!servers(&pair).contains(&server));
 }
@@ -164,9 +164,8 @@ fn errors_name_the_side_once() {
     put(&here, "content");
     let lacking = format!("{directory}/missing/f");
     let error = fails(&["file", "push", NAME, &here, &lacking]);
-    let expected = format!(
-        "mote-host: in the guest, there is no directory {directory}/missing; -p creates it\n"
-    );
+    let expected =
+        format!("mote-host: the guest has no directory {directory}/missing; -p creates it\n");
     assert_eq!(error, expected);
     let error = fails(&["file", "push", NAME, "/no/such/file", &lacking]);
     assert_eq!(error, "mote-host: /no/such/file: No such file or directory\n");

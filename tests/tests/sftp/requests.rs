@@ -237,7 +237,7 @@ fn logs_each_change_and_limits_the_rate() {
     }
     let took = begun.elapsed();
     until("a line for each", Duration::from_secs(5), || lines(&scratch, " mkdir \"d") == 5_400);
-    // A burst of 5,000 lines, then 200 per second.
+    // The limit is a burst of 5,000 lines, then 200 per second.
     assert!(took >= Duration::from_millis(1_900), "{took:?}");
 }
 

@@ -27,7 +27,7 @@ const BEGUN: Duration = Duration::from_secs(60);
 
 /// An agent in its cgroup with a socket that every user may use.
 struct Victim {
-    // Dropped in this order: the cgroup must be empty.
+    // Fields are dropped in this order: the cgroup must be empty when it is removed.
     pair: Pair,
     cgroup: Cgroup,
 }

@@ -69,7 +69,7 @@ fn input_reaches_a_target_that_has_ended_its_side() {
     let (mut peer, mut sent) = (unix.accept().unwrap().0, [0; 4]);
     peer.shutdown(Shutdown::Write).unwrap();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    // Twice the pause that ends a TCP connection.
+    // Wait for twice the pause that ends a TCP connection.
     thread::sleep(Duration::from_secs(1));
     input.write_all(b"late").unwrap();
     peer.read_exact(&mut sent).unwrap();

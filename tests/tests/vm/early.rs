@@ -76,7 +76,7 @@ fn connects_once_late_devices_appear() {
                     let [came, used] = lines.map(|line| logged_at(&mut guest, line));
                     assert!(in_time(used - came, REACTION), "{came:?} {used:?}");
                 }
-                // Without files the agent does not look for a port.
+                // Without its files, the agent does not look for a port.
                 Late::Port if order[0] != Late::Port => logged(&mut guest, "port /dev/vport"),
                 // LXD's agent listens before the device exists.
                 Late::Vsock if flavour != "lxd" => logged(&mut guest, "vsock is available"),

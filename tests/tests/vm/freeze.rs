@@ -6,7 +6,7 @@ use mote_tests::prelude::*;
 const VOLUMES: [(&str, &str); 2] = [("journal", "/dev/vdb"), ("data", "/dev/vdc")];
 const SIZE: u64 = 16 << 20;
 const SNAPSHOTS: usize = 20;
-/// Longer than the interval of status lines, with which delayed log lines are sent.
+/// A time longer than the interval of status lines, with which the agent writes delayed log lines.
 const LATER: Duration = Duration::from_secs(40);
 
 /// A VM with two mounted volumes. Dropped in this order.
@@ -121,7 +121,7 @@ fn another_programs_freeze_is_skipped_and_its_thaw_reported() {
     vm.guest.ok("mote-agent thaw");
     assert_eq!(vm.guest.sh("fsfreeze --unfreeze /data").0, 0);
     vm.guest.ok("mote-agent freeze; fsfreeze --unfreeze /data");
-    exits(vm.guest.sh("mote-agent thaw 2>&1"), 1, &["another program thawed"]);
+    exits(vm.guest.sh("mote-agent thaw 2>&1"), 1, &["thawed by another program"]);
     vm.guest.ok("mote-agent trim");
     vm.world.power_off(&mut vm.guest);
 }

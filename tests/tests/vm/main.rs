@@ -23,7 +23,7 @@ fn a_killed_host_regains_the_agent_in_two_seconds() {
     world.restart("before PUT");
     let mut guest = world.shell();
     guest.ok("mote-agent ready");
-    // Restart while CONNECTED: Ready is repeated too.
+    // After a restart while CONNECTED, the agent repeats Ready, too.
     world.restart("connected");
     until("Ready", BACK, || world.host.state()["status"] == "Ready");
     world.power_off(&mut guest);

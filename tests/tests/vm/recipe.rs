@@ -174,7 +174,7 @@ fn qemu_accepts_every_option_of_the_recipe() {
     fs::write(seed.join("user-data"), "#cloud-config\n").expect("a file");
     let (disk, seed) = (disk.display().to_string(), seed.display().to_string());
     let recipe = host.run(&["qemu", NAME, "--disk", &disk, "--seed", &seed]);
-    // -S: the VM executes no instruction.
+    // With -S, the VM executes no instruction.
     let recipe = recipe.replace("-serial stdio", "-serial null -S");
     let vm = paste(directory, &recipe);
     let console = || fs::read_to_string(directory.join("console")).unwrap_or_default();

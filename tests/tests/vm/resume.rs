@@ -235,7 +235,7 @@ fn writes_the_next_line_within_a_second_after_a_suspend() {
     let late = woke.elapsed();
     // If timers excluded the suspend, the line would come up to an interval later.
     assert!(late < Duration::from_millis(INTERVAL * 3 / 4), "{late:?}");
-    // The timer that was due must not fire continuously.
+    // The overdue timer must not fire continuously.
     let mut used = || {
         let ticks = guest.ok("cut -d' ' -f14,15 /proc/$(cat /run/agent.pid)/stat");
         ticks.split_whitespace().map(|part| part.parse::<u64>().expect("ticks")).sum::<u64>()

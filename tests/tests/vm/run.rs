@@ -94,13 +94,13 @@ fn a_panic_ends_the_run_and_shows_the_console() {
 #[test]
 fn reports_a_failed_boot_immediately() {
     let scratch = Scratch::new();
-    // The guest itself powers off.
+    // The guest powers itself off.
     let (_, err, code) = output(run(&scratch.0, &[], &["poweroff", "-f"]));
     assert_eq!(code, Some(129), "{err}");
     let told = if machine().power_off {
         "the guest powered off the VM"
     } else {
-        "QEMU ended without a reason"
+        "QEMU ended without giving a reason"
     };
     assert!(err.starts_with(&format!("mote-host: {told}")), "{err}");
     assert_eq!(left(&scratch), [""; 0]);
@@ -182,7 +182,7 @@ fn stops_starts_and_deletes_a_kept_vm() {
 fn the_linked_ring_gives_known_answers() {
     let scratch = Scratch::new();
     let pushed = format!("{}:/run/vectors", tool("MOTE_VECTORS", "target/vectors").display());
-    // With SSE4.1 (`max`), ring's ChaCha20 is not linked. Without it, the agent prefers ChaCha20.
+    // On a CPU with SSE4.1 (`max`), the agent does not offer ChaCha20; on others, it prefers it.
     let models: &[(&str, usize)] =
         if is_pc() { &[("max", 13), ("qemu64", 14)] } else { &[("", 14)] };
     for (model, sets) in models {

@@ -53,7 +53,7 @@ fn applies_the_hosts_files_before_any_announcement() {
         "{log}"
     );
     a_share_is_plugged_in(&mut world, &mut guest);
-    // A foreign mount, and a path that leads out.
+    // A mount that is not a share, and a path that leads out of the directory.
     for path in ["path=/tmp", "path=/mnt/../tmp"] {
         let added = ["device-add", NAME, "bad", "type=disk", path, "source=/srv"];
         let answer = world.host.try_run(&added);
@@ -246,7 +246,7 @@ fn a_guest_without_systemd_has_keys_and_name_from_its_host() {
     assert_eq!(guest.ok("cat /proc/sys/kernel/hostname"), "web1\n");
     assert_eq!(guest.ok("cat /root/.ssh/authorized_keys").trim_end(), "ssh-ed25519 AAAA a@b");
     assert_eq!(guest.ok("stat -c %a:%u /root/.ssh /root/.ssh/authorized_keys"), "700:0\n600:0\n");
-    // A host cannot set the policy.
+    // The host cannot set the policy.
     assert_eq!(world.host.exec(&["/bin/echo", "a"]).as_deref(), Ok("a\n"));
     world.power_off(&mut guest);
 }

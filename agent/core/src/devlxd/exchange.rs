@@ -30,11 +30,11 @@ pub struct Exchange<'r> {
     ready: &'r Ready,
     request: &'r Request<'r>,
     body: &'r [u8],
-    /// Set when the request has a route to the host.
+    /// What to ask the host, once the request has a route.
     ask: Ask,
     target: String,
     headers: Vec<(&'r str, &'r str)>,
-    /// The body to send instead of the guest's.
+    /// The body to send instead of the guest's, if it was changed.
     typed: Option<Document>,
     hold: Option<Hold<'r>>,
     state: Option<ReadyState>,
@@ -44,7 +44,7 @@ pub struct Exchange<'r> {
 
 #[derive(Debug)]
 pub enum Event {
-    /// The request is complete, and devlxd is enabled or not.
+    /// The request is complete.
     Request {
         /// False if the client connected before the host disabled devlxd.
         is_enabled: bool,
@@ -203,7 +203,7 @@ impl<'r> Exchange<'r> {
         }
         self.state = ReadyState::in_body(self.body);
         match self.state {
-            // Stored before the host has it, so an agent started meanwhile does not repeat Ready.
+            // Store it before the host has it, so that an agent started meanwhile repeats no Ready.
             Some(state @ ReadyState::Started) => self.store(state, false),
             _ => self.call(),
         }

@@ -7,14 +7,14 @@ use crate::rate::TokenBucket;
 use crate::time::Uptime;
 
 /// Burst of calls to the host. cloud-init and LXD's tools make a few dozen; a script that calls in
-/// a loop gets full speed for its first 1.5 s.
+/// a loop runs at full speed for its first 1.5 s.
 const BURST: u32 = 2000;
-/// Interval between tokens: 100 calls per second, about what a Go agent manages on one CPU (a
-/// fifteenth of mote's 1,300, `docs/results/bench.md`), so a guest loads its host no more than
+/// Interval between tokens: 100 calls per second, about what a Go agent achieves on one CPU (a
+/// fifteenth of mote's 1,300, `docs/results/bench.md`), so a guest does not load its host more than
 /// before. A call without a token waits for one.
 const REFILL: Duration = Duration::from_millis(10);
 
-/// Owner class of a connection. Neither class can take what the other needs.
+/// Class of a connection's owner. Neither class can use up what the other needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// User 0.
@@ -57,7 +57,7 @@ const QUOTAS: usize = Quota::LongReply as usize + 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections. Beyond this, an idle one is closed.
+    /// Maximum number of connections. One more closes an idle connection.
     pub connections: usize,
     /// Limit of each [`Quota`], in the order of [`Quota::ALL`].
     pub quotas: [usize; QUOTAS],
@@ -79,8 +79,8 @@ impl Bounds {
     }
 
     /// Returns how many connections to accept before earlier ones are served again: half of those
-    /// that cannot be queued, because a queued connection cannot be closed. So no client is closed
-    /// for one that arrived together with it. One, if all may be queued.
+    /// that cannot be queued, because a queued connection cannot be closed. So no client is
+    /// disconnected for one that arrived at the same time. At least 1.
     pub fn at_once(&self) -> usize {
         (self.connections.saturating_sub(self.most(Quota::Queued)) / 2).max(1)
     }
@@ -127,7 +127,7 @@ impl Quotas {
         }
     }
 
-    /// Takes a token for a call to the host, and returns how long the call must wait.
+    /// Takes a token for a call to the host; returns how long the call must wait.
     pub fn call(&mut self, class: Class, now: Uptime) -> Duration {
         let [root, others] = &mut self.calls;
         let bucket = if class == Class::Root { root } else { others };

@@ -57,7 +57,7 @@ pub struct Hold<'r> {
 }
 
 impl Ready {
-    /// Reads the file, which outlives the agent but not a reboot. Ignores unknown content.
+    /// Reads the file, which survives the agent but not a reboot. Ignores unknown content.
     pub fn restore(file: &[u8]) -> Self {
         let text = core::str::from_utf8(file).unwrap_or_default();
         Self { last: Cell::new(ReadyState::parse(text.trim_ascii())), held: Cell::default() }

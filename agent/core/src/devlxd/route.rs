@@ -12,7 +12,7 @@ use crate::http::path::Segments;
 pub enum Route {
     /// `GET /`: the list of API versions, answered without the host.
     Index,
-    /// `GET /1.0/events`: our own event stream, not proxied.
+    /// `GET /1.0/events`: the agent's own event stream, without the host.
     Events,
     /// A request that the host must answer.
     Ask(Ask),
@@ -51,7 +51,7 @@ impl Ask {
         matches!(self, Self::SetState | Self::ConfigValue | Self::MetaData)
     }
 
-    /// Returns whether the answer may take minutes although neither host nor guest is at fault.
+    /// Returns whether the answer may take minutes even if host and guest work normally.
     pub fn takes_long(self) -> bool {
         matches!(self, Self::ImageExport | Self::OperationWait)
     }

@@ -11,7 +11,7 @@ use crate::tls::pem::base64;
 /// Longest value, bytes.
 pub const LONGEST: usize = 64 * 1024;
 pub const KEYS: &str = "ssh.authorized_keys.root";
-/// Host name, for an image without one.
+/// Credential with the host name for an image without one.
 pub const HOSTNAME: &str = "system.hostname";
 
 /// SMBIOS structure type "OEM Strings".

@@ -21,7 +21,7 @@ pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
     let lines = mountinfo.split(|byte| *byte == b'\n');
     let mut known = Known::with_room_for(lines.clone().count());
     let mut all: Vec<Option<FileSystem<'_>>> = Vec::new();
-    // From the end, because later mounts may cover earlier ones.
+    // Begin at the end, because later mounts may cover earlier ones.
     for mount in lines.rev().filter_map(Mounted::parse) {
         let Some((is_covered, place)) = known.place_of_path(mount.point) else { continue };
         *place = (mount.point, 0);
@@ -76,7 +76,7 @@ impl<'l> Known<'l> {
         let (mut is_covered, mut so_far) = (false, HASH);
         for (at, byte) in path.iter().enumerate() {
             so_far = hash(so_far, &[*byte]);
-            // The root, each directory, the whole path.
+            // Check the root, each directory on the way, and the whole path.
             if at == 0 || matches!(path.get(at + 1), None | Some(b'/')) {
                 is_covered |= !self.place(path.get(..=at)?, so_far)?.0.is_empty();
             }
@@ -145,11 +145,11 @@ mod tests {
         };
         assert_eq!(over(&[("8:1", "/"), ("8:2", "/a"), ("8:3", "/a")]), ["/", "!/a", "/a"]);
         assert_eq!(over(&[("8:1", "/"), ("8:2", "/a/b"), ("8:3", "/a")]), ["/", "!/a/b", "/a"]);
-        // It has the position of its first mount.
+        // A file system has the position of its first mount.
         let twice = [("8:1", "/"), ("8:2", "/a"), ("8:3", "/a"), ("8:2", "/b")];
         assert_eq!(over(&twice), ["/", "/b", "/a"]);
         assert_eq!(over(&[("8:1", "/"), ("8:2", "/ab"), ("8:3", "/a")]), ["/", "/ab", "/a"]);
-        // The root of an initramfs, then the real one.
+        // The root of an initramfs, then the real root.
         assert_eq!(over(&[("8:1", "/"), ("8:2", "/")]), ["!/", "/"]);
         assert_eq!(over(&[("8:1", "/a\\040b/c"), ("8:2", "/a\\040b")]), ["!/a b/c", "/a b"]);
     }

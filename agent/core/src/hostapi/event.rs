@@ -18,7 +18,7 @@ pub const RESTORED: &str = "restored";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// The host; may receive every type.
+    /// The host, which may receive every type.
     Host,
     Guest,
 }

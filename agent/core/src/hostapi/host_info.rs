@@ -38,7 +38,7 @@ impl<'j> HostInfo<'j> {
 
     /// Passes the certificate's PEM to `sink`, piece by piece.
     pub fn certificate_pem(&self, mut sink: impl FnMut(&[u8])) {
-        // Cannot fail: `parse` has decoded it before.
+        // This cannot fail, because `parse` has decoded it before.
         let _checked = self.certificate.unescape(|piece| {
             sink(piece.as_bytes());
             Ok(())

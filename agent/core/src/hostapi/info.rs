@@ -25,9 +25,9 @@ pub struct Machine<'a> {
 }
 
 /// The API extensions that the agent supports and a client may check: a command's user, group and
-/// directory, signals on its control socket, metrics. Recorded output is listed too: LXD since 5.0
-/// does the recording, but passes the request's flag on to the agent. The Go agents list all
-/// extensions of their servers, most of which they do not support. With the shorter list, a client
+/// directory, signals on its control socket, metrics. Recorded output is included: LXD since 5.0
+/// does the recording, but forwards the request's flag to the agent. The Go agents list all
+/// extensions of their servers, most of which they do not support. With the short list, a client
 /// that needs a missing one, such as `resources`, refuses by itself.
 const EXTENSIONS: [&str; 4] = [
     "container_exec_recording",

@@ -35,9 +35,9 @@ impl State {
 #[derive(Clone, Copy, Debug)]
 pub struct Operation<'a> {
     pub id: &'a str,
-    /// Time of its start since 1970: seconds, nanoseconds.
+    /// Time of its start: seconds and nanoseconds since 1970.
     pub created: (u64, u32),
-    /// Time of its last change since 1970: seconds, nanoseconds.
+    /// Time of its last change: seconds and nanoseconds since 1970.
     pub updated: (u64, u32),
     pub state: State,
     /// The command and the secrets of its sockets, or the exit status.

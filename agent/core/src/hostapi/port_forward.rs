@@ -12,7 +12,7 @@ const UNIX: &str = "unix:";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The address as text, also for messages; `127.0.0.1` if none was given. For `connect` also
+    /// The address as text, as in messages; `127.0.0.1` if none was given. For `connect` also
     /// `unix:PATH`.
     pub name: String,
     /// The TCP port; 0 for a unix socket.

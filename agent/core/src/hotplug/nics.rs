@@ -105,7 +105,7 @@ mod tests {
                 ][..],
                 "a NIC that existed before, and an administrator's name",
             ),
-            // Before its driver is bound; then another one.
+            // The event before the driver is bound; then that of another NIC.
             (
                 &[(DEVICE, 9, Some(u32::MAX)), (ADDED, 9, Some(4)), (DEVICE, 10, Some(4))],
                 "a device",

@@ -1,6 +1,6 @@
-//! Hot-plugged CPUs and memory blocks, as the kernel reports them. Each has a switch in sysfs to
-//! bring it online (Linux, `Documentation/ABI/testing/sysfs-devices-system-cpu` and
-//! `sysfs-devices-memory`), which only some distributions' udev rules use.
+//! Hot-plugged CPUs and memory blocks, as the kernel reports them. Each has a file in sysfs that
+//! brings it online (Linux, `Documentation/ABI/testing/sysfs-devices-system-cpu` and
+//! `sysfs-devices-memory`); only some distributions' udev rules use it.
 
 use crate::hostapi::policy::Part;
 use crate::report::proc::{number, words};
@@ -33,7 +33,7 @@ impl Added {
         }
     }
 
-    /// Returns the name of the device's switch, and the values for offline and online.
+    /// Returns the name of that file, and its values for offline and online.
     pub fn switch(self) -> [&'static str; 3] {
         match self {
             Self::Cpu(_) => ["online", "0", "1"],
@@ -68,7 +68,7 @@ mod tests {
                 Some(Added::Cpu(1)),
             ),
             (b"add@/devices/system/memory/memory32\0ACTION=add\0", Some(Added::Memory(32))),
-            // Truncated after its path, or within.
+            // An event that is truncated after its path, or within it.
             (b"add@/devices/system/memory/memory4294967295", Some(Added::Memory(u32::MAX))),
             (b"add@/devices/system/memory/memory4294967296", None),
             (b"add@/devices/system/cpu/cpu", None),

@@ -7,9 +7,8 @@ use crate::devlxd::quota::Class;
 use crate::time::Uptime;
 
 /// Idle time after which a connection may be closed; from then on, its activity decides the order.
-/// A peer at normal speed needs less than a millisecond for any step, but one that was not
-/// scheduled for a while should keep its connection. A new client that waits this long is still
-/// answered within 100 ms.
+/// A peer normally needs less than a millisecond for a step, but one that was not scheduled for a
+/// while should keep its connection. A client that waits this long is still answered within 100 ms.
 pub const GRACE: Duration = Duration::from_millis(50);
 
 /// How long to wait in total for the first message of a caller that has not proved its identity, while
@@ -19,8 +18,9 @@ const UNHEARD: Duration = Duration::from_millis(20);
 /// milliseconds, so an attack occupies few slots in this time.
 const ANSWERED: Duration = Duration::from_millis(200);
 
-/// How long an unproven caller may still keep the agent waiting. Single bytes do not extend it. The
-/// agent's own work, which for a burst of the host's calls may take seconds, does not count.
+/// How long a caller that has not proved its identity may still keep the agent waiting. Single
+/// bytes do not extend it. The agent's own work, which for a burst of the host's calls may take
+/// seconds, does not count.
 #[derive(Debug)]
 pub struct Patience(Duration);
 
@@ -54,13 +54,13 @@ pub enum Activity {
     KeptAlive,
     /// Connected; no byte received yet.
     Silent,
-    /// Part of a head received.
+    /// Part of a head has been received.
     Head,
-    /// Part of a body received.
+    /// Part of a body has been received.
     Body,
-    /// The peer has not read a piece of the answer.
+    /// The peer has not read a part of the answer.
     Writing,
-    /// The peer waits for the agent's answer: not idle.
+    /// Not idle: the peer waits for the agent's answer.
     Served,
 }
 
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn only_the_callers_own_time_counts_against_it() {
         let mut patience = Patience::new();
-        // Five bytes, 3 ms apart, each of which costs the agent 100 ms.
+        // Five bytes, 3 ms apart; each takes the agent 100 ms.
         for begun in [0, 103, 206, 309, 412] {
             assert!(patience.end(at(begun)) > at(begun + 3));
             patience.waited(Duration::from_millis(3));

@@ -3,9 +3,9 @@
 
 use super::head::Framing;
 
-/// Longest chunk head or trailer line, bytes: a size, and extensions, which no known client sends.
+/// Longest chunk head or trailer line, bytes: a size, and extensions that no known client sends.
 const LINE: usize = 256;
-/// Most trailer lines. Their contents are ignored.
+/// Maximum number of trailer lines. Their contents are ignored.
 const TRAILERS: usize = 32;
 
 /// Invalid framing: the connection must be closed.
@@ -42,7 +42,7 @@ enum State {
     // Within a chunk's size line.
     Size { size: Option<u64>, part: Part, seen: usize },
     Data(u64),
-    // After a chunk's data: `\r\n`.
+    // Expects the `\r\n` after a chunk's data.
     DataEnd { cr: bool },
     // In the trailer; `empty` at the start of a line.
     Trailer { empty: bool, cr: bool, seen: usize, lines: usize },
@@ -52,7 +52,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Digits,
-    /// Blanks after the digits. Only an extension may follow, or `4 5` could be read as 45.
+    /// Blanks after the digits. Only an extension may follow; otherwise `4 5` could be read as 45.
     Blank,
     Extension,
     /// After `\r`.
@@ -195,7 +195,7 @@ fn append(size: Option<u64>, digit: u8) -> Result<u64, BodyError> {
     Ok(grown | u64::from(digit))
 }
 
-/// Refuses control characters in extensions and trailers: a bare line feed ends no line.
+/// Refuses control characters in extensions and trailers: a bare line feed does not end a line.
 fn no_control(byte: u8) -> Result<(), BodyError> {
     if (byte < b' ' && byte != b'\t') || byte == 0x7f { Err(BodyError::BadChunk) } else { Ok(()) }
 }

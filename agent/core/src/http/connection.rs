@@ -33,13 +33,13 @@ pub enum Event<'a> {
         status: u16,
         text: &'static str,
     },
-    /// The deadline has passed without a request to answer: close.
+    /// Close: the deadline has passed without a request to answer.
     TimedOut,
     Closed,
 }
 
-/// One connection. Its owner provides the buffer and can keep it small: most requests are short,
-/// and connections many.
+/// One connection. Its owner provides the buffer and can keep it small, because most requests are
+/// short and there are many connections.
 pub struct Connection<B = [u8; BUFFER]> {
     buf: B,
     /// End of the current request's head.
@@ -54,11 +54,11 @@ pub struct Connection<B = [u8; BUFFER]> {
 
 #[derive(Clone, Debug)]
 enum State {
-    // Just connected. The first head is due soon.
+    // The client has just connected. The first head is due soon.
     Fresh { deadline: Uptime },
     // Between requests: no byte of the next one has arrived.
     Idle { deadline: Uptime },
-    // Part of a head received.
+    // Part of a head has been received.
     Head { deadline: Uptime },
     // The head was reported; the body follows. `waits`: the client expects `100 Continue` first.
     Body { deadline: Uptime, decoder: Decoder, waits: bool },
@@ -141,7 +141,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     /// Returns the current request, from [`Event::Request`] until [`Connection::done`].
     pub fn request(&self) -> Option<Request<'_>> {
         let head = self.buf.as_ref().get(..self.head)?;
-        // Parsed successfully before.
+        // The head was parsed successfully before.
         head::request(head).ok().flatten().map(|(request, _)| request)
     }
 

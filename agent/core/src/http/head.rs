@@ -48,7 +48,7 @@ pub enum Framing {
     /// `Content-Length`, bytes.
     Length(u64),
     Chunked,
-    /// To the end of the connection; responses only.
+    /// The body ends with the connection; in responses only.
     UntilClose,
 }
 
@@ -166,13 +166,13 @@ pub struct Response<'b> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
     Malformed,
-    /// Longer than [`limits::HEAD`].
+    /// The head is longer than [`limits::HEAD`].
     TooLong,
-    /// More than [`limits::HEADERS`] fields.
+    /// The head has more than [`limits::HEADERS`] fields.
     TooManyHeaders,
     /// The body's framing is ambiguous or unknown.
     BadFraming,
-    /// HTTP/1.1 without a `Host`, or any version with several or an invalid one.
+    /// There is no `Host` in HTTP/1.1, or several, or an invalid one.
     BadHost,
     BadVersion,
 }

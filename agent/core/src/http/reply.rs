@@ -12,17 +12,17 @@ pub enum Length {
     Chunked,
     /// The end of the connection; implies `Connection: close`.
     UntilClose,
-    /// No body, and no field about its length: 101, 204.
+    /// No body, and no field with its length (101, 204).
     None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// Closed, with `Connection: close`.
+    /// Close the connection, with `Connection: close`.
     Close,
-    /// Kept open, with `Connection: keep-alive`: HTTP/1.0 closes by default (RFC 9112 §9.3).
+    /// Keep it open, with `Connection: keep-alive`: HTTP/1.0 closes by default (RFC 9112 §9.3).
     Explicit,
-    /// Kept open without a field: the default of HTTP/1.1.
+    /// Keep it open without a field: the default of HTTP/1.1.
     Implied,
 }
 
@@ -86,9 +86,9 @@ pub struct RequestLine<'a> {
     pub extra: &'a [(&'a str, &'a str)],
 }
 
-/// Writes a request's head.
-/// Errors: any of `out`; also if a field has a control character or an invalid name, the method is
-/// no token, or the target is not a path or has a space or control character.
+/// Writes a request's head. Errors: any of `out`; also if a field has a control character or an
+/// invalid name, the method is not a token, or the target is not a path or has a space or control
+/// character.
 pub fn write_request(out: &mut impl Write, request: &RequestLine<'_>) -> Result {
     let whole = request.target.bytes().all(|byte| byte > b' ' && byte != 0x7f);
     if !whole || !request.target.starts_with('/') || !is_token(request.method) {

@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn sysfs_shows_whether_a_device_has_the_key() {
-        // An ACPI button and a PS/2 keyboard; a mouse, a speaker, nothing.
+        // An ACPI button and a PS/2 keyboard have one; a mouse, a speaker and an empty text do not.
         assert!(has_it("10000000000000 0\n"));
         assert!(has_it("402000000 3803078f800d001 feffffdfffefffff fffffffffffffffe\n"));
         assert!(!has_it("70000 0 0 0 0\n") && !has_it("0\n") && !has_it("") && !has_it("x y\n"));

@@ -6,7 +6,7 @@ use crate::time::Uptime;
 
 /// Time between SIGTERM and SIGKILL, as in sysvinit. The agent reports STOPPED within 2 s.
 const ASKED: Duration = Duration::from_secs(5);
-/// Longest wait for killed processes, because a process that hangs in the kernel does not end.
+/// Longest wait for killed processes; a process that hangs in the kernel never ends.
 const KILLED: Duration = Duration::from_secs(2);
 /// Time from the agent's end to the machine's: QEMU notifies its host of status port changes once a
 /// second, and the host must read STOPPED (P§2.1).
@@ -76,10 +76,10 @@ impl Shutdown {
 /// Pause before the first restart.
 const FIRST: Duration = Duration::from_millis(100);
 const MAX_RESTART_PAUSE: Duration = Duration::from_secs(30);
-/// A program that ran this long is stable: its pauses start at the first one again.
+/// A program that ran this long is stable: its next pause is the first one again.
 const STAYED: Duration = Duration::from_secs(60);
 
-/// The pauses before a program's restarts, doubled each time: one that cannot run costs nothing.
+/// The pauses before a program's restarts. They double, so a program that cannot run costs little.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restarts {
     last: Duration,

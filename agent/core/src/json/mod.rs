@@ -24,7 +24,7 @@ pub use write::quoted_length;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonError {
-    /// Not JSON, or not UTF-8, at this offset, bytes.
+    /// The document is not JSON or not UTF-8 at this offset, bytes.
     Syntax(usize),
     /// Nested deeper than [`crate::limits::JSON_DEPTH`].
     TooDeep,
@@ -54,7 +54,7 @@ impl fmt::Display for JsonError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadDocument {
     Json(JsonError),
-    /// Says which member is missing or invalid.
+    /// This member is missing or invalid.
     Member(&'static str),
 }
 

@@ -14,12 +14,12 @@ pub(super) struct Cursor<'j> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expect {
     Value,
-    /// After `[`: a value or `]`.
+    /// A value or `]`, after `[`.
     FirstValue,
-    /// After `{`: a name or `}`.
+    /// A name or `}`, after `{`.
     FirstName,
     Name,
-    /// After a value: `,` or the closing bracket.
+    /// A comma or the closing bracket, after a value.
     Next,
 }
 
@@ -68,7 +68,7 @@ impl<'j> Cursor<'j> {
     pub(super) fn value(&mut self) -> Result<&'j str, JsonError> {
         self.space();
         let start = self.at;
-        // One bit for each open bracket, the innermost lowest: 1 for `{`, 0 for `[`.
+        // A bit for each open bracket, 1 for `{` and 0 for `[`; the innermost one is the lowest.
         let (mut brackets, mut depth) = (0u64, 0);
         let mut expect = Expect::Value;
         loop {

@@ -55,7 +55,7 @@ pub fn unescape_within(raw: &mut [u8]) -> Option<usize> {
         if from == end {
             break;
         }
-        // Text cut off after the longest escape may end within a character.
+        // Text that is cut after the longest escape may end within a character.
         let escape = raw.get(from + 1..end.min(from + ESCAPE))?;
         let escape = escape.utf8_chunks().next()?.valid();
         let (character, after) = character(escape)?;

@@ -5,7 +5,7 @@ fn check(json: &[u8]) -> Result<(), JsonError> {
     Value::parse(json).map(drop)
 }
 
-/// A document per line.
+/// One document per line.
 const VALID: &str = r#"null
 true
 false
@@ -106,7 +106,7 @@ fn a_document_keeps_its_text() {
     assert_eq!((written.bytes(), written.line().as_str()), (3, "\"x\"\n"));
 }
 
-/// Returns its text, and checks that decoding in place gives the same.
+/// Returns the decoded text, and checks that decoding in place gives the same.
 fn unescaped(raw: &str) -> Result<String, JsonError> {
     let text = unchecked(raw).string();
     let mut within = raw.as_bytes().to_vec();
@@ -177,7 +177,7 @@ fn rejects_invalid_envelopes() {
         ("[]", JsonError::Shape),
         (r#"{"type":"other"}"#, JsonError::Shape),
         (r#"{"type":1}"#, JsonError::Shape),
-        // The last one counts here too.
+        // Of repeated members, the last one counts here, too.
         (r#"{"type":"sync","type":"neither"}"#, JsonError::Shape),
         ("404 page not found\n", JsonError::Trailing(4)),
         ("Forbidden\n", JsonError::Syntax(0)),

@@ -269,7 +269,7 @@ mod tests {
         json.end_array();
         json.numbers(&[("b", 1), ("c", 2)]);
         json.maybe("none", None);
-        // Read values are unchanged.
+        // Values that were read are written unchanged.
         let read = Value::parse(br#"{"d\u0041": [1, 2] , "e":{}}"#).unwrap();
         read.members().for_each(|(name, value)| json.member(name, value));
         json.end_object();

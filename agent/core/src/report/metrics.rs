@@ -1,8 +1,8 @@
 //! The metadata of `GET /1.0/metrics` (P§4.6), written entry by entry, so that memory does not grow
 //! with the number of disks, mounts and interfaces.
 //!
-//! LXD takes maps keyed by device (the last of equal keys counts); Incus takes lists with the name
-//! in each entry. Where the Go agents report 0 or read another line, mote reports what the servers
+//! LXD expects maps keyed by device (the last of equal keys counts), Incus lists with the name in
+//! each entry. Where the Go agents report 0 or read another line, mote reports what the servers
 //! document; each such place has a comment.
 
 use alloc::vec::Vec;
@@ -140,7 +140,7 @@ pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: Memory<'_>, oom_k
     // The names say bytes; the Go agents report pages.
     let huge = |key| get(key).saturating_mul(get("Hugepagesize"));
     let rss = match flavour {
-        // As in LXD's agent. LXD's UI shows this value.
+        // The same value as LXD's agent; LXD's UI shows it.
         Flavour::Lxd | Flavour::LxdOld => get("MemTotal").saturating_sub(get("MemAvailable")),
         // Documented as "anonymous and swap cache memory"; Incus' agent reports 0.
         Flavour::Incus => get("AnonPages").saturating_add(get("SwapCached")),
@@ -204,7 +204,7 @@ impl Filesystems {
         if point == b"/" {
             self.root = Some(device.clone());
         } else if !is_list(self.flavour) && self.root.as_ref() == Some(&device) {
-            // A bind mount: its entry would replace that of the root.
+            // Omit a bind mount, whose entry would replace that of the root.
             return None;
         }
         Some((device, point))

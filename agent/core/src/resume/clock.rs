@@ -10,7 +10,7 @@ use core::time::Duration;
 const SECOND: i64 = 1_000_000_000;
 /// Smaller differences come from drift, or from the RTC's whole seconds.
 const PAUSED: i64 = SECOND / 2;
-/// A clock this close to the RTC counts as correct. A larger difference is intended: an RTC in
+/// A clock this close to the RTC counts as correct. A larger difference is deliberate: an RTC in
 /// local time, or a date set by hand.
 const MEANT: i64 = 2 * SECOND;
 /// Drift assumed before the first comparison: 2^17 ns per second (131 ppm), as a shift.
@@ -59,7 +59,7 @@ impl Difference {
         if least.saturating_sub(known) >= PAUSED {
             return true;
         }
-        // Drift increases it slowly.
+        // The bound grows slowly by drift.
         let most = if least >= known { most } else { known.min(most) };
         self.most = Some(most);
         let off = most.saturating_sub(SECOND / 2).saturating_abs();
@@ -98,11 +98,11 @@ pub enum Cause {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Not at all: the clock is correct.
+    /// Do not step: the clock is correct.
     Right,
     /// Step the clock by this much, ns.
     By(i64),
-    /// Not at all: the difference may be a time zone.
+    /// Do not step: the difference may be a time zone.
     LocalTime,
 }
 
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(difference.cause(), Some(Cause::Unknown), "as far as is known");
         assert!(!difference.look(NOW / SECOND, [NOW + SECOND / 2; 2]));
         assert_eq!(difference.cause(), Some(Cause::Stopped), "that near");
-        // An RTC in local time.
+        // The RTC is in local time.
         let local = NOW / SECOND + 7200;
         let mut difference = Difference::since(WEEK);
         assert!(!difference.look(local, [NOW; 2]));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn treats_a_drifting_clock_as_correct() {
-        // Drift in millionths, slow or fast.
+        // The clock drifts by these millionths, slow or fast.
         for ppm in [-80, -20, 0, 20, 80] {
             let mut difference = Difference::default();
             let drifted = |seconds: i64| NOW + seconds * SECOND - seconds * ppm * 1000;
@@ -174,15 +174,15 @@ mod tests {
                 assert!(!difference.look(NOW / SECOND + seconds, [wall; 2]), "{ppm}");
                 assert_eq!(difference.cause(), Some(Cause::Stopped), "{ppm} {seconds}");
                 if seconds == 4 * DAY {
-                    // A migration, after which nothing steps the clock back.
+                    // Simulates a migration, after which nothing steps the clock back.
                     difference.settle();
                 }
                 if seconds == 5 * DAY {
-                    // The agent restarts.
+                    // Simulates a restart of the agent.
                     difference = Difference::since(Duration::from_secs(seconds.unsigned_abs()));
                 }
             }
-            // The host sleeps.
+            // Simulates a suspend of the host.
             let wall = drifted(7 * DAY);
             assert!(difference.look(NOW / SECOND + 8 * DAY, [wall; 2]), "{ppm}");
             assert_eq!(difference.cause(), Some(Cause::Stopped), "{ppm}");
@@ -217,7 +217,7 @@ mod tests {
             let bounds = [time - before * SECOND / 10, time + after * SECOND / 10];
             assert!(!difference.look(time / SECOND, bounds), "{before} {after}");
         }
-        // A pause is still detected.
+        // It still detects a pause.
         assert!(difference.look(time / SECOND + 3, [time; 2]));
     }
 

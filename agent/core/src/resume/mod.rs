@@ -23,7 +23,7 @@ const TRIES: u8 = 2;
 named! {
     pub enum Kind {
         Paused "paused",
-        /// Resumed after a stateful stop, or migrated to another host; only one copy exists.
+        /// Resumed after a stateful stop, or migrated to another host: only one copy exists.
         Resumed "resumed",
         /// Restored from a snapshot, or cloned: others may have the same memory.
         Restored "restored",
@@ -43,7 +43,7 @@ impl Kind {
 /// there, but not as the kernel.
 pub fn is_fork(record: &[u8]) -> bool {
     let text = record.iter().position(|byte| *byte == b';').and_then(|at| record.get(at + 1..));
-    // One digit: the kernel's facility is 0, which programs cannot use.
+    // The priority has one digit, because the kernel's facility is 0, which programs cannot use.
     matches!(record, [b'0'..=b'7', b',', ..]) && text.is_some_and(|text| text.starts_with(FORKED))
 }
 
@@ -76,7 +76,7 @@ impl Signs {
             (true, true) => Kind::Resumed,
             (true, false) => Kind::Unknown,
             (false, true) => Kind::Paused,
-            // A restore would have been announced.
+            // A NIC would have announced a restore.
             (false, false) if possible.announced => Kind::Paused,
             (false, false) => Kind::Unknown,
         }
@@ -173,7 +173,7 @@ mod tests {
         for (millis, signs) in [(1050, NIC), (1300, CLOCK), (2000, NIC), (2999, NIC)] {
             assert!(!returns.is_another(at(millis), signs));
         }
-        // The kernel's log was late; or a clone of that clone, whose snapshot was made immediately.
+        // The kernel's log was late, or this is a clone of that clone, from an immediate snapshot.
         assert!(returns.is_another(at(2100), FORK));
         for signs in [NIC, CLOCK] {
             assert!(returns.is_another(at(3000), signs));

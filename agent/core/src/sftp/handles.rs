@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_slot_takes_sixteen_bytes() {
-        // With a descriptor and a flag, as in the shell.
+        // The shell stores a descriptor and a flag in each slot.
         assert_eq!(size_of::<Slot<(bool, i32)>>() + size_of::<u32>(), 16);
     }
 }

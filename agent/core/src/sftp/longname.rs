@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn formats_lines_like_openssh() {
-        // As `sftp-server` of OpenSSH 9.2 writes it, except user names.
+        // The lines of OpenSSH 9.2's `sftp-server`, except for user names.
         for (mode, time, expected) in [
             (0o040_755, NOW, "drwxr-xr-x   2 0        1000         4096 Dec 31 23:59 n"),
             (0o104_644, 951_782_400, "-rwSr--r--   2 0        1000         4096 Feb 29  2000 n"),

@@ -13,14 +13,14 @@ pub mod reply;
 pub mod request;
 
 /// Longest packet accepted, bytes, without its length field. OpenSSH accepts 256 KiB; some clients
-/// send 256 KiB of data and their fields on top. Beyond it the session ends.
+/// send 256 KiB of data plus the fields. A longer packet ends the session.
 pub const PACKET: usize = 260 * 1024;
 /// Longest data of one reply to READ, bytes, as in OpenSSH. A longer request gets a short read,
 /// which clients must expect.
 pub const DATA: usize = 255 * 1024;
-/// Buffer that any reply fits in, bytes.
+/// Size of a buffer for any reply, bytes.
 pub const REPLY: usize = 256 * 1024;
-/// Buffer for any reply except to READ and READDIR, bytes: a path of 4 KiB twice (REALPATH).
+/// Buffer for replies except to READ and READDIR, bytes: a path of 4 KiB twice (REALPATH).
 pub const SMALL_REPLY: usize = 12 * 1024;
 /// Maximum number of open handles of one session, a table of 1 MiB; fewer if the descriptor limit
 /// is lower. Beyond it OPEN and OPENDIR fail.
@@ -33,7 +33,7 @@ pub const PLAIN_MODES: u32 = 0o777;
 /// most 150 in the reply, so the reply always fits in [`REPLY`].
 pub const LISTING: usize = 16 * 1024;
 
-/// A length of zero or over [`PACKET`]: the session must end.
+/// A packet's length is zero or over [`PACKET`]: the session must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLength;
 

@@ -20,7 +20,7 @@ pub enum Packet<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Too short for a type and an id, so that it cannot be answered.
+    /// The packet is too short for a type and an id, so it cannot be answered.
     Nameless,
     Fields {
         /// Identifier to repeat in the reply.
@@ -113,7 +113,7 @@ pub struct Change<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns the change by name that the request makes, or for which it opens a file.
+    /// Returns the change that the request makes by name, or for which it opens a file.
     pub fn change(&self) -> Option<Change<'a>> {
         let (what, path, to) = match *self {
             Self::Open { path, flags, .. } if flags.0 & !OpenFlags::READ != 0 => {
@@ -206,7 +206,7 @@ fn request<'a>(kind: u8, reader: &mut Reader<'a>, modes: u32) -> Option<Request<
         17 => Request::Stat { path },
         18 => Request::Rename { from: path, to: reader.string()? },
         19 => Request::Readlink { path },
-        // The draft has target and link in the opposite order; all implementations follow OpenSSH.
+        // In the draft, the link precedes the target; all implementations follow OpenSSH's order.
         20 => Request::Symlink { target: path, link: reader.string()? },
         0x100 => Request::PosixRename { from: path, to: reader.string()? },
         0x101 => Request::Statvfs { path },

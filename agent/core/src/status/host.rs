@@ -1,4 +1,4 @@
-//! Inputs about the host: its address, the results of calls to it, its loss.
+//! Inputs about the host: its address, the results of calls to it, and its loss.
 
 use core::time::Duration;
 
@@ -9,9 +9,9 @@ use super::{
 use crate::time::Uptime;
 
 impl Status {
-    /// Takes the host of `agent.conf` or of an earlier agent's file at start. It is verified in the
-    /// background while announcements continue. Does nothing once the host has given its address
-    /// itself.
+    /// Takes the host from `agent.conf` or from an earlier agent's file at start. It is verified in
+    /// the background while announcements continue. Does nothing once the host has given its
+    /// address itself.
     pub fn know(&mut self, now: Uptime, host: Host) {
         if self.state() == State::Started && self.heard == Heard::Nothing {
             self.link.tell(host);
@@ -27,7 +27,7 @@ impl Status {
     /// result to [`Status::verified`] with the number that this method returns.
     pub fn put_started(&mut self, now: Uptime, host: Host) -> u32 {
         if self.state() == State::Stopped {
-            // Stopping: `verified` ignores this number.
+            // The machine is stopping: `verified` ignores this number.
             return self.link.attempts;
         }
         self.forget_line();
@@ -84,8 +84,8 @@ impl Status {
             (How::Own, false) => match &mut self.phase {
                 Phase::Started { pause } => {
                     self.timers.set(Timer::Retry, now + *pause);
-                    // By then, a host that only restarted has returned. The guest's calls go to the
-                    // other address, too.
+                    // By then, a host that only restarted has returned. Guests' calls then go to
+                    // the other address, too.
                     if self.heard == Heard::Nothing && *pause == VERIFY_BACKOFF_MAX {
                         self.link.try_other();
                     }

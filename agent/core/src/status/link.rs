@@ -40,12 +40,12 @@ pub(super) struct Verification {
 /// The host at each step: announced, verifying, verified.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    /// The latest from a trusted source: PUT, a file, or a verification.
+    /// The latest host from a trusted source: PUT, a file, or a verification.
     announced: Option<Host>,
     /// The address to try after the announced one.
     other: Option<HostAddress>,
     pub(super) verifying: Option<Verification>,
-    /// The latest that was verified, until it is lost.
+    /// The latest host that was verified, until it is lost.
     verified: Option<Host>,
     /// Number of the latest verification.
     pub(super) attempts: u32,

@@ -8,9 +8,9 @@
 //!     │  └───────────────────────────────┘                     │
 //!     └───────── a call failed, at once ───────────────────────┘
 //! ```
-//! In STARTED a known address is verified again in the background. Only a verification leads to CONNECTED:
-//! answers to other calls bring one forward. The host keeps a ring of 16 bytes and acts on the last complete
-//! line only, so lines are repeated rather than assumed to be read.
+//! In STARTED a known address is verified again in the background. Only a verification leads to
+//! CONNECTED; answers to other calls bring the next one forward. The host keeps a ring of 16 bytes
+//! and acts on the last complete line only, so lines are repeated rather than assumed to be read.
 //!
 //! Inputs are the methods of [`Status`]; outputs are [`Status::poll`] and [`Status::deadline`]. The machine does
 //! no I/O. `link` decides which host to call.
@@ -66,7 +66,7 @@ enum Heard {
 /// Earliest time of the next action of each kind.
 #[derive(Debug)]
 struct NotBefore {
-    /// Write to the port, after a failed one.
+    /// Write to the port, after a failed write.
     write: Uptime,
     /// Follow a CONNECT line.
     connect: Uptime,
@@ -103,7 +103,7 @@ pub struct Status {
     /// The host of the latest CONNECT line, until [`Timer::Follow`].
     waiting: Option<Host>,
     last: StatusLine,
-    /// Time of that write; `None` before the first.
+    /// Time of the last write; `None` before the first one.
     written: Option<Uptime>,
     log: ForTheLog,
 }
@@ -223,7 +223,7 @@ impl Status {
         self.timers.stop(Timer::Follow);
     }
 
-    /// Returns the interval between announcements in CONNECTED; `eager` more use the short one.
+    /// Returns the interval between announcements in CONNECTED, short for the next `eager` ones.
     fn announce_pace(&self, eager: u8) -> Duration {
         if eager > 0 { self.intervals.started } else { self.intervals.connected }
     }

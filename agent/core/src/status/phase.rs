@@ -23,7 +23,7 @@ pub(super) enum Phase {
     },
     Connect,
     Connected {
-        /// Announcements left at the short interval: see
+        /// Remaining announcements at the short interval: see
         /// [`EAGER_ANNOUNCEMENTS`](super::pace::EAGER_ANNOUNCEMENTS).
         eager: u8,
         /// CONNECTED is still to be written.

@@ -96,7 +96,7 @@ impl Status {
         if self.timers.is_due(Timer::Turn, now) {
             self.not_before.turn = now + RESTART_INTERVAL;
             if self.state() == State::Connected {
-                // Only once, because the host works without having called.
+                // Do this only once, because the host works without having called.
                 self.timers.stop(Timer::Turn);
             } else {
                 self.timers.set(Timer::Turn, now + RESTART_INTERVAL);

@@ -85,7 +85,7 @@ impl View<'_> {
     pub fn write(&self) -> String {
         let mut out: Vec<u8> = vec![0; 512];
         loop {
-            // Fails only if the buffer is full.
+            // This fails only if the buffer is full.
             if let Ok(length) = serde_json_core::to_slice(self, &mut out) {
                 out.truncate(length);
                 out.push(b'\n');

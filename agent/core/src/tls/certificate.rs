@@ -18,7 +18,7 @@ pub fn public_key(der: &[u8]) -> Option<&[u8]> {
     let first = next()?;
     let serial = if first.tag == VERSION { next()? } else { first };
     serial.of(INTEGER)?;
-    // Signature algorithm, issuer, validity, subject; then the key.
+    // Signature algorithm, issuer, validity and subject precede the key.
     for _ in 0..4 {
         next()?.of(SEQUENCE)?;
     }

@@ -8,7 +8,7 @@ pub const MAX_PEM: usize = 32 * 1024;
 named! {
     pub enum PemError {
         Missing "no PEM block of that kind",
-        /// No matching END line.
+        /// There is no matching END line.
         Unended "the PEM block has no end",
         /// The block's content is not base64, or is empty.
         BadBase64 "the PEM block is not base64",

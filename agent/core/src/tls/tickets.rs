@@ -47,7 +47,7 @@ impl<T> Default for Tickets<T> {
 }
 
 impl<T> Tickets<T> {
-    /// Decides if a call may begin. On [`Turn::Go`] it must [`Tickets::take`] a ticket immediately.
+    /// Decides whether a call may begin. [`Tickets::take`] must follow [`Turn::Go`] immediately.
     pub fn turn(&mut self) -> Turn {
         if !self.kept.is_empty() || self.gives_none {
             return Turn::Go;
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(tickets.turn(), Turn::Go);
         assert_eq!(tickets.take(), None);
         tickets.put(1);
-        // A ticket has come since it began, so its answer proves nothing.
+        // A ticket has arrived since it began, so its answer proves nothing.
         tickets.earned(second, true);
         assert_eq!((tickets.turn(), tickets.take()), (Turn::Go, Some(1)));
         assert!(matches!(tickets.turn(), Turn::Earn(_)));

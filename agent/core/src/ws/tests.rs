@@ -50,7 +50,7 @@ fn rejects_invalid_frames() {
     assert_eq!(take(&[0x09, 0x81]), Err(Violation::BadControl));
     for length in [126, 127, 0x80 | 126, 0x80 | 127] {
         let expected = if length < 0x80 { Violation::NotMasked } else { Violation::BadControl };
-        // Refused before its extended length is read, even if that is small.
+        // The frame is refused before its extended length is read, even if that is small.
         assert_eq!(take(&[0x89, length]), Err(expected));
     }
     assert_eq!(take(&[0x88, 0x00]), Err(Violation::NotMasked));
@@ -65,7 +65,7 @@ fn rejects_invalid_frames() {
     assert_eq!(take(&within), Err(Violation::BadFragment));
 }
 
-/// A header with this length form and extended length.
+/// Creates a header with this length form and extended length.
 fn with_length(form: u8, length: u64) -> Vec<u8> {
     let bytes = length.to_be_bytes();
     let size = if form == 126 { 2 } else { 8 };

@@ -34,9 +34,9 @@ impl<'y> Cursor<'y> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let bad = text.char_indices().find(|(at, character)| match character {
             '\n' | '\t' => false,
-            // Valid only as part of a line's end.
+            // A carriage return is valid only at a line's end.
             '\r' => text.as_bytes().get(at + 1) != Some(&b'\n'),
-            // The first two end lines in YAML 1.1 only.
+            // The first two end a line only in YAML 1.1.
             '\u{2028}' | '\u{2029}' | '\u{feff}' => true,
             character => character.is_control(),
         });
@@ -156,7 +156,7 @@ impl<'y> Cursor<'y> {
     pub(super) fn key(&mut self) -> Result<Option<Scalar<'y>>, YamlError> {
         let (begin, line) = (*self, self.line);
         if let Some(b'[' | b'{' | b'|' | b'>') = self.byte() {
-            // Not a scalar key; the caller reports it.
+            // This is not a scalar key; the caller reports that.
             return Ok(None);
         }
         let scalar = self.scalar(None, false)?;

@@ -48,13 +48,13 @@ enum Expect {
     Node(Position),
     /// The next entry of the innermost block collection, or its end.
     Next,
-    /// In flow style: an item, a key, or the closing bracket.
+    /// An item, a key, or the closing bracket, in flow style.
     FlowItem,
-    /// In flow style: `:` and a value, or neither; `quoted`: the key was in quotes.
+    /// `:` and a value, or neither, in flow style; `quoted`: the key was in quotes.
     FlowValue {
         quoted: bool,
     },
-    /// In flow style: a comma or the closing bracket.
+    /// A comma or the closing bracket, in flow style.
     FlowNext,
     Done,
 }

@@ -98,7 +98,7 @@ impl<'y> Scalar<'y> {
             }
             rest = match after.as_bytes().first() {
                 None => "",
-                // '' is one quote.
+                // Two single quotes stand for one.
                 Some(b'\'') => {
                     sink("'");
                     after.get(2..).unwrap_or_default()
@@ -192,7 +192,7 @@ impl<'y> Cursor<'y> {
         let begin = self.at();
         let mut end = *self;
         loop {
-            // One line; `end` is set after its last word.
+            // Read one line, and set `end` after its last word.
             loop {
                 match self.byte() {
                     None | Some(b'\n') => break,
@@ -271,7 +271,7 @@ impl<'y> Cursor<'y> {
         let bad = self.error(Why::Escape);
         let letter = self.ahead(1).ok_or(bad)?;
         if matches!(letter, b'\r' | b'\n') {
-            // The caller moves over the line's end.
+            // The caller moves past the line's end.
             self.advance(1);
             return Ok(());
         }

@@ -4,7 +4,7 @@
 use super::*;
 use std::vec::Vec;
 
-/// The whole document on one line: `{key value}`, `[item]`, texts quoted.
+/// Returns the whole document on one line: `{key value}`, `[item]`, texts quoted.
 fn read(text: &str) -> Result<String, YamlError> {
     let mut parser = Parser::new(text.as_bytes())?;
     let mut out = String::new();
@@ -40,7 +40,7 @@ fn read(text: &str) -> Result<String, YamlError> {
 fn same(meaning: &str, ways: &[&str]) {
     for way in ways {
         assert_eq!(read(way).as_deref(), Ok(meaning), "{way}");
-        // As a Windows editor saves it.
+        // The form in which a Windows editor saves it.
         let other = way.replace('\n', "\r\n");
         assert_eq!(read(&other).as_deref(), Ok(meaning), "{other:?}");
     }

@@ -1,5 +1,5 @@
 //! What the simulation lacks or needs no state for: file ownership, terminals, a sandbox, devices'
-//! details, first-boot conditions. One module stands for several of the agent's.
+//! details, first-boot conditions. This module replaces several of the agent's modules.
 
 use std::io;
 use std::os::fd::OwnedFd as Listener;
@@ -18,15 +18,15 @@ use crate::start::listen::HostLink;
 use crate::status::port::Found;
 use crate::sys::fd::{AsFd, OwnedFd, pair};
 
-/// Everything is root's.
+/// In the simulation, everything belongs to root.
 pub(crate) fn is_roots_alone(_: &Path) -> bool {
     true
 }
 
-/// Nothing to watch: no hot-plugged devices, no `ready-when` conditions.
+/// Does nothing: there are no hot-plugged devices and no `ready-when` conditions.
 pub(crate) async fn run(_agent: Rc<Agent>) {}
 
-/// A terminal, which is a pair of sockets here.
+/// Opens a terminal, which is a pair of sockets here.
 pub(crate) fn open(_: Size, _: u32, _: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pair()?)
 }
@@ -96,7 +96,7 @@ pub(crate) enum NodeWait {
     Timeout,
 }
 
-/// A module, if needed, is built in.
+/// Does nothing: every needed module is built in.
 pub(crate) fn load_vsock(_: &Path, _: NodeWait) -> Result<Option<String>, String> {
     Ok(None)
 }

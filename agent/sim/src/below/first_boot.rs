@@ -1,4 +1,4 @@
-//! No first boot.
+//! Replaces the first boot, which is not simulated.
 
 use std::path::Path;
 

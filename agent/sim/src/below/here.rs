@@ -23,11 +23,11 @@ pub(crate) struct Here {
     pub(crate) qemu: Rc<Qemu>,
     pub(crate) oracle: Rc<Oracle>,
     pub(crate) kernel: Rc<Kernel>,
-    /// Small files, which outlive an agent.
+    /// Small files, which survive an agent.
     pub(crate) files: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
     /// `agent.conf` of the host's share.
     pub(crate) conf: RefCell<Option<Vec<u8>>>,
-    /// Whether no descriptor is left to dial with.
+    /// Whether no descriptor is left for calls.
     pub(crate) lacking: Cell<bool>,
     /// Maximum number of descriptors of a process.
     pub(crate) descriptors: usize,

@@ -109,7 +109,7 @@ pub(crate) fn probe_vsock(_: &Path) -> Result<u32, String> {
     if here().kernel.lacks_vsock.get() { Err("no vsock device".into()) } else { Ok(3) }
 }
 
-/// All clients are root's.
+/// All clients run as root.
 pub(crate) fn user(_: &Socket) -> u32 {
     0
 }

@@ -13,7 +13,7 @@ use crate::machine::{
 };
 use crate::oracle::Before;
 
-/// Reports the host's address to the agent; never repeated.
+/// Reports the host's address to the agent, once.
 pub(crate) async fn put(host: &Rc<Host>) {
     let body = host.body();
     let both = async {

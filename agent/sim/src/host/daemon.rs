@@ -133,7 +133,7 @@ impl Host {
         sleep(&self.sim, Zone::Host, self.sim.dice.between(MILLI, 100 * MILLI)).await;
         self.qemu.begin_to_read();
         if self.qemu.backend == Backend::Line {
-            // A daemon with such a port notifies every guest.
+            // With this kind of port, a daemon notifies every guest.
             self.qemu.send(&self.connect_line());
         }
         loop {

@@ -22,12 +22,12 @@ const LONGEST: Micros = 25 * SECOND;
 /// Signal with which the host ends a command.
 const TERM: i32 = 15;
 
-/// A command, as its sockets see it.
+/// A command from the point of view of its sockets.
 struct Command {
     host: Rc<Host>,
     name: &'static str,
     is_terminal: bool,
-    /// Bytes of its input and output.
+    /// Numbers of bytes of its input and output.
     input: usize,
     output: usize,
     millis: u64,
@@ -130,7 +130,7 @@ async fn wait(command: &Command, path: &str) {
         return;
     }
     let has_ended = command.before.has_ended();
-    // An agent that ends or hands over finishes what it has started, but accepts no more calls.
+    // An agent that ends or hands over finishes running commands, but accepts no more calls.
     let is_late = command.before.was_ending || (has_ended && oracle.ended() < since + ACCEPTED);
     if took > seconds * SECOND + SLACK {
         sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));
@@ -153,7 +153,7 @@ async fn wait(command: &Command, path: &str) {
         _ if says(&["The agent ends"]) => has_ended,
         _ if !are_all_here => true,
         _ if command.name == MISSING => says(&[NOT_THERE, &ended]),
-        // Killed by SIGHUP at its agent's end.
+        // SIGHUP killed the command when its agent ended.
         _ if has_ended && says(&["\"return\":129}"]) => true,
         _ => says(&[&result, &ended]),
     };

@@ -62,7 +62,7 @@ impl<'s> Reader<'s> {
         self.buffer
     }
 
-    /// Returns the next line, without a head.
+    /// Returns the next line after the head.
     pub(crate) async fn line(&mut self) -> Result<Option<String>, Broken> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {

@@ -38,7 +38,7 @@ pub(crate) struct Qemu {
     last: RefCell<Vec<u8>>,
     to_guest: RefCell<Vec<u8>>,
     changed: Signal,
-    /// Identity of the port: a port that reappears is another one.
+    /// Identity of the port, which changes when the port reappears.
     number: Cell<u64>,
     is_there: Cell<bool>,
     is_open: Cell<bool>,
@@ -95,7 +95,7 @@ impl Qemu {
         if is_there {
             self.away.set(now.saturating_sub(self.vanished.get()));
         } else if was_there && was_seen {
-            // If the guest has not seen the port in between, it is still absent.
+            // If the guest has not noticed the port in between, it has been absent all the time.
             self.vanished.set(now);
         }
         self.to_guest.borrow_mut().clear();

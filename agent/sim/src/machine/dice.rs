@@ -16,7 +16,7 @@ impl Dice {
         Self { state: Cell::new(seed), ..Self::default() }
     }
 
-    /// Uses these bytes first, one per decision, or four above 256 choices; then random ones.
+    /// Uses these bytes first, one per decision (four above 256 choices), then random ones.
     pub fn decided(throws: &[u8]) -> Self {
         Self { decided: RefCell::new(throws.iter().copied().collect()), ..Self::default() }
     }

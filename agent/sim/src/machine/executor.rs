@@ -19,7 +19,7 @@ pub type Micros = u64;
 pub const MILLI: Micros = 1_000;
 pub const SECOND: Micros = 1_000_000;
 
-/// Number of steps at one instant above which a task is considered to loop without waiting.
+/// Number of steps at one instant above which a task counts as looping without waiting.
 const BUSY: u32 = 200_000;
 
 #[derive(Default)]
@@ -349,7 +349,7 @@ impl Sim {
     }
 }
 
-/// Whose clock and suspends apply to a task.
+/// The machine whose clock and suspends apply to a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Zone {
     #[default]
@@ -373,7 +373,7 @@ struct Slot {
     process: Process,
     is_cancelled: bool,
     waker: Arc<Knock>,
-    /// Absent while it runs.
+    /// The task; `None` while it runs.
     task: Option<Task>,
 }
 

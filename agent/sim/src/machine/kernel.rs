@@ -13,12 +13,12 @@ use crate::plan::{Ended, Signalled};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// By the service manager of the real root.
+    /// Started by the service manager of the real root.
     #[default]
     Root,
-    /// In an initramfs.
+    /// Started in an initramfs.
     Early,
-    /// In an initramfs, and the process has followed into the real root.
+    /// Started in an initramfs; the process has followed into the real root.
     Left,
 }
 

@@ -35,7 +35,7 @@ fn uses_a_directory_that_others_can_write_only_if_given() {
         }
         assert_eq!(find(None), from);
     }
-    // None of the files: no complaint.
+    // A directory without any of the files is not an error.
     std::fs::remove_dir_all(&directory).unwrap();
     std::fs::create_dir(&directory).unwrap();
     chmod(&directory, 0o777);
@@ -56,7 +56,7 @@ fn reads_certificates_from_another_directory_and_optional_files() {
         put(&share, name, text);
     }
     std::fs::write(share.join("nics/long.json"), vec![b' '; 5000]).unwrap();
-    // Like a FIFO, on which the agent would wait.
+    // Stands for a FIFO, on which the agent would block.
     for name in ["agent.conf", "nics/c.json"] {
         symlink("/dev/null", share.join(name)).unwrap();
     }

@@ -15,7 +15,7 @@ fn tries_sources_with_a_device_first() {
     let device = |name: &str, id: &str| {
         put(&root, &format!("sys/bus/virtio/devices/{name}/device"), format!("{id}\n"));
     };
-    // Only a serial port.
+    // The VM has only a serial port.
     device("virtio0", "0x0003");
     assert_eq!(order(), [Iso, Virtiofs, Plan9]);
     device("virtio1", "0x0009");
@@ -38,7 +38,7 @@ fn waits_for_a_disk_on_a_scsi_bus() {
     scan.join().unwrap();
 }
 
-/// Both ways of mounting leave no visible mount.
+/// Neither way of mounting leaves a visible mount.
 #[test]
 fn reads_a_share_without_a_visible_mount() {
     const TEST: &str = "config::share::tests::reads_a_share_without_a_visible_mount";
@@ -56,7 +56,7 @@ fn reads_a_share_without_a_visible_mount() {
         let share = Mounted::enter(share).unwrap();
         assert_eq!(mounts(), before);
         assert!(!place.exists());
-        // Empty and read-only.
+        // The directory is empty and read-only.
         assert_eq!(fs::read_dir(".").unwrap().count(), 0);
         let why = fs::write("file", "").unwrap_err();
         assert_eq!(why.kind(), std::io::ErrorKind::ReadOnlyFilesystem);

@@ -127,7 +127,7 @@ fn follows_no_link_of_a_user() {
     }
     fs::hard_link(path("etc/a"), path("home/d")).unwrap();
     let applied = world.apply(Flavour::Lxd);
-    // The user's own files are allowed.
+    // Targets among the user's own files are allowed.
     assert_eq!(applied.written, ["home/e"]);
     assert_eq!((world.text("etc/a").as_str(), path("etc/c").exists()), ("old", false));
     let troubles = applied.troubles.join("; ");

@@ -40,7 +40,7 @@ impl Stdio {
         let (stdin, input) = pipe()?;
         let (output, stdout) = pipe()?;
         let (errors, stderr) = pipe()?;
-        // The command may open them by name, as /dev/stdout.
+        // The command may open the pipes by name, as /dev/stdout.
         for pipe in [&stdin, &stdout, &stderr] {
             give(pipe, request.user, request.group)?;
         }
@@ -66,7 +66,7 @@ pub(super) async fn execute(
     };
     let stdio = Stdio::open(&request.0).map_err(failed)?;
     let child = launch(agent, &request.0, &stdio).map_err(failed)?;
-    // The child has copies of the descriptors; these would keep the pipes open.
+    // The child has copies of these descriptors, which would keep the pipes open here.
     drop((stdio.theirs, request));
     let control = sockets.get(exec_sockets::CONTROL).ok_or_else(gone)?;
     let data = sockets.get(0).ok_or_else(gone)?;
@@ -105,7 +105,7 @@ pub(super) async fn execute(
     };
     match ended.map_err(failed)? {
         Ended::Code(code) => Ok(code),
-        // As a shell reports it (P§4.1).
+        // Report the signal as a shell does (P§4.1).
         Ended::Signal(signal) => Ok(128 + signal),
     }
 }
@@ -136,10 +136,10 @@ fn gone() -> Failure {
 
 fn launch(agent: &Agent, request: &Request, stdio: &Stdio) -> io::Result<Rc<Child>> {
     if request.is_too_long() {
-        // execve(2) fails with this too, but only in the child, after copying all arguments.
+        // execve(2) would fail with this, too, but only in the child, after copying all arguments.
         return Err(Errno::TOOBIG.into());
     }
-    // A pointer and a slice for each of up to a million strings.
+    // One pointer and one slice per string, of which there may be a million.
     let tables = request.strings() * (size_of::<&CStr>() + size_of::<*const u8>());
     let Some(_share) = agent.operations.memory.try_take_many(tables) else {
         return Err(Errno::NOMEM.into());

@@ -28,7 +28,7 @@ pub(super) fn open(size: Size, user: u32, group: u32) -> io::Result<(OwnedFd, Ow
     let slave = ioctl_tiocgptpeer(&master, flags)?;
     give(&slave, user, group)?;
     resize(&master, size);
-    // The Go agents intend to set this and fail (P§9.5).
+    // The Go agents try to set this, but fail (P§9.5).
     sys::erase_whole_characters(&slave)?;
     Ok((master, slave))
 }

@@ -37,9 +37,9 @@ pub(super) fn inbox() -> Inbox {
     Inbox::new(OUTPUT_PIECE)
 }
 
-/// Executes control messages. A lost connection kills the command, because no client wants it. So
-/// does a close frame, except after all output was sent (`silent`): hosts close then, and the
-/// command may continue.
+/// Executes control messages. A lost connection kills the command, because its client is gone. So
+/// does a close frame, unless all output was sent (`silent`): hosts then close, and the command may
+/// continue.
 pub(super) async fn control(
     socket: &WebSocket,
     child: &Child,

@@ -29,12 +29,11 @@ use crate::runtime::{log, sleep};
 use crate::sys::file;
 use crate::system::power;
 
-/// Memory of a long command in addition to its bytes, until it starts: parts of pages, its
-/// operation.
+/// Memory of a long command beyond its bytes, until it starts: unused parts of pages, operation.
 const HELD_PAGES: usize = 16 * 1024;
-/// Allowance in addition to a request's bytes: [`HELD_PAGES`], and the agent's own variables.
+/// Allowance beyond a request's bytes: [`HELD_PAGES`], and the agent's own variables.
 const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
-/// Length of the audit line from which arguments except the last one are only counted, bytes.
+/// Length of the audit line, bytes, beyond which all arguments except the last are only counted.
 const ARGV: usize = 256;
 
 /// Creates the operation and answers 202; the command starts once its sockets are connected.
@@ -150,7 +149,7 @@ async fn run(
         leave::fetched(agent).or(agent.operations.hung_up()).await;
         way.ask(power);
     }
-    // The host asks for the result after the end.
+    // The host still asks for the result after the command has ended.
     sleep(OPERATION_KEPT).await;
     agent.operations.forget(&operation);
 }
@@ -158,7 +157,7 @@ async fn run(
 /// Answers `GET /1.0/operations/{id}/websocket?secret=S`.
 pub(crate) fn arrive(agent: &Agent, id: &str, request: &HttpRequest<'_>) -> Answer {
     let Some(operation) = agent.operations.find(id) else { return unknown(agent, 500, id) };
-    // Checked first: an ended operation needs no sockets, whatever their state.
+    // Check this first: an ended operation needs no sockets, whatever their state.
     if !operation.is_running() {
         return error(500, "Only running operations can be connected");
     }
@@ -182,7 +181,7 @@ async fn serve_socket(operation: Rc<Operation>, index: usize, accept: String, st
     let Some(expected) = sockets.expected(index) else { return };
     let socket = match WebSocket::accept(stream, &accept).await {
         Ok(socket) => Rc::new(socket),
-        // The operation then times out.
+        // Without this socket, the operation times out.
         Err(error) => return log::debug(format_args!("lost a socket of a command: {error}")),
     };
     socket.disable_write_timeout();

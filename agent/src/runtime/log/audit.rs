@@ -9,9 +9,9 @@ use mote_core::rate::TokenBucket;
 
 use crate::runtime::{log, now, sleep};
 
-/// Burst of host calls that act: as many as a script makes in a row.
+/// Burst of the host's actions: as many as a script performs in a row.
 const BURST: u32 = 200;
-/// Interval after the burst. A command has two lines, so the limit is 200 lines per second.
+/// Interval between actions after the burst. A command logs two lines, so 200 lines per second.
 const REFILL: Duration = Duration::from_millis(10);
 /// Burst of an SFTP session's changes: a tree of a few thousand files.
 const CHANGES: u32 = 5_000;
@@ -19,15 +19,15 @@ const CHANGES: u32 = 5_000;
 const CHANGED: Duration = Duration::from_millis(5);
 /// Longest line, bytes: the longest texts, escaped; below `PIPE_BUF`, so that lines do not mix.
 const LINE: usize = 3072;
-/// Bytes shown of a host text's beginning and of its end. Those in between are only counted.
+/// Number of bytes of a host's text to show at each end. Those in between are only counted.
 const ENDS: usize = 128;
 
-/// The agent's bucket.
+/// The token bucket of the agent.
 static CALLS: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
-/// The bucket of an SFTP session, in its process.
+/// The token bucket of an SFTP session, in its own process.
 static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGED));
 
-/// Returns how long an action of the host must wait to be logged, and reserves its turn.
+/// Returns how long to wait before an action of the host may be logged, and takes the token.
 fn due(bucket: &Mutex<TokenBucket>) -> Duration {
     bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now())
 }

@@ -34,7 +34,7 @@ pub(crate) async fn jumps(jumped: impl Fn()) {
         match read {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::CANCELED) => jumped(),
             Err(_) => return,
-            // The timer expired at the largest time.
+            // The timer reached the largest possible time.
             Ok(_) => {}
         }
     }

@@ -39,7 +39,7 @@ fn warns_of_ports_of_two_servers_unless_a_flavour_is_given() {
     );
     assert_eq!(found(Some(Flavour::Lxd)), (Flavour::Lxd, "vport1p2".into(), None));
     assert_eq!(found(Some(Flavour::Incus)), (Flavour::Incus, "vport1p3".into(), None));
-    // Next to a newer port, the old one is the dummy.
+    // If a newer port exists, the old one is the dummy.
     assert_eq!(found(Some(Flavour::LxdOld)).1, "vport1p3");
 }
 
@@ -52,7 +52,7 @@ fn prefers_udevs_link_and_returns_its_node() {
     put(&root, "dev/vport2p1", "");
     std::os::unix::fs::symlink("../vport2p1", links.join("com.canonical.lxd")).unwrap();
     assert_eq!(discover(&root, None).unwrap().path, root.join("dev/vport2p1"));
-    // A link to another place is still the port.
+    // Even a link to another place leads to the port.
     fs::rename(root.join("dev/vport2p1"), root.join("elsewhere")).unwrap();
     fs::remove_file(links.join("com.canonical.lxd")).unwrap();
     std::os::unix::fs::symlink(root.join("elsewhere"), links.join("com.canonical.lxd")).unwrap();

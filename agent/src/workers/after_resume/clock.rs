@@ -19,7 +19,7 @@ const SECOND: i64 = 1_000_000_000;
 const KVM: &str = "KVM virtual PTP\n";
 /// Polling interval of the RTC.
 const LOOK: Duration = Duration::from_millis(5);
-/// Number of reads, which take two seconds.
+/// Number of reads; together they take two seconds.
 const LOOKS: u32 = 400;
 /// Mean delay of QEMU's RTC behind the host on PC and riscv64, ns: it starts at a random fraction
 /// of a second. The RTC of aarch64 is in step with the host.
@@ -86,9 +86,8 @@ fn hardware() -> Option<i64> {
     None
 }
 
-/// Returns whether a service of this system sets the clock. Containers lack permission to set it,
-/// so they do not count. A systemd service may have its own mount namespace, but not its own pid
-/// namespace.
+/// Returns whether a service of this system sets the clock. Containers may not set it, so they do
+/// not count. A systemd service may have its own mount namespace, but not its own pid namespace.
 fn has_setter(proc: &Path) -> bool {
     let ids = |process: &Path| file::readlink(&process.join("ns/pid")).ok();
     let ours = ids(&proc.join("self"));

@@ -45,7 +45,7 @@ pub(super) struct Disk<'d> {
     pub(super) is_dry: bool,
     /// Whether growth is expected: the disk is larger than before, or named.
     pub(super) is_due: bool,
-    /// Whether the reason not to grow is temporary; else it holds as long as the size is the same.
+    /// Whether the reason not to grow is temporary; otherwise it holds until the size changes.
     pub(super) may_pass: bool,
     pub(super) todo: String,
 }
@@ -151,7 +151,7 @@ impl<'d> Disk<'d> {
         let disk = self.open(OFlags::RDWR).ok_or(FAILS)?;
         let resize = |length| resize_partition(disk.as_fd(), last.number, [start, length]).is_ok();
         let step = &mut |step: Step<'_>| access(&disk, geometry, step);
-        // The kernel's table first: the kernel may refuse, and forgets the change at the next boot.
+        // Change the kernel's table first: the kernel may refuse, and a reboot undoes its change.
         if length > there && !resize(length) {
             return Err("the kernel rejects a longer partition");
         }
@@ -159,7 +159,7 @@ impl<'d> Disk<'d> {
             let _as_before = length > there && resize(there);
             return Err(FAILS);
         }
-        // Unlock the disk for others: a frozen file system blocks here.
+        // Unlock the disk for others, because a frozen file system blocks here.
         drop(locked);
         let is_grown = self.fill(&found, length)?;
         if is_written && lock(&disk) {
@@ -186,7 +186,7 @@ impl<'d> Disk<'d> {
         if self.is_dry { Ok(true) } else { found.grow(length).map_err(|_| refused) }
     }
 
-    /// Opens the disk with O_DIRECT: the cache may be older than what the host has written.
+    /// Opens the disk with O_DIRECT, because the cache may be older than what the host has written.
     fn open(&self, how: OFlags) -> Option<OwnedFd> {
         let device = format!("/dev/{}", self.name);
         Some(file::open(device.as_ref(), how | OFlags::DIRECT).ok()?.into())

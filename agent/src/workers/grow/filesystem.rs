@@ -35,7 +35,7 @@ const MOST: u32 = 64;
 const BTRFS: i128 = 0x9123_683e;
 
 pub(super) struct Filesystem<'d> {
-    /// First letter of the type: ext4, xfs, btrfs.
+    /// First letter of its type: ext4, xfs or btrfs.
     kind: u8,
     /// Mount point as the kernel shows it.
     point: Vec<u8>,
@@ -51,7 +51,7 @@ pub(super) struct Filesystem<'d> {
 pub(super) struct Size {
     pub(super) bytes: u64,
     block: u64,
-    /// Further argument of the ioctl: limit of inodes, or device number.
+    /// Second argument of the ioctl: limit of inodes, or device number.
     detail: u32,
 }
 
@@ -68,7 +68,7 @@ impl<'d> Filesystem<'d> {
             points.retain(|(point, _)| !is_over(mounted.point, point));
             let is_there = match mounted.kind {
                 b"ext4" | b"xfs" => mounted.device == number.as_bytes(),
-                // A btrfs has a device number that is not its disk's.
+                // The device number of a btrfs is not its disk's.
                 b"btrfs" => mounted.source.strip_prefix(b"/dev/") == Some(name.as_bytes()),
                 _ => false,
             };
@@ -80,7 +80,7 @@ impl<'d> Filesystem<'d> {
         let best = points.iter().find(|(_, is_writable)| *is_writable).or(points.first())?;
         let (point, is_writable) = best.clone();
         let mut found = Self { kind, point, is_writable, name, number, file: None };
-        // Users other than root may own a directory above, and a file may be mounted, too.
+        // Other users may own a directory above, and the mount may be of a file.
         for wanted in [true, false] {
             for (point, is_writable) in &points {
                 found.file = if *is_writable == wanted { enter(point) } else { None };
@@ -145,7 +145,7 @@ impl<'d> Filesystem<'d> {
         (block > 0).then_some(Size { bytes, block, detail })
     }
 
-    /// Returns the size of a btrfs on one device. With several, it is unknown which one to grow.
+    /// Returns the size of a btrfs on one device. With several, the one to grow is unknown.
     fn btrfs_size(&self, file: &OwnedFd) -> Option<Size> {
         // Other file systems may use these ioctl numbers for something else.
         if i128::from(fstatfs(file).ok()?.f_type) != BTRFS {
@@ -173,7 +173,7 @@ impl<'d> Filesystem<'d> {
     /// again, because a btrfs may have moved to another device.
     pub(super) fn grow(&self, bytes: u64) -> rustix::io::Result<bool> {
         let (Some(file), Some(size)) = (&self.file, self.size()) else { return Err(Errno::XDEV) };
-        // XFS would shrink.
+        // XFS would shrink the file system.
         if bytes <= size.bytes {
             return Ok(false);
         }

@@ -20,7 +20,7 @@ use crate::system::devices::{entries, identity};
 /// configured.
 const OTHERS: [&str; 5] =
     ["usr/bin/growpart", "usr/sbin/growpart", "etc/repart.d", "run/repart.d", "usr/lib/repart.d"];
-/// Key of the note that other programs grow disks. No disk has this identity.
+/// Key of the record that the log names the other program. No disk has this identity.
 const TOLD: u64 = 0;
 
 fn other(root: &Path) -> Option<&'static str> {
@@ -60,7 +60,7 @@ pub(crate) fn work(root: &Path) -> u8 {
                 log(format_args!("disk {name} is not grown: {why}; run: {}", disk.todo));
             }
         }
-        // A temporary failure on an enlarged disk is retried.
+        // Retry after a temporary failure on an enlarged disk.
         let is_again = is_new && grown.is_err() && disk.may_pass;
         if !is_again {
             sizes.note(id, disk.units);
@@ -190,7 +190,7 @@ mod tests {
         let root = machine("grow-another");
         assert_eq!(noted(&root), 2048);
         let (disk, away) = (root.join("sys/block").join(NAME), root.join("away"));
-        // Kept, so that the file system does not reuse its number, as sysfs does not.
+        // Keep the file, so that its number is not reused; sysfs does not reuse numbers, either.
         fs::rename(&disk, &away).unwrap();
         plug(&root);
         fs::write(disk.join("size"), "4096\n").unwrap();

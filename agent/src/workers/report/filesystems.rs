@@ -30,7 +30,7 @@ const HANGS: Duration = Duration::from_millis(60);
 const MAX_WAITING: usize = 16;
 /// Time limit for all mounts; the agent waits 2.5 s for the whole report.
 const ALL_MOUNTS_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Final wait for the mounts that have not answered.
+/// Last wait for the mounts that have not answered.
 const LAST_WAIT: Duration = Duration::from_millis(240);
 /// Maximum number of mounts that the agent itself queries.
 const MAX_LOCAL_MOUNTS: usize = 64;
@@ -228,7 +228,7 @@ impl Hanging {
         let text = self.known.iter().flat_map(|(process, point)| {
             [process.to_string().as_bytes(), b" ", point, b"\n"].concat()
         });
-        // Without the file, the next report only waits again.
+        // If the file is missing, the next report only waits again.
         if let Err(error) = write_small(&self.path, &text.collect::<Vec<u8>>()) {
             log::debug(format_args!("cannot write {}: {error}", self.path.display()));
         }

@@ -26,7 +26,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::
     end(flavour, out)
 }
 
-/// Returns the document if that can neither hang nor take long: a worker costs more than the rest.
+/// Returns the document if making it can neither hang nor take long, because a worker is expensive.
 pub(crate) fn without_worker(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
     if rustix::system::sysinfo().procs > MAX_TASKS {
         return None;
@@ -81,7 +81,7 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     let memory = state::meminfo(root);
     metrics::memory(&mut json, flavour, Memory(&memory), oom_kills.unwrap_or(0));
     metrics::open(&mut json, flavour, Section::Network);
-    // Not through netlink, whose dump waits while an interface changes.
+    // Read the file, because a netlink dump waits while an interface changes.
     lines::each(&root.join("proc/net/dev"), |line| {
         if let Some(interface) = Interface::parse(line) {
             metrics::network(&mut json, flavour, &interface);
@@ -90,7 +90,7 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
     metrics::close(&mut json, flavour);
     totals.now = clock::wall().0;
     metrics::totals(&mut json, flavour, &totals);
-    // Last, because a mount may hang.
+    // Write the mounts last, because one may hang.
     metrics::open(&mut json, flavour, Section::Filesystem);
     json.done()
 }

@@ -1,5 +1,5 @@
 //! `mote-agent report state|metrics`: prints one line of JSON and ends. It may hang in a dead file
-//! system in the agent's stead, so it closes standard output after the line: a thread that hangs in
+//! system instead of the agent, so it closes standard output after the line: a thread that hangs in
 //! the kernel keeps its process, and every open descriptor, alive.
 
 mod filesystems;

@@ -122,7 +122,7 @@ const PIECE: usize = 16 * 1024;
 /// process that hangs in a dead file system.
 pub(crate) fn count_processes(root: &Path, flavour: Flavour) -> u64 {
     let Ok(directory) = file::open(&root.join("proc"), OFlags::DIRECTORY) else { return 0 };
-    // Not on the stack, whose pages would stay in memory.
+    // Allocate it, because used pages of the stack stay in memory.
     let mut space = vec![MaybeUninit::uninit(); PIECE];
     let mut entries = RawDir::new(&directory, &mut space);
     let mut count = 0;

@@ -11,9 +11,9 @@ use crate::runtime::{log::audit, log::audit::Quoted};
 use crate::workers::sftp::perform::{Open, file_or_directory_of};
 
 pub(super) struct Acts {
-    /// Files and directories opened to be read.
+    /// Number of files and directories opened for reading.
     reads: u64,
-    /// Changes. Each has a line, except writes to a file that was opened for writing.
+    /// Number of changes. Each has a line, except writes to a file that was opened for writing.
     changes: u64,
     written: u64,
     session: u32,

@@ -28,8 +28,8 @@ pub(super) enum Target<'a> {
     Open(BorrowedFd<'a>),
 }
 
-/// Works like [`set`], but only for files and directories: a device node or socket with a new owner
-/// would give access beyond the permitted directories. An open file needs no check.
+/// Works like [`set`], but only on files and directories: giving a device node or socket a new
+/// owner could open access beyond the permitted directories. An open file needs no check.
 pub(super) fn set_of_file(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
     let Target::Path(path, how) = target else { return set(target, attrs) };
     let access = if attrs.size.is_some() { OFlags::WRONLY } else { OFlags::RDONLY };

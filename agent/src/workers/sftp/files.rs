@@ -25,7 +25,7 @@ pub(super) fn open(
     let mut flags = match (asked.has(OpenFlags::READ), asked.has(OpenFlags::WRITE)) {
         (true, true) => OFlags::RDWR,
         (false, true) => OFlags::WRONLY,
-        // Neither flag means reading, as in OpenSSH.
+        // Without either flag, open for reading, as OpenSSH does.
         (_, false) => OFlags::RDONLY,
     };
     for (wire, flag) in [
@@ -67,7 +67,7 @@ pub(super) fn open_regular(path: &CStr, flags: OFlags, mode: Mode) -> Result<Own
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),
     }
-    // With O_NONBLOCK, a FIFO that was put there after stat(2) fails to READ and does not hang.
+    // With O_NONBLOCK, READ of a FIFO that appears after stat(2) fails instead of hanging.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, mode)?)
 }
@@ -107,7 +107,8 @@ pub(super) fn make_directory(path: &CStr, permissions: Option<u32>) -> Result<()
     Ok(rustix::fs::mkdir(path, Mode::from_raw_mode(permissions.unwrap_or(0o755)))?)
 }
 
-/// Writes the next entries of a directory: all that one getdents64(2) returns, to keep none.
+/// Writes the next entries of a directory: all that one getdents64(2) returns, so none must be
+/// kept.
 pub(super) fn list(directory: BorrowedFd<'_>, id: u32, out: &mut [u8]) -> Result<usize, Refusal> {
     let (now, _) = clock::wall();
     let mut piece = [MaybeUninit::uninit(); LISTING];

@@ -10,7 +10,7 @@ pub(super) enum Refusal {
     Eof,
     /// An unknown handle, or one of another kind.
     BadHandle,
-    /// OPEN of neither a regular file nor a directory.
+    /// OPEN of something other than a regular file or directory.
     NotRegular,
     /// An unknown request, or one that Linux does not support.
     Unsupported,
@@ -59,7 +59,7 @@ impl fmt::Display for Refusal {
             Self::Denied(why) => return write!(out, "the guest's policy does not allow it: {why}"),
             Self::Hidden => "no such file, or the guest's policy does not show it",
             Self::Protected => {
-                "permission denied: another user's, in a sticky directory \
+                "permission denied: another user's file in a sticky directory \
                  (fs.protected_*); remove it first"
             }
             Self::System(errno) => return errno.fmt(out),
@@ -75,7 +75,7 @@ impl From<Errno> for Refusal {
 
 impl From<std::io::Error> for Refusal {
     fn from(error: std::io::Error) -> Self {
-        // Only a path that contains a NUL has no errno.
+        // Only the error for a path that contains a NUL has no errno.
         Self::System(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
     }
 }

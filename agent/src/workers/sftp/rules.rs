@@ -63,7 +63,7 @@ impl<'h> Rules<'h> {
         let why = if self.closed {
             "the guest cannot apply its limit on files; see its log"
         } else if self.how.read_only && request.writes() {
-            "files can only be read"
+            "files are read-only"
         } else {
             return Ok(());
         };
@@ -122,7 +122,7 @@ fn confine<'b>(root: &Path, below: &'b [PathBuf], at: &mut &'b Path) -> io::Resu
         let (open, shown) = (path(by_descriptor(&opened))?, CString::new(shown)?);
         mount_bind(&*open, &*shown)?;
         mount_change(&*shown, MountPropagationFlags::PRIVATE)?;
-        // Bind again: until now, mounts in the guest have propagated here.
+        // Bind it again, because until now, mounts in the guest have propagated here.
         mount_bind(&*shown, &*shown)?;
         let about = statfs(&*shown)?;
         if i128::from(about.f_type) == i128::from(PROC) {

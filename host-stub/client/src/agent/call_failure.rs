@@ -28,7 +28,7 @@ pub enum CallFailure {
     )]
     HostsCertificate,
     #[error(
-        "the guest does not answer on vsock: it has no driver for it (vmw_vsock_virtio_transport), \
+        "the guest does not answer on vsock: it has no vsock driver (vmw_vsock_virtio_transport), \
          or it hangs"
     )]
     NoAnswer,
@@ -44,7 +44,7 @@ pub enum CallFailure {
     #[error("the agent was reached, but did not answer in time")]
     Slow,
     #[error(
-        "the guest's vsock device is not running: vhost-device-vsock has to be started before QEMU \
+        "the guest's vsock device is not running: start vhost-device-vsock before QEMU \
          (mote-host qemu NAME prints how)"
     )]
     Unreachable,

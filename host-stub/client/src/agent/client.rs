@@ -25,7 +25,7 @@ use crate::{Instance, Limit, Message, Timed, Vsock, limits, store};
 
 /// Limit for connecting, TLS and an upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);
-/// Limit for a PUT or an event, including the GET before it (P§3.2).
+/// Limit for a PUT or an event, including the preceding GET (P§3.2).
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Port on which agents listen.
 pub const AGENT_PORT: u32 = 8443;
@@ -33,7 +33,7 @@ pub const AGENT_PORT: u32 = 8443;
 const COMPLAINT: usize = 1000;
 /// Longest answer of vhost-device-vsock, bytes: `OK <port>`.
 const ANSWER: usize = 64;
-/// Limit for that OK, which waits for the guest's kernel. The host's own vsock waits 2 s.
+/// Limit for that OK, which waits for the guest's kernel. The kernel's own vsock waits 2 s.
 const ACCEPTED: Duration = Duration::from_secs(20);
 
 pub type Stream = StreamOwned<ClientConnection, Timed>;
@@ -138,7 +138,7 @@ impl Agent {
     }
 
     /// Adds the cause to the error of a failed call. An agent that refuses the host sends an alert
-    /// and closes: a write then fails with a broken pipe, and the reason is still to be read.
+    /// and closes: a write then fails with a broken pipe, but the reason can still be read.
     fn explained(&self, error: anyhow::Error, stream: &mut Stream) -> anyhow::Error {
         let is_cut = error.downcast_ref().is_some_and(|error: &std::io::Error| {
             matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
@@ -175,7 +175,7 @@ fn refusal(stream: &mut Stream) -> Option<anyhow::Error> {
         let reason = stream.conn.process_new_packets().err()?;
         Some(std::io::Error::new(ErrorKind::InvalidData, reason).into())
     };
-    // The first read may only return the error of the broken pipe.
+    // The first read may return only the error of the broken pipe.
     read().or_else(read)
 }
 
@@ -201,7 +201,7 @@ fn upgraded(
     let lost = answer.body.len();
     if lost > 0 {
         // Real hosts discard the buffer with which they read the head (P§4.4).
-        bail!("{lost} bytes came in the same record as the head: real hosts lose them");
+        bail!("{lost} bytes came in the same TLS record as the head: real hosts lose them");
     }
     Ok(())
 }
@@ -220,7 +220,7 @@ impl Read for Records<'_> {
 /// Connects to a port of the guest, without TLS.
 pub fn dial(instance: &Instance, port: u32, limit: Limit) -> Result<Timed> {
     let failed = |error: anyhow::Error, failure| FailedCall::of_failure(error, instance, failure);
-    // To a socket that replaces vsock.
+    // Connects to a socket that replaces vsock.
     let connect = |path: &Path, failure| {
         let connected = Timed::connect(path, limit).with_context(|| path.display().to_string());
         connected.map_err(|error| {
@@ -284,7 +284,7 @@ fn say_connect(socket: &mut Timed, port: u32) -> Result<()> {
     socket.write_all(format!("CONNECT {port}\n").as_bytes())?;
     let mut answer = Vec::new();
     while !answer.ends_with(b"\n") {
-        // Byte by byte, because what follows the line belongs to TLS.
+        // Read byte by byte, because what follows the line belongs to TLS.
         let mut byte = [0];
         if socket.read(&mut byte)? == 0 || answer.len() == ANSWER {
             bail!("connection refused");

@@ -43,7 +43,7 @@ pub enum Piece {
 pub struct Socket {
     pub incoming: Incoming,
     pub outgoing: Outgoing,
-    /// The connection, to hang up from another thread.
+    /// The connection, with which another thread can hang up.
     pub line: UnixStream,
 }
 
@@ -229,7 +229,7 @@ fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
     let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());
     let length: usize = length.and_then(|text| text.parse().ok()).unwrap_or_default();
     let missing = length.min(limits::ANSWER).saturating_sub(body.len());
-    #[expect(clippy::disallowed_methods, reason = "no more than the limit lets through")]
+    #[expect(clippy::disallowed_methods, reason = "the limit bounds the length")]
     let _cut = rest.take(missing as u64).read_to_end(&mut body);
     body
 }

@@ -1,5 +1,5 @@
-//! Times in events and answers: RFC 3339, UTC, milliseconds. They are only shown; durations are
-//! measured with `Instant`. Waiting by polling.
+//! Formats the times in events and answers: RFC 3339, UTC, milliseconds. Durations are measured
+//! with `Instant` instead. Also waits by polling.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +13,7 @@ pub fn rfc3339(moment: SystemTime) -> String {
     DateTime::<Utc>::from(moment).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Repeats the check after each pause until it finds something or the time is over.
+/// Repeats the check after each pause until it returns something or the time is over.
 pub fn until<T>(limit: Duration, gap: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {

@@ -14,10 +14,10 @@ pub const CHUNK_LINE: usize = 4 * 1024;
 pub const ANSWER: usize = 8 * 1024 * 1024;
 /// Body of a guest's request, bytes. Agents accept 64 KiB from their programs.
 pub const REQUEST: usize = 256 * 1024;
-/// Body between the command line and the daemon, bytes. It may contain an agent's answer.
+/// Body of a message between command line and daemon, bytes. It may contain an agent's answer.
 pub const CONTROL: usize = 64 * 1024 * 1024;
-/// Values in a JSON document, including those in objects and lists. One takes up to 150 bytes of
-/// memory; a state of 10,000 disks has 60,000.
+/// Values in a JSON document, including those in objects and lists. A value takes up to 150 bytes
+/// of memory; a state of 10,000 disks has 60,000 values.
 pub const VALUES: usize = 500_000;
 /// Websocket frame, and message of several frames, bytes. An event may have 1 MiB, a piece of
 /// output has 32 KiB.

@@ -92,7 +92,7 @@ pub fn without_numbers(complaint: &str) -> String {
 fn json_escaped(raw: &str) -> String {
     let mut shown = String::with_capacity(raw.len());
     for letter in raw.chars() {
-        // The only control characters below 0x20 that are left are the line ends between members.
+        // Below 0x20, the only remaining control characters are the line ends between members.
         if letter == '\n' || escape(letter).is_none() {
             shown.push(letter);
             continue;

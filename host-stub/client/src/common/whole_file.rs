@@ -1,4 +1,4 @@
-//! Atomic replacement of files, and the ends of files.
+//! Replaces files atomically, and returns the ends of files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -33,7 +33,7 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
-        // The rename is on disk only once the directory is.
+        // The rename is on disk only once the directory has been synced.
         path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
     };
     write().with_context(|| path.display().to_string())

@@ -1,5 +1,5 @@
-//! A command's output: whether it arrives, whether it is read here, what was cut, and its end for
-//! reports.
+//! A command's output: whether it arrives, whether it is read here, what was lost, and its last
+//! part for reports.
 
 use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use super::terminal;
 use crate::agent::websocket::{Pulse, hang_up};
 use crate::net::stream::patient;
 
-/// Waits until all output was written, and reports streams that were cut.
+/// Waits until all output was written, and reports streams that were cut off.
 pub struct AllOutput {
     /// Why streams did not end normally.
     pub(super) cuts: Receiver<String>,
@@ -24,7 +24,7 @@ pub struct AllOutput {
 #[derive(Default)]
 pub(super) struct Flow {
     pub(super) pieces: AtomicU64,
-    /// Streams whose last piece is not written yet.
+    /// Number of streams whose last part is not written yet.
     pub(super) writing: AtomicUsize,
 }
 
@@ -73,7 +73,7 @@ impl Flow {
                     std::process::exit(128 + signal);
                 }
                 (answers, _) if answers != before.0 => return,
-                // Output that was already in flight.
+                // The output was already in flight.
                 _ => {}
             }
         }
@@ -88,7 +88,7 @@ impl Flow {
             sleep(UNREAD);
             let is_writing = self.writing.load(Ordering::Acquire) > 0;
             if is_writing && self.pieces.load(Ordering::Acquire) == pieces {
-                // The other threads are blocked on the reader of the output, so none is awaited.
+                // Do not wait for the other threads, which are blocked by the reader of the output.
                 std::process::exit(128 + signal);
             }
         }

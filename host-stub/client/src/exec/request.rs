@@ -48,10 +48,10 @@ pub struct Exec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "clap represents a switch as a bool")]
 pub struct Terminal {
-    /// With a terminal (default: if stdin and stdout are terminals)
+    /// Use a terminal (default: if stdin and stdout are terminals)
     #[arg(short = 't', long, overrides_with = "force_noninteractive")]
     force_interactive: bool,
-    /// Without a terminal
+    /// Use no terminal
     #[arg(short = 'T', long)]
     force_noninteractive: bool,
 }

@@ -163,7 +163,7 @@ impl Asked {
         let (mut lost, mut is_open) = (Vec::new(), false);
         match &outcome {
             Ok(Outcome { error: None, .. }) => {
-                // The guest has lost its other connections too, but no reset arrives on them to
+                // The guest has lost its other connections, too, but no reset arrives on these to
                 // show that.
                 let still = if is_reset { REST } else { STILL };
                 (lost, is_open) = output.wait_while_it_flows(still);
@@ -176,7 +176,7 @@ impl Asked {
             lost.push(format!("{RESET}; output may be missing"));
         } else if is_open {
             complain(
-                "the command has ended, but another process still has its output open: gave up",
+                "the command has ended, but another process still holds its output open: gave up",
             );
         }
         Ok(End { outcome, body: self.body, lost })
@@ -229,14 +229,14 @@ fn no_command(body: &Value) -> String {
     let command = body["command"][0].as_str().unwrap_or_default();
     let where_to = match (command.contains('/'), body["environment"]["PATH"].as_str()) {
         (true, _) => {
-            "the guest has no such file; without a slash it is looked for in PATH".to_owned()
+            "the guest has no such file; PATH applies only to a name without a slash".to_owned()
         }
         (false, Some(path)) => format!("PATH is {}", printable::name(path)),
         (false, None) => {
-            "PATH is the agent's own: give the whole path, or -e PATH=DIR:DIR".to_owned()
+            "the agent's own PATH applies: give the full path, or -e PATH=DIR:DIR".to_owned()
         }
     };
-    format!("Command not found: {}, or what it runs ({where_to})", printable::name(command))
+    format!("Command not found: {}, or its interpreter ({where_to})", printable::name(command))
 }
 
 /// Limit for a query of the operation.
@@ -255,7 +255,7 @@ pub struct Outcome {
 impl Outcome {
     pub fn exit_code(&self) -> Result<u8> {
         match (self.code, &self.error) {
-            // Truncated to a byte as `exit` does: -1 is 255.
+            // Truncate to a byte as `exit` does: -1 becomes 255.
             (Some(code @ (126 | 127)), _) | (Some(code), None) => Ok(u8::try_from(code & 0xff)?),
             (_, Some(error)) => bail!("{error}"),
             (None, None) => bail!("the operation has no exit code"),
@@ -327,10 +327,10 @@ mod tests {
         for (body, said) in [
             (
                 json!({"command": ["x\x1b", "y"]}),
-                "x\\x1b, or what it runs (PATH is the agent's own: ",
+                "x\\x1b, or its interpreter (the agent's own PATH applies: ",
             ),
             (json!({"command": ["x"], "environment": {"PATH": "/a:/b"}}), "(PATH is /a:/b)"),
-            (json!({"command": ["/x"]}), "/x, or what it runs (the guest has no such file; "),
+            (json!({"command": ["/x"]}), "/x, or its interpreter (the guest has no such file; "),
         ] {
             let text = no_command(&body);
             assert!(text.starts_with("Command not found: ") && text.contains(said), "{text}");

@@ -1,5 +1,5 @@
 //! The websockets of one exec and the threads that serve them (P§4.1). A stream ends with a
-//! barrier. Output that is not read here is not read from the agent either.
+//! barrier. If the output is not read here, mote-host does not read it from the agent, either.
 
 use std::fs::File;
 use std::io::Write;
@@ -37,7 +37,7 @@ pub struct Sockets {
 enum Control {
     Resize(u16, u16),
     Signal(i32),
-    /// The close of the control socket, after all output has ended.
+    /// Closes the control socket, after all output has ended.
     Goodbye,
 }
 

@@ -1,4 +1,4 @@
-//! This process' terminal: its size, and raw mode that always ends.
+//! This process's terminal: its size, and a raw mode that always ends.
 
 use std::fs::File;
 use std::io::{stdin, stdout};
@@ -25,7 +25,7 @@ static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 pub fn restore() {
     if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // Drained first, so that the command's last output is shown in raw mode.
+        // Drain it first, so that the command's last output is shown in raw mode.
         let _gone = tcsetattr(stdin(), OptionalActions::Drain, &before);
     }
 }

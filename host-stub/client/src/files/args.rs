@@ -124,7 +124,7 @@ pub(super) fn inside(paths: Vec<String>) -> Result<(String, Vec<String>)> {
     let name = name.to_owned();
     let inside = paths.iter().map(|text| match place(text) {
         Some((theirs, path)) if theirs == name => Ok(path.to_owned()),
-        _ => bail!("{text} is not in {name}: it has to begin with {name}/"),
+        _ => bail!("{text} is not in {name}: it must begin with {name}/"),
     });
     let inside = inside.collect::<Result<Vec<_>>>()?;
     Ok((name, inside))
@@ -142,12 +142,12 @@ pub(super) fn before(root: &Path, mut paths: Vec<String>) -> Result<(String, Vec
             let name = paths.remove(0);
             Ok((name, paths, last))
         }
-        _ => bail!("{last} is not in an instance: NAME/PATH is needed"),
+        _ => bail!("{last} is not in an instance: use NAME/PATH"),
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "of the files that a test makes")]
+#[allow(clippy::disallowed_methods, reason = "the files are a test's own")]
 mod tests {
     use super::*;
 
@@ -175,9 +175,9 @@ mod tests {
         let as_vm1 = |files: &str, path: &str| Some(("vm1".into(), words(files), path.into()));
         assert_eq!(before("vm1 f /x"), as_vm1("f", "/x"));
         assert_eq!(before("f g vm1/x/"), as_vm1("f g", "/x/"));
-        // A relative path in the guest that looks like one with an instance.
+        // A relative path in the guest that looks as if it began with an instance.
         assert_eq!(before("vm1 f x/y"), as_vm1("f", "x/y"));
-        // A file with the name of an instance.
+        // A local file may have the name of an instance.
         assert_eq!(before("./vm1 f vm1/x"), as_vm1("./vm1 f", "/x"));
         assert_eq!(before("vm1 vm1/x"), as_vm1("vm1", "/x"));
         assert_eq!(before("other f /x"), Some(("other".into(), words("f"), "/x".into())));

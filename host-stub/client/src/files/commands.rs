@@ -34,7 +34,7 @@ pub fn pipe(root: &Path, name: &str) -> Result<()> {
     let stream = session::connect(&daemon::reach(root, name)?, connecting())?;
     let mut sending = stream.try_clone()?;
     std::thread::spawn(move || {
-        // The end of input is passed on; the server then ends the session.
+        // Pass on the end of input, after which the server ends the session.
         let _cut = std::io::copy(&mut stdin().lock(), &mut sending);
         let _told = sending.shutdown(std::net::Shutdown::Write);
     });
@@ -78,7 +78,7 @@ fn on_each(
 ) -> Result<()> {
     let (name, paths) = inside(paths)?;
     if paths.is_empty() {
-        bail!("a path in {name} is needed");
+        bail!("give a path in {name}");
     }
     let mut session = start(root, &name)?;
     paths
@@ -150,7 +150,7 @@ fn push(root: &Path, args: PushArgs) -> Result<()> {
         };
         if source == Path::new("-") {
             if into_directory {
-                bail!("stdin needs a file's name in the guest, not a directory's");
+                bail!("to push stdin, name a file in the guest, not a directory");
             }
             push.stream(&mut stdin().lock(), ("-", 0), mode.unwrap_or(0o644), &to)?;
         } else if args.recursive {
@@ -177,7 +177,7 @@ fn pull(root: &Path, mut args: PullArgs) -> Result<()> {
     let target = args.paths.pop().context("a target is needed")?;
     let (name, sources) = inside(args.paths)?;
     if sources.is_empty() {
-        bail!("a path in {name} and a target are needed");
+        bail!("give a path in {name} and a target");
     }
     let session = &mut start(root, &name)?;
     let kind = if sources.len() > 1 { Target::Directory } else { Target::Any };

@@ -83,7 +83,7 @@ pub fn report(path: &Path) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::from(0o666);
     let opened = match report_place(path)? {
-        // A pipe without a reader is an error and not awaited: another user may have created it.
+        // A pipe without a reader is an error. Do not wait: another user may have created it.
         Some((above, name)) => {
             let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
             openat(&above.descriptor, name, flags, mode)
@@ -109,7 +109,7 @@ pub fn report_place(path: &Path) -> Result<Option<(LocalDirectory, &OsStr)>> {
 fn is_a_link(path: &Path) -> String {
     format!(
         "{} is a symbolic link here and is not followed, because a guest may have created it; if \
-         you did, give the path it leads to (realpath)",
+         you did, give the path that it points to (realpath)",
         local(path)
     )
 }
@@ -240,8 +240,8 @@ impl LocalDirectory {
                 removed.with_context(|| local(&path))?;
                 Ok(path)
             }
-            Ok(FileType::Directory) => bail!("{} is a directory here", local(&path)),
-            Ok(_) => bail!("{} is neither a file nor a link here", local(&path)),
+            Ok(FileType::Directory) => bail!("{} is a directory on this machine", local(&path)),
+            Ok(_) => bail!("{} is neither a file nor a link on this machine", local(&path)),
             Err(error) => Err(error).with_context(|| local(&path)),
         }
     }
@@ -259,13 +259,13 @@ impl LocalDirectory {
     fn place(&self, name: &OsStr) -> Result<PathBuf> {
         match Path::new(name).components().collect::<Vec<_>>()[..] {
             [Component::Normal(only)] if only == name => Ok(self.path.join(name)),
-            _ => bail!("{} is not a single name", local(Path::new(name))),
+            _ => bail!("{} is not a single path component", local(Path::new(name))),
         }
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "of the files that a test makes")]
+#[allow(clippy::disallowed_methods, reason = "the files are a test's own")]
 mod tests {
     use super::*;
 

@@ -71,7 +71,7 @@ impl Push<'_> {
         mode: u32,
         target: &Path,
     ) -> Result<()> {
-        // The flags of real hosts.
+        // These are the flags that real hosts send.
         let flags = open::READ | open::WRITE | open::CREATE | open::TRUNCATE;
         let (session, there) = (&mut *self.session, || guest(target));
         let handle = match session.open(target, flags, &Attrs::default()) {
@@ -103,7 +103,7 @@ impl Push<'_> {
         self.below((above.descriptor(), name, source), target)
     }
 
-    /// Pushes an entry of an open directory, whose path may meanwhile lead elsewhere.
+    /// Pushes an entry of an open directory; the directory's path may meanwhile lead elsewhere.
     fn below(
         &mut self,
         (above, name, source): (BorrowedFd<'_>, &OsStr, &Path),
@@ -160,7 +160,7 @@ fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> a
         (Some(NO_SUCH_FILE), Some((parent, Err(missing))))
             if client::code(&missing) == Some(NO_SUCH_FILE) =>
         {
-            anyhow!("in the guest, there is no directory {}; -p creates it", local(parent))
+            anyhow!("the guest has no directory {}; -p creates it", local(parent))
         }
         (Some(PERMISSION_DENIED), Some((_, Ok(Attrs { mode: Some(mode), owner, .. }))))
             if mode & STICKY != 0
@@ -211,7 +211,7 @@ pub fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write) -> Res
     let bar = session::bar(&name, attrs.size.unwrap_or(0));
     let received = download(session, &handle, to, |count| bar.inc(count));
     bar.finish_and_clear();
-    // After a failure answers may still be in flight, so the session is unusable.
+    // After a failure, answers may still be in flight, so the session is unusable.
     received.with_context(there)?;
     session.close(handle).with_context(there)
 }
@@ -312,7 +312,7 @@ pub(super) fn remove(session: &mut Session, path: &Path, left: Left) -> Result<(
     session.remove(path)
 }
 
-/// Names for one line of stderr. A tree may have any number.
+/// Collects names for one line of stderr. A tree may have any number of them.
 #[derive(Debug, Default)]
 struct Names {
     first: Vec<String>,
@@ -348,7 +348,7 @@ pub struct Unlike {
 impl Drop for Unlike {
     fn drop(&mut self) {
         self.special.complain("skipped, because only files, directories and links can be copied");
-        self.bits.complain("the guest did not set setuid, setgid or sticky as in the original");
+        self.bits.complain("the guest did not apply the original's setuid, setgid or sticky bit");
     }
 }
 

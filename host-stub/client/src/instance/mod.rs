@@ -195,7 +195,7 @@ pub enum Flavour {
 /// LXD's port for its micro VMs, which is the same after a restart.
 const MICRO_PORT: u32 = 8444;
 
-/// The names that a server uses, and its habits.
+/// The names that a server uses, and how it behaves.
 #[derive(Debug)]
 pub struct Server {
     /// Configuration key that switches devlxd.

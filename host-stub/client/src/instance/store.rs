@@ -61,8 +61,8 @@ pub fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_usable)
 }
 
-/// Returns the names of all instances. A directory without instance.json is left from an
-/// interrupted `init` and ignored.
+/// Returns the names of all instances. Ignores a directory without instance.json, which an
+/// interrupted `init` has left.
 pub fn names(root: &Path) -> Vec<String> {
     let entries = fs::read_dir(root.join("instances")).into_iter().flatten().flatten();
     let all = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -127,7 +127,7 @@ const NO_PORT: u32 = 1024;
 /// Creates an instance with its certificates and config share (P§1.2), and returns the share.
 pub fn create(root: &Path, instance: &Instance) -> Result<PathBuf> {
     if !is_name(&instance.name) {
-        bail!("an instance's name has letters, digits and dashes");
+        bail!("an instance's name consists of letters, digits and dashes");
     }
     let directory = directory(root, &instance.name);
     if exists(root, &instance.name) {

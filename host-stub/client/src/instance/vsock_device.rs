@@ -1,5 +1,5 @@
-//! The process that replaces the kernel's vsock, vhost-device-vsock. A process that mote-host's
-//! recipe started ends with the VM or the instance; others are left alone.
+//! The process that replaces the kernel's vsock, vhost-device-vsock. If mote-host's recipe started
+//! it, mote-host ends it together with the VM or the instance.
 //!
 //! If the thread that serves the guest panics, version 0.3.0 keeps running and its socket still
 //! accepts connections. The panic occurs if a client closes its connection before the guest has
@@ -28,7 +28,7 @@ pub const DEVICE_LOCK: &str = "vhost.lock";
 const PROGRAM: &str = "vhost-device-vsock";
 /// Name of the thread that serves the guest's queues.
 const WORKER: &str = "vring_worker";
-/// When QEMU disconnects, the device ends that thread and starts another one.
+/// How long a thread may be missing: when QEMU disconnects, the device replaces it.
 const RESTART: Duration = Duration::from_millis(500);
 /// Interval of the checks of its threads.
 const LOOK: Duration = Duration::from_millis(200);
@@ -117,7 +117,7 @@ fn serves(pid: Pid) -> bool {
 fn last_line(log: &Path) -> String {
     let text = end_of_log(log);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    // Place and reason of a panic, before its backtrace.
+    // The place and reason of a panic precede its backtrace.
     let last = match lines.clone().position(|line| line.contains(" panicked at ")) {
         Some(at) => lines.skip(at).take(2).collect::<Vec<_>>().join(" "),
         None => lines.next_back().unwrap_or("it printed nothing here").to_owned(),

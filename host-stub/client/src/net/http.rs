@@ -80,7 +80,7 @@ pub fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message> {
     })?;
     let Some((mut message, rest)) = head else { return Err(unanswered().into()) };
     message.body = match message.status {
-        // What follows the head belongs to the new protocol.
+        // The bytes after the head belong to the new protocol.
         101 => rest,
         _ => read_body(stream, &message, rest, true, most)?,
     };
@@ -113,7 +113,7 @@ fn read_head(
 fn more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
     let mut buffer = [0; 16 * 1024];
     let count = match stream.read(&mut buffer) {
-        // A peer that ends without close_notify.
+        // The peer has ended the connection without close_notify.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => 0,
         other => other?,
     };

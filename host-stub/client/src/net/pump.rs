@@ -47,7 +47,7 @@ pub fn plain(stream: StreamOwned<ClientConnection, Timed>) -> Result<UnixStream>
         drop(sending);
     });
     spawn(move || {
-        // An error ends the connection; the reader sees that data is missing.
+        // An error ends the connection, so the reader sees that data is missing.
         let _cut = pump.deliver();
         let _gone = pump.ours.shutdown(Shutdown::Both);
         let _over = sent.recv_timeout(LAST);

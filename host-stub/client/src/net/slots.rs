@@ -1,12 +1,12 @@
 //! Limits the number of serving threads, so that a guest in a loop cannot exhaust the daemon.
-//! Further callers wait, as in a listener's backlog; none is refused.
+//! Further callers wait, as in a listener's backlog; the host refuses none.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Connections of one listener that are served at the same time. A thread and a TLS session
-/// together use about 100 KiB. Tests with hundreds of callers never wait.
+/// Connections of one listener that are served at the same time. Each uses about 100 KiB for a
+/// thread and a TLS session. Tests with hundreds of callers never wait.
 pub const AT_ONCE: usize = 1024;
 /// Stack of a serving thread, bytes. It is only reserved; little of it is used.
 const STACK: usize = 512 * 1024;
@@ -43,8 +43,8 @@ impl Slots {
             let _slot = slot;
             serve();
         };
-        // Without memory for a thread, the closure and its connection are dropped, and the peer
-        // sees the end.
+        // Without memory for a thread, the closure and its connection are dropped, which the peer
+        // notices.
         let _refused = std::thread::Builder::new().stack_size(STACK).spawn(serve);
     }
 }
@@ -60,7 +60,7 @@ impl Drop for Slot {
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
-    // If it fails, callers wait for descriptors as they do for threads.
+    // If this fails, callers wait for descriptors as they do for threads.
     let _refused = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 

@@ -13,8 +13,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 /// Factor for [`Limit::within`], in hundredths.
 static SLOWDOWN: AtomicU32 = AtomicU32::new(100);
 
-/// Multiplies time limits by `MOTE_SLOWDOWN`, such as `2.5`, which tests set on a busy machine. For
-/// commands; the daemon's limits are the servers', which agents must meet.
+/// Multiplies time limits by `MOTE_SLOWDOWN`, such as `2.5`, which tests set on a busy machine.
+/// Applies to commands only: agents must meet the daemon's limits, which are the servers'.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "100 to 10,000")]
 pub fn be_patient() {
     let told = std::env::var("MOTE_SLOWDOWN").ok().and_then(|text| text.parse::<f64>().ok());
@@ -30,9 +30,9 @@ pub fn patient(duration: Duration) -> Duration {
 /// A peer's time limit.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
-    /// For everything together.
+    /// One limit for all reads and writes together.
     Until(Instant),
-    /// For each read or write that makes progress; for long bodies.
+    /// A limit for each read or write that makes progress, for long bodies.
     Each(Duration),
     Never,
 }

@@ -189,7 +189,7 @@ fn sec1(pkcs8: &[u8]) -> Result<Vec<u8>> {
         let at = pkcs8.windows(marker.len()).position(|window| window == marker)? + marker.len();
         pkcs8.get(at..at + length)
     };
-    // Version 1 and the key; the public key as a bit string.
+    // First version 1 and the key, then the public key as a bit string.
     let (private, public) = (after(&[2, 1, 1, 4, 48], 48), after(&[3, 98, 0], 97));
     let (Some(private), Some(public)) = (private, public) else { bail!("not a P-384 key") };
     let mut out = vec![0x30, 0x81, 164, 2, 1, 1, 4, 48];

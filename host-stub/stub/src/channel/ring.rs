@@ -1,6 +1,6 @@
 //! The status channel as real hosts read it: QEMU's ring buffer, by `ringbuf-read` over QEMU's
-//! monitor, after connecting, on every event, and every 10 s without one (P§2.3). It is never
-//! written. Other threads may send orders over a copy of the connection.
+//! monitor, after connecting, on every event, and every 10 s without one (P§2.3). The host never
+//! writes to the ring. Other threads may send orders over a copy of the connection.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -62,7 +62,7 @@ impl Watch {
                     if has_ended(&self.life) {
                         return;
                     }
-                    // Without a monitor there is no VM.
+                    // Without a monitor, there is no VM.
                     daemon.vm_gone(name);
                 }
                 Err(monitor) => {
@@ -84,7 +84,7 @@ impl Watch {
             qmp.ask("query-status")?.and_then(|status| Some(status["status"].as_str()?.into()));
         daemon.with(name, |live| live.vm.does = does.unwrap_or_default())?;
         if daemon.with(name, |live| live.vm.is_paused())? {
-            // QEMU stopped it before this connection.
+            // QEMU stopped the VM before this connection.
             if qmp.ask("query-block")?.as_ref().is_some_and(lacks_room) {
                 daemon.with(name, |live| live.vm.does = NO_SPACE.into())?;
             }
@@ -134,8 +134,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Calls the agent of a micro VM as LXD does after its start, until it answers. It then gets the
-    /// host's address, once.
+    /// Calls the agent of a micro VM as LXD does after its start, until it answers. The agent then
+    /// gets the host's address, once.
     fn poll(&self) {
         const INTERVAL: Duration = Duration::from_secs(5);
         const LIMIT: Duration = Duration::from_secs(180);
@@ -182,7 +182,7 @@ fn decisive<'a>(flavour: Flavour, lines: &[&'a str]) -> Option<&'a str> {
 
 /// Limit for QEMU's answer, which is late on a busy machine.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Limit for the remaining data of a closed monitor, which has arrived already.
+/// Limit for reading the remaining data of a closed monitor, all of which has arrived.
 const REST: Duration = Duration::from_millis(100);
 
 pub(super) struct Qmp {

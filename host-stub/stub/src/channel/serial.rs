@@ -46,7 +46,7 @@ fn open(path: &Path) -> io::Result<File> {
         let noctty = rustix::fs::OFlags::NOCTTY.bits().cast_signed();
         let tty = File::options().read(true).write(true).custom_flags(noctty).open(path)?;
         if let Ok(mut modes) = rustix::termios::tcgetattr(&tty) {
-            // A tty with echo and line editing would answer itself.
+            // With echo and line editing, the tty would send back its own input.
             modes.make_raw();
             rustix::termios::tcsetattr(&tty, rustix::termios::OptionalActions::Now, &modes)?;
         }
@@ -82,7 +82,7 @@ fn serve(
         }
         for byte in &buffer[..count] {
             let Some(line) = lines.push(*byte) else { continue };
-            // The host's own lines, sent back.
+            // Ignore the host's own lines, which were sent back.
             if line.starts_with("CONNECT ") {
                 continue;
             }

@@ -138,7 +138,7 @@ impl AgentState {
         }
     }
 
-    /// Records the end of a PUT. After a successful one the agent has called back.
+    /// Records the end of a PUT. After a successful PUT, the agent has called back.
     pub fn put(&mut self, mut put: Put) {
         match &mut put.error {
             None => self.enter(Word::Connected),
@@ -181,7 +181,7 @@ impl AgentState {
         self.enter(Word::Stopped);
     }
 
-    /// Records that the connection to the guest is lost. A reported end stays.
+    /// Records that the connection to the guest is lost. A reported end remains.
     pub fn cut(&mut self) {
         self.started = false;
         if self.word != Word::Stopped {

@@ -109,7 +109,7 @@ fn ended(end: &End) -> Diagnosis {
         }
         ("", _) => found!(
             "qemu-gone",
-            "QEMU ended without a reason{before}: it was killed, or its stderr shows why"
+            "QEMU ended without giving a reason{before}: it was killed, or its stderr shows why"
         ),
         (reason, _) => {
             found!("qemu-ended", "QEMU ended on request ({reason}){before}")
@@ -127,7 +127,7 @@ fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
         );
     }
     match (live.agent.word, failure) {
-        // So far it has only written to its port.
+        // So far, the agent has only written to its port.
         (Word::Started, Some(CallFailure::Refused)) if !live.called => found!(
             "no-vsock",
             "the agent is STARTED, but nothing listens in the guest (vsock port 8443): does the VM have a vsock \
@@ -216,7 +216,7 @@ fn silent(live: &Live) -> Diagnosis {
     }
     let name = live.instance.flavour.server().port;
     let port = format!(
-        "is there a status port with the name {name}, and the chardev qemu_serial-chardev?"
+        "check that the VM has a status port named {name}, with the chardev qemu_serial-chardev"
     );
     let error = live.agent.last_error.as_ref();
     let (vm, read) = (&live.vm, live.vm.share_read);
@@ -235,7 +235,7 @@ fn silent(live: &Live) -> Diagnosis {
             found!("no-port", "{calls}: {}; {port}", error.text)
         }
         _ if live.agent.connections > 0 => found!("no-port", "the agent answers over vsock, but nothing arrived on the status port; {port}"),
-        _ if vm.port_opened => found!("nothing-said", "{NOTHING}, though the guest has opened the status port: what has it open?"),
+        _ if vm.port_opened => found!("nothing-said", "{NOTHING}, although the guest has opened the status port: check what opened it"),
         _ => unread(read).unwrap_or_else(|| {
             found!("silent", "{NOTHING}: is the agent started in the guest, and does the guest have virtio_console? \
                      Also, {port} {IN_THE_GUEST}")
@@ -293,8 +293,8 @@ mod tests {
             (|live| live.vm.share_read = Some(0), "share-unread", "(virtio_blk)"),
             (|live| live.vm.share_read = Some(8192), "share-unread", "isofs"),
             (|live| live.vm.share_read = Some(400_000), "silent", "virtio_console"),
-            (|live| live.vm.port_opened = true, "nothing-said", "what has it open"),
-            (|live| live.agent.connections = 1, "no-port", "the name com.canonical.lxd"),
+            (|live| live.vm.port_opened = true, "nothing-said", "what opened it"),
+            (|live| live.agent.connections = 1, "no-port", "port named com.canonical.lxd"),
             (|live| live.agent.note("STARTED"), "started", "not been called yet"),
         ];
         for (change, cause, remedy) in rows {
@@ -319,7 +319,7 @@ mod tests {
             ("guest-shutdown", true, "shut-down", "the guest powered off the VM"),
             (PANIC, false, "panicked", "panicked"),
             ("host-qmp-quit", true, "qemu-ended", "(host-qmp-quit)"),
-            ("", true, "qemu-gone", "ended without a reason"),
+            ("", true, "qemu-gone", "ended without giving a reason"),
         ] {
             let found = ended(&End { reason: reason.to_owned(), heard });
             assert_eq!(found.cause, cause);

@@ -71,7 +71,7 @@ impl Daemon {
         let _gone = self.with(name, |live| live.agent.failed(error, failure));
     }
 
-    /// Records a socket's file, to be removed at the end.
+    /// Records the file of a socket, to be removed at the end.
     pub fn bound(&self, path: &Path) {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
     }
@@ -130,7 +130,7 @@ impl Daemon {
             decisive.map_or(Edge::Same, |line| live.agent.decide(line))
         });
         for line in lines {
-            // STARTED is a heartbeat; only the first is an event.
+            // STARTED is a heartbeat; only the first one is an event.
             if matches!(*line, "CONNECTED" | "STOPPED") {
                 self.log(&format!("{name}: agent {line}"));
             }
@@ -226,7 +226,7 @@ pub struct Live {
     pub instance: Instance,
     pub agent: AgentState,
     pub fault: Fault,
-    /// Whether its guest has called with the right certificate, which proves that it runs.
+    /// Whether its guest has called with the correct certificate, which proves that it runs.
     pub called: bool,
     /// Since when it is known to run.
     pub running: Option<Instant>,
@@ -308,7 +308,7 @@ impl Daemon {
 
     pub fn power_on(&self, name: &str) {
         let set = self.change(name, |instance| set(instance, POWER, "RUNNING"));
-        // A daemon that finds it running has not seen its start, so the time counts from here.
+        // A daemon that finds a running VM has not seen its start, so the time counts from now.
         let _gone = self.with(name, |live| {
             live.running.get_or_insert_with(Instant::now);
         });

@@ -173,7 +173,7 @@ mod tests {
         vm.gone(true);
         assert_eq!(vm.end, Some(End { reason: "guest-reset".into(), heard: true }));
         assert_eq!((vm.monitor, vm.order("stop").unwrap()), (Monitor::Silent, false));
-        // The next one is killed, which sends no event.
+        // The next VM is killed, which sends no event.
         vm = Vm::found(orders);
         vm.gone(false);
         assert_eq!(vm.end, Some(End { reason: String::new(), heard: false }));

@@ -88,7 +88,7 @@ fn info(instance: &Instance, request: &Message) -> Value {
                 json!([])
             };
             info["auth"] = json!(if trusted { "trusted" } else { "untrusted" });
-            // Sent to every guest; the agent must hide it from untrusted programs.
+            // Every guest gets this; the agent must hide it from untrusted programs.
             info["environment"] = json!({"server_clustered": false});
             info["supported_storage_drivers"] = drivers;
         }
@@ -149,7 +149,7 @@ const GATE: &str = "security.devlxd.management.volumes";
 const ETAG: &str = "\"1\"";
 
 /// Answers requests about storage, instances and operations, for guests with a token only. There is
-/// no storage, so the answer is the request as it arrived.
+/// no storage, so the answer repeats the request.
 fn managed(instance: &Instance, request: &Message) -> Answer {
     if !instance.is_true(GATE) {
         return error(403, "Forbidden");

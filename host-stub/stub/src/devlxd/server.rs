@@ -98,8 +98,8 @@ impl Doors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The context id identifies the guest (P§3.5). Guests share this listener, so one with all its
-    /// threads in use delays the others.
+    /// The context id identifies the guest (P§3.5). Guests share this listener, so a guest that
+    /// uses all its threads delays the others.
     fn listen_vsock(self: &Arc<Self>, port: u32) -> Result<()> {
         let listener = VsockListener::bind_with_cid_port(VMADDR_CID_ANY, port).context("vsock")?;
         let doors = self.clone();
@@ -205,7 +205,7 @@ impl Door {
             std::thread::sleep(fault.time);
         }
         let answer = self.answer(&stream, &request, fault)?;
-        // The guest may not read the answer for long.
+        // Free the body, because the guest may take long to read the answer.
         request.body = Vec::new();
         drop(slot.take());
         let status = self.write(&mut stream, &request, answer)?;

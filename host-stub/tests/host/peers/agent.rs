@@ -66,8 +66,8 @@ fn after(preamble: Preamble, mut stream: UnixStream) -> std::io::Result<UnixStre
         let mut line = [0; 13];
         stream.read_exact(&mut line)?;
         assert_eq!(&line, b"CONNECT 8443\n");
-        // The device discards data that arrives with it: a client that sends before the OK gets no
-        // answer.
+        // The device discards data that arrives with that line: a client that sends before the OK
+        // gets no answer.
         stream.set_nonblocking(true)?;
         assert!(stream.read(&mut [0; 1]).is_err(), "sent before OK");
         stream.set_nonblocking(false)?;

@@ -30,7 +30,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new() -> Self {
-        // Short, because paths of unix sockets are limited.
+        // Use a short path, because paths of unix sockets are limited.
         let temporary = tempfile::Builder::new().prefix("mh").tempdir().unwrap();
         Self { directory: temporary.path().to_owned(), _temporary: temporary, daemon: None }
     }

@@ -75,7 +75,7 @@ pub(crate) fn serve(
         let mut body = Reader(&body);
         let (id, path) = (Writer::default().u32(body.u32()?), body.text()?);
         let nth = seen.iter().filter(|one| **one == (kind, path.clone())).count();
-        // Bounded, because a session may have endless requests.
+        // Limit the list, because a session may have endless requests.
         if seen.len() < 10_000 {
             seen.push((kind, path.clone()));
         }

@@ -134,7 +134,7 @@ impl Shell {
         socket.get_ref().sock.set_read_timeout(None)?;
         if let End::Event { code } = self.end {
             let of = |operation: Value| json!({"type": "operation", "metadata": operation});
-            // First an event of another operation.
+            // First send an event of another operation.
             for operation in [json!({"id": "x", "status_code": 200}), operation(Some(code))] {
                 send(&mut socket, Piece::text(of(operation).to_string()))?;
             }

@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// Runs without success, and returns the messages.
+    /// Runs a command that must fail, and returns the messages.
     #[track_caller]
     fn run(&self, options: &[&str]) -> String {
         let (code, said) = ended(&mut self.command(options));
@@ -190,7 +190,7 @@ fn cleans_up_after_every_signal() {
         run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "");
         if signal == Signal::KILL {
-            // A later run removes it once it is old.
+            // A later run removes the directory once it is old.
             assert_eq!(world.left(), 1);
         } else {
             assert_eq!(status.code(), Some(128 + signal.as_raw()), "{signal:?}");

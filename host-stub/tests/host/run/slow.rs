@@ -50,7 +50,7 @@ fn run(name: &str, options: &[&str], answer: Answer) -> (String, Vec<String>) {
     run_in(&World::new(name, "exec sleep 1000"), options, answer)
 }
 
-/// Runs without success. Returns the messages and the calls.
+/// Runs a command that must fail. Returns the messages and the calls.
 fn run_in(world: &World, options: &[&str], answer: Answer) -> (String, Vec<String>) {
     let run = mote_machine::bounded(&mut world.command(options)).unwrap();
     let instance = world.instance();
@@ -85,7 +85,7 @@ fn does_not_repeat_a_command_that_may_have_started() {
         if request.target == "/1.0/events" {
             hold_websocket(stream, request)?;
         }
-        // The request is closed without an answer.
+        // The connection is closed without an answer.
         Ok(())
     });
     assert_eq!(calls, ["GET /1.0/events", "POST /1.0/exec"], "{said}");

@@ -34,7 +34,7 @@ fn rejects_invalid_options_before_starting_anything() {
         (&["--", ""], "the command's name is empty", ""),
         (&["--push", &push], "--push ", none),
         (&["--pull", &pull], "--pull ", none),
-        (&["--pull", &to_link], "--pull ", "the path it leads to (realpath)"),
+        (&["--pull", &to_link], "--pull ", "the path that it points to (realpath)"),
         (&["--result", &inside], "--result ", none),
         (&["--junit", &inside], "--junit ", none),
         (&["--log", &below], "--log ", "kernel is not a directory"),
@@ -108,7 +108,7 @@ fn rejects_an_invalid_matrix_before_starting_anything() {
     for said in ["3:/x", "-1:/x", "2", "", "x"] {
         let (code, text) = ended(world.command(&three).env("MOTE_HOST_RUN_ONLY", said));
         assert_eq!(code, Some(125), "{said}");
-        let begin = "mote-host: MOTE_HOST_RUN_ONLY is set by mote-host only";
+        let begin = "mote-host: MOTE_HOST_RUN_ONLY, which only mote-host sets, is invalid";
         assert!(text.starts_with(begin), "{text}");
     }
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
@@ -195,7 +195,7 @@ fn reports_a_boot_that_stops_in_its_initramfs_immediately() {
     let said = world.run(&["--boot-timeout", "0.5"]);
     let first = "mote-host: no agent after 0.5 s: the guest's boot stopped at \"You are in emergency mode. After\": ";
     assert!(said.starts_with(first), "{said}");
-    // Quotes contain no colours.
+    // Quoted lines contain no colours.
     assert!(said.ends_with("\n  You are in emergency mode. After\n"), "{said}");
 }
 
@@ -235,8 +235,8 @@ fn reports_a_full_disk_of_this_machine() {
             qemu.event_with("BLOCK_IO_ERROR", &data);
             qemu.event("STOP");
         });
-        let tmp = if name == "full" { "/tmp is full, " } else { " is full, " };
+        let tmp = if name == "full" { "/tmp, which stores" } else { ", which stores" };
         assert!(said.starts_with("mote-host: /") && said.contains(tmp), "{said}");
-        assert!(said.contains("the guest's writes to its disk are stored"), "{said}");
+        assert!(said.contains(" the guest's disk writes, is full"), "{said}");
     }
 }

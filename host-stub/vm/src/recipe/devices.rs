@@ -115,7 +115,7 @@ impl Recipe<'_> {
         match &self.instance.vsock {
             Vsock::Uds(_) => {
                 options.add(
-                    "memory that vhost-device-vsock can read; both sizes are the same",
+                    "memory that vhost-device-vsock can read; both sizes must be equal",
                     &["-m", &memory, "-object", &backend, "-machine", "memory-backend=mem"],
                 );
                 let socket = format!("socket,id=vsock,path={}", value(&self.beside(DEVICE)));
@@ -186,7 +186,7 @@ fn yours(monitor: &Path) -> PathBuf {
     path.into()
 }
 
-/// Suffix to the path of mote-host's own monitor.
+/// Suffix that turns the path of mote-host's own monitor into the user's.
 pub const YOURS: &str = ".yours";
 
 /// Returns a path as a value of an option.

@@ -40,7 +40,7 @@ pub fn run(data: &[u8]) {
         let theirs = text.is_ok() && serde_json::from_slice::<IgnoredAny>(data).is_ok();
         assert_eq!(ours.is_ok(), theirs, "{ours:?}");
     }
-    // Numbers beyond serde_json's range and lone surrogates are valid JSON.
+    // Numbers beyond serde_json's range and lone surrogates are valid JSON, too.
     if let (Ok(ours), Ok(theirs)) = (ours, serde_json::from_slice::<Theirs>(data)) {
         same(ours, &theirs);
     }

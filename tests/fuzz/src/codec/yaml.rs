@@ -121,7 +121,7 @@ fn is_read_as_written(steps: &[Step]) {
 }
 
 pub fn run(data: &[u8]) {
-    // The policy and templates made from it: no panic, and no path that leads out.
+    // Parsing policy and templates from it must not panic, and no path may lead out of the root.
     for whose in [Whose::Mote, Whose::Incus] {
         let _policy = Policy::from_yaml(data, whose, true, &mut |_| {});
     }
@@ -134,8 +134,8 @@ pub fn run(data: &[u8]) {
     is_read_as_written(&steps);
     let text = core::str::from_utf8(data).expect("what was read is text");
     let theirs = theirs(text);
-    // Where mote is stricter than YAML: `[a -, b]`, empty block scalars at the root, a last bracket
-    // right below its key.
+    // Here mote is stricter than YAML: `[a -, b]`, empty block scalars at the root, a last bracket
+    // directly below its key.
     let strict = [
         "plain scalar cannot start with '-'",
         "wrongly indented line in block scalar",

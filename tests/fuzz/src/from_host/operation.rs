@@ -21,7 +21,7 @@ fn id(flavour: Flavour, now: (u64, u32), random: [u8; 16]) -> String {
     let given = u128::from_be_bytes(random);
     let (version, millis) = (number >> 76 & 15, u64::try_from(number >> 80).unwrap());
     assert_eq!(number >> 62 & 3, 2);
-    // 62 bits after the variant, 12 after the version.
+    // 62 random bits follow the variant, and 12 the version.
     assert_eq!(number & ((1 << 62) - 1), given & ((1 << 62) - 1));
     assert_eq!(number >> 64 & 0xfff, given >> 64 & 0xfff);
     if flavour == Flavour::Lxd {

@@ -12,7 +12,7 @@ fn told(data: &[u8]) {
     let ours = HostInfo::parse(data);
     let theirs = serde_json::from_slice::<Value>(data).ok().filter(Value::is_object);
     let Some(theirs) = theirs else {
-        // Lone surrogates and huge numbers elsewhere are JSON too.
+        // Lone surrogates and huge numbers in other members are JSON, too.
         return;
     };
     let number = |key: &str| theirs[key].as_u64().and_then(|number| u32::try_from(number).ok());

@@ -16,7 +16,7 @@ fn host(value: u8) -> Host {
 struct Run {
     status: Status,
     now: Uptime,
-    /// Numbers given out, the latest last.
+    /// The numbers of verifications, the latest last.
     attempts: Vec<u32>,
     writes: Vec<Uptime>,
     calls: Vec<Uptime>,

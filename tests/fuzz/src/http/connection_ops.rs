@@ -142,7 +142,7 @@ fn events(input: &[u8], size: usize, answer_early: bool) -> Vec<String> {
                     connection.done(now, true);
                 }
             }
-            // Its purpose is to depend on whether the body has arrived.
+            // This event depends on whether the body has arrived.
             Event::Continue => {}
             Event::Body(data) => body.extend_from_slice(data),
             Event::EndOfBody => {

@@ -32,7 +32,7 @@ fn made_up(input: &mut Input<'_>) {
     let end = der.windows(key.len()).position(|window| window == key).unwrap() + key.len();
     let cut = usize::try_from(input.short()).unwrap() % end;
     assert_eq!(public_key(&der[..cut]), None);
-    // Another outer type, or a length without an upper bound.
+    // Try another outer type, and a length without an upper bound.
     for start in [[0x31, der[1]], [0x30, 0x80], [0x30, 0x83]] {
         assert_eq!(public_key(&[&start, &der[2..]].concat()), None, "{start:?}");
     }

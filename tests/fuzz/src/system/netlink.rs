@@ -76,7 +76,7 @@ fn address(input: &mut Input<'_>) -> Vec<u8> {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     };
-    // The peer's address, then ours; or only ours.
+    // A message has the peer's address and ours, or only ours.
     let both = [(1, theirs), (2, bytes.clone())];
     let alone = [(1, bytes)];
     let message = message(20, &body, if input.byte().is_multiple_of(2) { &both } else { &alone });

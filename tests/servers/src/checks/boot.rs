@@ -48,7 +48,7 @@ fn restart(world: &World) -> Seen {
 fn clean_stop_start_with_devices(world: &World) -> Seen {
     let stopped = stop(world, &[])?;
     plug(world, "share1", "/mnt/share1", &[])?;
-    // On Incus, a NIC without a bridge: the instance already has a NIC on the only bridge.
+    // On Incus, use a NIC without a bridge: the instance already has one on the only bridge.
     let link = if world.server.is_incus() { &["nictype=p2p"] } else { nic(world.server) };
     let nic = ["config", "device", "add", VM, "lan", "nic", "name=lan7", "mtu=1400"];
     let added = world.ok(&[&nic, link].concat());
@@ -88,7 +88,7 @@ fn forced_stop_during_command(world: &World) -> Seen {
 }
 
 fn guest_powers_off(world: &World) -> Seen {
-    // The answer may be lost.
+    // The answer may get lost.
     let _answer = world.sh("echo >/run/power");
     let took = world.until("Stopped", 60, || stopped(world))?;
     start(world)?;
@@ -100,7 +100,7 @@ fn stateful_stop(world: &World) -> Seen {
     world.ok(&["config", "set", VM, "migration.stateful", "true"])?;
     world.ok(&["config", "device", "override", VM, "root", "size.state=1GiB"])?;
     let seen = stateful(world);
-    // Always restores the initial state.
+    // Always restore the initial state.
     if !stopped(world)? {
         stop(world, &["-f"])?;
     }
@@ -190,7 +190,7 @@ fn two_projects(world: &World) -> Seen {
     let make: &[&[&str]] = &[&create, &launch];
     let look = || {
         let took = world.agent_of(&format!("{VM}?project=second"))?;
-        // Set only now, because LXD 5.0.2 refuses it while it waits for an agent.
+        // Set the key only now, because LXD 5.0.2 refuses that while it waits for an agent.
         let greeting = "user.greeting=hello from there";
         world.ok(&["--project", "second", "config", "set", VM, greeting])?;
         let there = exec(world, "second", VM, &["mote-agent", "get", "user.greeting"])?.text();

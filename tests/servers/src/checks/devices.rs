@@ -79,7 +79,7 @@ fn directory_long_name(world: &World) -> Seen {
 
 fn two_directories(world: &World) -> Seen {
     plug(world, "first", "/mnt/first", &[])?;
-    // One is unplugged, the other stays.
+    // One directory is unplugged; the other one stays.
     let look = || in_guest(world, "/mnt/first").map(drop);
     let both = with_plugged(world, "second", "/mnt/second", &[], look);
     let first = both.and_then(|_| in_guest(world, "/mnt/first"));

@@ -38,7 +38,7 @@ fn push_from_pipe(world: &World) -> Seen {
     Ok(String::new())
 }
 
-/// Creates 40 files, an empty one, a link and a mode, and removes the previous tree.
+/// Removes the previous tree; creates 40 files, an empty file, a link, and a file with a mode.
 fn tree(path: &str) -> Try {
     let make = || -> std::io::Result<()> {
         let _new = fs::remove_dir_all(path);

@@ -42,7 +42,7 @@ fn agent_killed(world: &World) -> Seen {
 fn agent_ends_during_command(world: &World) -> Seen {
     let was = agents_pid(world)?;
     let during = During::begin(world)?;
-    // This command is running too, so its answer may be lost.
+    // This command is running, too, so its answer may get lost.
     let _answer = world.exec(&["kill", "-TERM", &was]).run();
     let ended = during.end(world, GONE);
     world.until("another agent", 60, || Ok(agents_pid(world)? != was))?;
@@ -185,7 +185,7 @@ impl During {
         Ok(Self { pipes, terminal })
     }
 
-    /// Demands this exit code of both clients; returns the codes and what the first client printed.
+    /// Requires this exit code of both clients; returns the codes and the first client's output.
     pub(super) fn end(self, world: &World, wanted: i32) -> Seen {
         let ended = self.pipes.end(world.limit(30))?;
         let (terminal, _) = self.terminal.end()?;
@@ -205,7 +205,7 @@ const RIGHT: u64 = 2;
 const NEAR: f64 = 50.0;
 /// Number of readings of the guest's clock, of which the quickest is used.
 const READINGS: usize = 40;
-/// MiB taken from the instance, which has 384.
+/// MiB to take from the instance, which has 384.
 const LESS: u64 = 256;
 
 fn limits_cpu(world: &World) -> Seen {
@@ -233,7 +233,7 @@ fn limits_memory(world: &World) -> Seen {
     Ok(format!("{seen}, back {back} s after the other"))
 }
 
-/// A hot-plugged NIC gets its name and MTU at the server.
+/// A NIC that is hot-plugged with the server's command gets its name and MTU.
 fn nic_plugged_in(world: &World) -> Seen {
     let add =
         ["config", "device", "add", VM, "later", "nic", "nictype=p2p", "name=lan9", "mtu=1400"];

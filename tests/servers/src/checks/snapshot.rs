@@ -24,7 +24,7 @@ fn mote_snapshot(world: &World, words: &[&str]) -> Try<Run> {
     Ok(world.run(&[&["mote-snapshot"], words].concat()))
 }
 
-/// Returns where a file of the pool is.
+/// Returns the path of a file in the pool.
 fn pool(world: &World, file: &str) -> String {
     format!("/var/lib/{}/storage-pools/default/{file}", world.server.service())
 }
@@ -63,7 +63,7 @@ fn consistent(world: &World, label: &str, disks: [&str; 2], options: &[&str], na
 }
 
 fn instance(world: &World) -> Seen {
-    // The disk has a partition.
+    // This disk has a partition.
     let disks = [
         "virtual-machines/vm1/root.img?offset=1048576",
         "virtual-machines-snapshots/vm1/before-upgrade/root.img?offset=1048576",

@@ -18,7 +18,7 @@ fn fields(world: &World) -> Seen {
         /network/eth0/hwaddr /network/eth0/host_name";
     for path in paths.split(' ') {
         let field = state.pointer(path).unwrap_or(&Value::Null);
-        // 5.0.2's server has no total.
+        // The server of LXD 5.0.2 reports no total.
         let missing = field.is_null() || field == 0 || field == "";
         if missing && !(path == "/memory/total" && world.server == Server::Lxd) {
             return Err(format!("{path} is {field} in {state}"));

@@ -53,7 +53,7 @@ pub(super) const ALL: &[Check] = &[
         same("it", get(agent, "/1.0/config/user.odd")?.text(), ODD)
     }),
     GROUP.is("a key that is not set is 404 in the host's words", |agent| {
-        // The wording of these agents' hosts.
+        // The hosts of these agents have different texts.
         let words = if agent.column.is_current_lxd() { "404 Not Found" } else { "404 not found" };
         same("it", get(agent, "/1.0/config/user.nothing")?.short(), words)
     }),

@@ -82,7 +82,7 @@ pub(super) const ALL: &[Check] = &[
         same("it", output(agent, &request)?.replace('\n', " "), "/ none")
     }),
     GROUP.is("another user opens his pipes by name", |agent| {
-        // The targets of /dev/stdin and the others; the image has no such links.
+        // Uses the targets of /dev/stdin and the other links, which the image lacks.
         let text = "cat </proc/self/fd/0; echo out >/proc/self/fd/1; echo err >/proc/self/fd/2";
         let done = run(agent, &with(script(text), json!({"user": 1000, "group": 1000})), b"in ")?;
         same("the output", done.out, "in out\n")?;
@@ -109,7 +109,7 @@ pub(super) const ALL: &[Check] = &[
         )
     }),
     GROUP.is("it inherits nothing but its three descriptors", |agent| {
-        // A glob would open its own descriptor.
+        // A glob would open a descriptor of its own.
         same("it", output(agent, &script("cd /proc/$$/fd; for fd in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -e $fd ] || [ -L $fd ] && printf '%s ' $fd; done; true"))?.trim_end(), "0 1 2")
     }),
     GROUP.is("it finds no signal ignored or blocked", |agent| {

@@ -51,7 +51,7 @@ pub(super) const ALL: &[Check] = &[
         let command = format!("head -c {SIZE} /dev/zero");
         let mut running = Running::start(agent, &script(&command))?;
         thread::sleep(Duration::from_millis(300));
-        // The first command is still blocked.
+        // Meanwhile, the first command is still blocked.
         same("another's output", run(agent, &plain(&["echo", "hi"]), b"")?.out, "hi\n")?;
         let out = running.output()?;
         same("the number of bytes", out.len(), SIZE)
@@ -164,7 +164,7 @@ pub(super) const ALL: &[Check] = &[
         hold("it did not wait for 2 s", begun.elapsed() > Duration::from_millis(1900))
     }),
     ENDS.slow().is("with a terminal, such a child is not waited for", |agent| {
-        // HUP would end it with the shell.
+        // Without the trap, HUP would end the child together with the shell.
         let text = "trap '' HUP; sleep 600 & echo $! >/tmp/child; echo now; sleep 0.2; exit 4";
         let done = run(agent, &terminal(text), b"");
         let (killed, _) = agent.sh("kill $(cat /tmp/child)");

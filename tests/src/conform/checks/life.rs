@@ -100,7 +100,7 @@ fn is(agent: &Agent, state: &str) -> bool {
 }
 
 const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
-/// Limit for news of the agent: two announcements 5 s apart, and the host's poll every 10 s.
+/// Limit for the host to learn of a change: two announcements 5 s apart, and its poll every 10 s.
 const TURN: Duration = Duration::from_secs(25);
 
 /// Restarts the agent; waits until it answers and the host has heard of it.

@@ -15,7 +15,7 @@ pub(super) const ALL: &[Check] = &[
         // Kernel threads are process 2 and its children.
         let family = "awk '{ if ($4 != 2 && $1 != 2) count++ } END { print count }' /proc/[0-9]*/stat";
         let all = number(agent, agent.column.pick(family, "ls -d /proc/[0-9]* | wc -l"))?;
-        // The shell that counted has ended, and other processes come and go.
+        // Allow for the shell that counted, and for processes that come and go.
         near("it", &state(agent)?["processes"], all, 6.0)
     }),
     STATE.is("`memory` is what /proc/meminfo says", |agent| {

@@ -106,7 +106,7 @@ fn check_reports_missing_privileges() {
     };
     secret("run/mote", 0o000);
     secret("dev/vport0p1", 0o000);
-    // Where any user may read it: a home directory may be private, as root's is.
+    // Copy it to where any user may read it: a home directory may be private, as root's is.
     let copy = boot.scratch.0.join("agent-of-all");
     copy_program(&agent(), &copy);
     let ask = |args: &[&str]| {
@@ -165,10 +165,10 @@ fn assert_blocked(boot: &Boot, why: &str) {
 #[test]
 fn check_distinguishes_an_unread_policy_and_its_sandbox() {
     let (boot, agent) = Boot::running("lxd", &[]);
-    let theirs = "note     policy: the running agent has another one, by its options or until SIGHUP: \
-                  everything is allowed\n";
+    let theirs = "note     policy: the running agent's policy differs because of its options or \
+                  until SIGHUP: everything is allowed\n";
     let text = check(boot.command(&[]), &[]).1;
-    assert!(!text.contains("the running agent has another"), "{text}");
+    assert!(!text.contains("the running agent's policy differs"), "{text}");
     boot.put("etc/mote-agent.yml", "features: {state: true}\n");
     let text = check(boot.command(&[]), &[]).1;
     contains(&text, &[theirs, "sandbox: would be in a sandbox", "policy: denied: guestapi exec "]);
@@ -193,7 +193,7 @@ fn check_uses_the_running_agents_view() {
     check(&format!("ok       files: read by the running agent: {share}"), 0);
     check("note     agent: the host has not called yet", 0);
     running.kill();
-    // An agent that waits for its files.
+    // Start an agent that waits for its files.
     let nowhere = boot.root("nowhere").display().to_string();
     let mut command = Command::new(agent());
     command.args(["--config-dir", &nowhere, "--root"]).arg(boot.root("")).stderr(Stdio::null());
@@ -220,7 +220,7 @@ fn check_reports_a_refused_host() {
     let told = boot.client().host_info().unwrap().to_string();
     assert!(boot.client().ask("PUT", "/1.0", &told).is_err());
     assert_blocked(&boot, WHY);
-    // The same holds 30 s later: the agent is CONNECTED, but the host does not see it.
+    // The same is true 30 s later: the agent is CONNECTED, but the host does not see it.
     assert_eq!(status(&boot).1["state"], "CONNECTED");
     agent.kill();
     // An untrusted caller comes before the host: the agent is blocked until the host calls.
@@ -259,7 +259,7 @@ fn check_reports_a_host_that_never_calls() {
         assert!(before.0 == Some(0) && before.1.contains(&line), "{line} in {}", before.1);
     }
     assert_eq!(lines_of(&check(boot.command(&[]), &["--json"])), before.1);
-    // A second guest, whose port has no reader.
+    // The port of a second guest has no reader.
     let unread = Boot::new("lxd");
     let full = Terminal::open(80, 24);
     let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();

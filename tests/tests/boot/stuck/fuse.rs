@@ -69,7 +69,7 @@ impl Fuse {
 
 fn answer(opcode: u32) -> Vec<u8> {
     let numbers: (usize, &[(usize, u32)]) = match opcode {
-        // Version 7.31 with minimal options.
+        // Answer with version 7.31 and minimal options.
         INIT => (64, &[(0, 7), (4, 31), (20, 4096), (24, 1)]),
         // Node 2: a regular file that anyone may read, without caching.
         LOOKUP => (128, &[(0, 2), (40, 2), (100, 0o100_444), (104, 1)]),

@@ -15,7 +15,7 @@ const NEW: u64 = 200;
 enum Table {
     Gpt,
     Dos,
-    /// A file system without a partition table.
+    /// A file system on the whole disk.
     None,
     /// The last partition is of another type.
     Foreign,

@@ -51,7 +51,7 @@ fn names_only_the_hot_plugged_nic() {
     let mut world = boot("lxd", "");
     let mut guest = world.shell();
     assert_eq!(guest.ok("cat /sys/class/net/lan0/mtu"), "1400\n");
-    // A name that an administrator chose.
+    // Simulates an administrator who renames the NIC.
     guest.ok("ip link set lan0 down; ip link set lan0 name wan");
     thread::sleep(SOON);
     plug(&world);
@@ -139,7 +139,7 @@ fn booted(words: &str) -> Option<World> {
         skipped("a CPU cannot be added to this machine");
         return None;
     }
-    // Not the default: the kernel's description of memory that may be added takes memory.
+    // More than the default: the kernel's description of memory that may be added takes memory.
     let memory: u32 = 256;
     let room = format!("{memory}M,slots=1,maxmem={}M", 4 * memory);
     let mut extra = ["-smp", "1,maxcpus=4", "-m", &room].map(str::to_owned).to_vec();
@@ -166,7 +166,7 @@ fn memory(guest: &mut Guest) -> u64 {
 fn brings_new_resources_online_and_keeps_others_offline() {
     let Some(mut world) = booted("mote.agent=later") else { return };
     let mut guest = world.vm.guest();
-    // Hot-plugged before the agent starts.
+    // Hot-plug a CPU before the agent starts.
     world.vm.add_cpu(1);
     until("the CPU", patient(LATER), || {
         guest.ok("cat /sys/devices/system/cpu/present").trim() == "0-1"
@@ -198,7 +198,7 @@ fn brings_new_resources_online_and_keeps_others_offline() {
     until("the last CPU", patient(LATER), || {
         guest.ok("cat /sys/devices/system/cpu/present").trim() == "0-3"
     });
-    // For NETLINK_KOBJECT_UEVENT, the ninth column counts dropped messages.
+    // In the line of NETLINK_KOBJECT_UEVENT, the ninth column counts dropped messages.
     guest.ok("awk '$2 == 15 && $9 > 0' /proc/net/netlink | grep .");
     guest.ok("kill -CONT $(cat /run/agent.pid)");
     until("a CPU without an event", patient(SOON), || cpus(&mut guest) == "0,2-3");

@@ -45,7 +45,7 @@ impl<'r> Scene<'r> {
         Self { exchange, refused: None, steps: Vec::new() }
     }
 
-    /// Passes on an event, and runs the exchange up to a call, a wait or the answer.
+    /// Passes an event, and runs the exchange up to a call, a wait or the answer.
     fn on(&mut self, mut event: Event) -> &str {
         loop {
             let next = self.exchange.next(event);
@@ -151,7 +151,7 @@ fn a_report_of_the_agent_excludes_those_of_applications() {
     assert_eq!(ready.get(), Some(ReadyState::Started), "before it is accepted");
     assert_eq!(one.on(reply(200, DONE)), "200");
     assert_eq!(ready.get(), Some(ReadyState::Ready));
-    // However the exchange ends, it releases its share.
+    // However the exchange ends, it releases its share of the lock.
     drop(one);
     assert!(ready.is_held() && ready.exclusive().is_none());
     drop(other);

@@ -59,7 +59,7 @@ fn does_not_mistake_a_stacked_link_for_its_nic() {
     let mac = [[1u8; 6], [2; 6]];
     let link =
         |index, name, now: usize| Link { index, name, hardware: &mac[now - 1], ..Link::default() };
-    // A bond gives its members one address; their permanent addresses stay.
+    // A bond gives its members the same address; their permanent addresses stay.
     search.see(&Link { permanent: &mac[1], ..link(2, b"eth1", 1) });
     search.see(&Link { permanent: &mac[0], ..link(3, b"eth0", 1) });
     search.see(&link(4, b"bond0", 1));
@@ -79,7 +79,7 @@ fn selects_the_oldest_link_without_an_own_address() {
         for (index, name) in [(9, &b"br0"[..]), (3, b"eth0"), (12, b"vlan7")] {
             search.see(&Link { index, name, hardware: &[1; 6], ..Link::default() });
         }
-        // It is not changed if it is already right.
+        // A NIC that is already configured is not changed.
         let found: Vec<_> = search.groups().concat().iter().map(|nic| nic.index).collect();
         assert_eq!(found, expected);
     }
@@ -122,7 +122,7 @@ proptest! {
             let index = u32::try_from(position).unwrap() + 2;
             links.insert(index, (called(&format!("eth{position}")), *up, 1));
             let mac = [u8::try_from(position).unwrap(); 6];
-            // Another NIC's name, or an unused one.
+            // Take another NIC's name, or an unused one.
             let target = if *to < 6 { order[position] } else { to * 10 + position };
             wanted.push(Wanted { mac, name: Some(called(&format!("eth{target}"))), mtu: Some(*mtu) });
         }

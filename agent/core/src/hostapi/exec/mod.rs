@@ -17,7 +17,7 @@ mod strings;
 
 /// `PATH` of a request without one (P§4.1).
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Appended to `PATH` if the directory exists (P§4.1): for snaps and NixOS.
+/// Directories of snaps and NixOS, appended to `PATH` if they exist (P§4.1).
 const MORE: [&str; 2] = [":/snap/bin", ":/run/current-system/sw/bin"];
 /// Size of the terminal until the host sets another size (P§4.1).
 pub const TERMINAL: Size = Size { width: 80, height: 25 };
@@ -197,7 +197,7 @@ impl Request {
         shown(self.command.texts(), ",".len()).for_each(|word| json.string(word));
         json.end_array();
         json.begin_member("environment");
-        // In JSON a variable has a comma, a colon and two more quotes, but no equals sign.
+        // In JSON, a variable has a comma, a colon and two more quotes, but no equals sign.
         for variable in shown(self.environment.texts(), ",:\"\"".len() - "=".len()) {
             let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
             json.name(name.as_bytes());
@@ -214,7 +214,7 @@ impl Request {
 fn shown<'t>(texts: impl Iterator<Item = &'t str>, more: usize) -> impl Iterator<Item = &'t str> {
     let mut left = SHOWN;
     texts.take_while(move |text| {
-        // A text that is too long even without escapes is not measured.
+        // Do not measure a text that is too long even without escapes.
         let fits = text.len() <= left;
         let rest = fits.then(|| left.checked_sub(quoted_length(text) + more)).flatten();
         left = rest.unwrap_or(left);
@@ -258,7 +258,7 @@ fn pairs(object: Value<'_>, most: usize) -> Result<Strings, Refusal> {
 /// Why an exec request is answered with 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not JSON, or a member has the wrong type.
+    /// The body is not JSON, or a member has the wrong type.
     Json(JsonError),
     /// The command is missing or empty, which crashes the Go agents (P§9.4).
     NoCommand,
@@ -291,7 +291,7 @@ pub enum Control {
     Signal(i32),
 }
 
-/// Reads one message; returns `None` if it is invalid or unknown, and to be ignored.
+/// Reads one message; returns `None` if it is invalid or unknown and must be ignored.
 pub fn control(message: &[u8]) -> Option<Control> {
     let message = Value::parse(message).ok()?;
     let [command, arguments, signal] = message.fields(["command", "args", "signal"]).ok()?;

@@ -3,7 +3,7 @@
 
 use super::Request;
 
-/// The request that each init system understands for one of these programs.
+/// For one of these programs, the request that each init system understands.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Power {
     pub name: &'static str,
@@ -30,7 +30,7 @@ impl Power {
         PROGRAMS.iter().find(|one| one.name == name)
     }
 
-    /// Returns what a command asks for that root runs without arguments; `None` for any other.
+    /// Returns the request for one of these commands, run by root without arguments, else `None`.
     pub fn of(request: &Request) -> Option<&'static Self> {
         Self::named(request.name()).filter(|_| request.user == 0 && request.command.count() == 1)
     }

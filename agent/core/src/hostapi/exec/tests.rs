@@ -6,7 +6,7 @@ fn parsed(members: &str) -> Result<Request, Refusal> {
 
 #[test]
 fn reads_a_huge_environment_quickly_and_the_last_of_a_name_counts() {
-    // Nanoseconds of this thread, to a few milliseconds: the machine's other work does not count.
+    // CPU time of this thread, which does not include the machine's other work, ns.
     let cpu = || {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
         stat.split(' ').next().unwrap().parse::<u64>().unwrap()
@@ -88,7 +88,7 @@ fn escapes_need_memory_only_for_their_text() {
 fn recognizes_commands_too_long_for_any_system() {
     let is_too_long =
         |words: String| parsed(&format!("\"command\":[{words}]")).unwrap().is_too_long();
-    // Nine bytes each: the NUL and the pointer.
+    // Each string takes nine bytes: the NUL and the pointer.
     for (count, expected) in [(690_000, false), (700_000, true)] {
         assert_eq!(is_too_long(format!("\"a\"{}", ",\"\"".repeat(count))), expected);
     }

@@ -32,7 +32,7 @@ pub enum Wanted {
     UnmountTarget(String),
     /// Unmount all shares with this mount tag.
     UnmountSource(String),
-    /// Nothing: an event or device of another kind.
+    /// Do nothing: the event or device is of another kind.
     Nothing,
 }
 
@@ -55,7 +55,7 @@ named! {
 
 named! {
     pub enum BadMount {
-        /// Not JSON, or a member of the wrong type.
+        /// The document is not JSON, or a member has the wrong type.
         Shape "unexpected JSON structure",
         /// The mount tag is missing, empty, or contains a NUL.
         Source "no mount tag",
@@ -242,7 +242,7 @@ fn tag(flavour: Flavour, device: &str, hash: Hash) -> String {
     };
     let mut out = String::from(prefix);
     if name.len() > most {
-        // URL-safe (RFC 4648 §5).
+        // Use the URL-safe digits (RFC 4648 §5).
         out.extend(base64(&hash(name.as_bytes()), ['-', '_']).take(most));
     } else {
         out.push_str(&name);

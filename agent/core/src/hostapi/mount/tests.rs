@@ -1,4 +1,4 @@
-//! Entries and events as hosts of each flavour send them.
+//! Entries and events in the form in which hosts of each flavour send them.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn only_added_devices_return_errors_to_lxd() {
     }
 }
 
-/// Not a hash at all, but bytes whose base64 is known.
+/// Stands for a hash: bytes whose base64 is known.
 fn known(_: &[u8]) -> [u8; 32] {
     *b"The quick brown fox jumps over t"
 }

@@ -19,10 +19,10 @@ const INCUS: Features = Features(0x7f);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// mote: `features` names everything allowed, and may contain limits.
+    /// mote's file: `features` names everything that is allowed, and may contain limits.
     Mote,
-    /// Incus' agent: no limits. Capabilities that it does not know are allowed unless the file
-    /// denies them by name.
+    /// Incus' agent's file: no limits. Capabilities unknown to that agent are allowed unless the
+    /// file denies them by name.
     Incus,
 }
 
@@ -36,7 +36,7 @@ impl Policy {
     /// whose value is true or a map of limits.
     ///
     /// A file with any fault allows nothing; its first `FAULTS` faults are passed to `tell`.
-    /// Without `limits`, limits are ignored: the build has none of the capabilities they apply to.
+    /// Without `limits`, limits are ignored: the build lacks the capabilities they apply to.
     pub fn from_yaml(bytes: &[u8], whose: Whose, limits: bool, tell: Tell<'_>) -> Self {
         let mut faults = 0;
         let mut bad = |fault: Fault<'_>| {
@@ -136,7 +136,7 @@ fn read_limits(
         seen |= limit.bit();
         let value = parser.step()?;
         if matches!(limit, Limit::ReadOnly | Limit::Cpus | Limit::Memory | Limit::Disks) {
-            // A part that is on by default is recorded if it is off.
+            // Of a part that is on by default, record that it is off.
             let is_on = matches!(limit, Limit::Cpus | Limit::Memory);
             if boolean(parser, value, Null::IsBad, bad)? != is_on {
                 policy.limit(limit);
@@ -152,7 +152,7 @@ fn read_limits(
     Ok(())
 }
 
-/// Returns whether a limit accepts this item, and the error text if not.
+/// Returns whether a limit accepts this item, and the error text if it does not.
 fn judge(limit: Limit, text: &str) -> (bool, &'static str) {
     let numbers = range(text);
     match limit {
@@ -278,7 +278,7 @@ fn key<'y>(parser: &mut Parser<'y>) -> Result<Option<(u32, Scalar<'y>)>, YamlErr
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault<'y> {
-    /// Not YAML, or an unexpected structure.
+    /// The file is not YAML, or has an unexpected structure.
     Yaml(YamlError),
     /// An invalid key or value, `word`; lines are counted from 1.
     Word { line: u32, word: Scalar<'y>, why: BadWord },

@@ -10,7 +10,7 @@ use crate::guest_path::Target;
 /// Directories whose files root executes or obeys. An image may have more.
 const ROOTS: &str = "/bin /boot /dev /etc /lib /lib64 /proc /root /run /sbin /sys /usr /var/lib /var/run /var/spool";
 
-/// Warning about other features that make the host root; their names follow.
+/// Warning about other features through which the host becomes root; their names follow.
 pub const AS_ROOT: &str = "the host can still become root through";
 /// Warning that unlimited commands bypass the limits of files and ports.
 pub const PASSES: &str = "commands bypass limits of files and ports: set commands in exec";
@@ -21,7 +21,7 @@ pub const READY_WHEN: &str = "ready-when is off: it has a command, and exec is d
 
 #[derive(Clone, Copy, Debug)]
 pub struct Combination {
-    /// The policy file's map, without its braces; all other capabilities are denied.
+    /// The map in the policy file, without its braces; all other capabilities are denied.
     pub file: &'static str,
     /// What the host can still do.
     pub host: &'static str,
@@ -175,7 +175,7 @@ mod tests {
             ("features: {exec: {commands: [/x/check]}}", Features::ALL, false),
             ("features: {state: true}", Features::ALL, false),
             ("features: {files: {below: [/x]}}", Features::ALL, false),
-            // A build without it.
+            // This build lacks the capability.
             ("", Features::without("exec").unwrap(), false),
         ] {
             for (list, has_command) in [("port 80, command /x/check", true), ("port 80", false)] {
@@ -203,7 +203,7 @@ mod tests {
             ("templates: true", "templates"),
             ("mounts: true, templates: true, files: true", "files mounts templates"),
             ("exec: {users: [1000]}, files: true, mounts: true", "mounts"),
-            // No commands, but files with root's rights.
+            // The host has no commands, but files with root's rights.
             ("exec: {users: []}, files: true", "files"),
             ("exec: {users: [1000], groups: []}, files: true", "files"),
             ("exec: {commands: [/a]}, files: true", "files"),
@@ -225,7 +225,7 @@ mod tests {
         none(Features::NONE.into());
         let denied = Policy::from(Features::without("exec,files,mounts").unwrap());
         assert_eq!(loopholes_of(denied.clone(), Features::ALL), roots("templates"));
-        // A build without it.
+        // This build lacks the capability.
         assert_eq!(loopholes_of(denied, Features::without("templates").unwrap()), "");
     }
 

@@ -148,7 +148,7 @@ fn incus_file_allows_unknown_capabilities_unless_denied() {
     assert_eq!(read("features: {exec: true}"), Ok(Features::only("exec").unwrap()));
 }
 
-/// Returns what is denied of a command, in words; empty if nothing is.
+/// Returns what the policy denies about a command, in words; empty if nothing.
 fn denied(text: &str, name: &str, user: u32, group: u32) -> String {
     let policy = mote(text).unwrap();
     assert!(policy.allows(Capability::Exec) && policy.to_string().ends_with("; limited: exec"));
@@ -168,7 +168,7 @@ fn commands_are_limited_by_user_group_and_path() {
         (0, 1000, "exec as user 0"),
         (1999, 1000, "exec as user 1999"),
         (3000, 1000, "exec as user 3000"),
-        // The group that a request without one has.
+        // The group of a request that names none.
         (1000, 0, "exec with group 0"),
     ] {
         assert_eq!(denied(users, "sh", user, group), why, "{user} {group}");

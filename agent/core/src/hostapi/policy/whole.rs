@@ -22,7 +22,7 @@ pub(super) enum Limit {
     /// The directories to which files are limited.
     Below = b'b' as isize,
     Ports = b'p' as isize,
-    /// Not a limit, but a list in the same file: the conditions of reporting Ready.
+    /// The conditions for reporting Ready: not a limit, but a list in the same file.
     ReadyWhen = b'w' as isize,
     /// Ignore added CPUs.
     Cpus = b'o' as isize,
@@ -110,7 +110,7 @@ impl Policy {
         self.features.allows(capability)
     }
 
-    /// Adds a limit. One on directories gets an empty item, so that it counts without directories.
+    /// Adds a limit. One on directories gets an empty item, so that it applies without directories.
     pub(super) fn limit(&mut self, limit: Limit) {
         self.given |= limit.bit();
         if limit == Limit::Below {
@@ -216,7 +216,7 @@ impl Policy {
 
     /// Checks the capability, user, group and program of a command. A program is allowed only by
     /// the path in the policy: the request's `PATH` decides what a name without a slash means.
-    /// Errors: the first of them that is denied.
+    /// Errors: the first of these that is denied.
     pub fn check_exec<'r>(&self, request: &'r exec::Request) -> Result<(), Denied<'r>> {
         let (user, group, name) = (request.user, request.group, request.name());
         if !self.allows(Capability::Exec) {

@@ -5,13 +5,13 @@ pub(super) const SECTOR: usize = 4096;
 /// Longest list of entries, bytes: 128 entries of 128 bytes, which all tools create.
 pub(super) const ENTRIES: usize = 16 * 1024;
 /// A partition that ends within this many bytes of the disk's end counts as ending there, because
-/// many partitions end at a multiple of this size.
+/// many partitions end at a multiple of it.
 const NEAR: u64 = 1 << 20;
 
 /// Maximum number of sectors that a table at the disk's end takes, with its header.
 pub(super) const MOST: u64 = 33;
 
-/// An access to the disk, at a sector's number.
+/// An access to the disk, at the sector of this number.
 #[derive(Debug)]
 pub enum Step<'s> {
     Read(u64, &'s mut [u8]),

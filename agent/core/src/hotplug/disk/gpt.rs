@@ -64,7 +64,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     let own = (table.padded / geometry.sector) as u64;
     let has_grown = other != final_one;
     let most = if has_grown { final_one.checked_sub(own + 1)? } else { highest };
-    // If a gap is left, the creator of the table has reserved it.
+    // If there is a gap, the creator of the table has reserved it.
     let is_reserved = highest.checked_add(own + 1)? != other;
     let is_away = at > highest;
     let home = home(at, highest);
@@ -95,7 +95,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
     if !fits || is_stuck {
         return None;
     }
-    // A copy that is not at the end is left from before the growth, unless the host has moved it.
+    // A copy that is not at the end is from before the growth, unless the host has moved the copy.
     let is_moved = !has_grown && last.has_room(geometry);
     let left = if is_moved { copy_behind(table, geometry, last.end, disk) } else { None };
     last.is_torn = is_away || mbr::is_short(table, last.end);

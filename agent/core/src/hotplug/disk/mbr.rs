@@ -23,7 +23,7 @@ pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -
         let place = ENTRIES + (number as usize - 1) * ENTRY;
         let [flag, _, _, _, kind] = chunk(bytes, place)?;
         let [first, count] = [u32_at(bytes, place + 8)?, u32_at(bytes, place + 12)?].map(u64::from);
-        // As in the kernel (block/partitions/msdos.c), because a FAT boot sector has the same
+        // Check this as the kernel does (msdos.c), because a FAT boot sector has the same
         // signature.
         if flag & 0x7f != 0 {
             return None;
@@ -52,7 +52,7 @@ pub(super) fn stretch(table: &mut Table, place: usize, count: u64) {
 
 /// Returns whether the protective entry ends before this sector.
 pub(super) fn is_short(table: &Table, end: u64) -> bool {
-    // For a disk beyond the entry's range, the entry has the largest length.
+    // If the disk exceeds the entry's range, the entry has the largest length.
     let length = u32_at(&table.mbr, ENTRIES + 12).filter(|length| *length < u32::MAX);
     protects(table) && length.is_some_and(|length| u64::from(length) < end)
 }

@@ -29,8 +29,8 @@ impl Table {
         }
     }
 
-    /// Records that the file system has grown, too; returns false if the disk fails. Until then
-    /// [`Last::is_torn`] is set. An MBR cannot record it.
+    /// Records that the file system has grown, too; returns false if the disk fails. Until then,
+    /// [`Last::is_torn`] is set. An MBR cannot record this.
     pub fn finish(&mut self, geometry: &DiskGeometry, disk: Disk<'_>) -> bool {
         self.length == 0 || mbr::finish(self, geometry, disk)
     }

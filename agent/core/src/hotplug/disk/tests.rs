@@ -14,7 +14,7 @@ const LINUX: [u8; 16] = [
 pub(super) struct Sim {
     sector: usize,
     sectors: u64,
-    /// Those that are not all zero.
+    /// The sectors that are not all zeros.
     kept: BTreeMap<u64, Vec<u8>>,
     /// Groups of writes; each group is durable before the next begins.
     groups: Vec<Vec<(u64, Vec<u8>)>>,
@@ -112,7 +112,7 @@ impl Sim {
                 }
                 for (index, (place, bytes)) in group.iter().enumerate() {
                     seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    // In order up to the cut, then at random.
+                    // Keeps all up to the cut, then a random choice.
                     let is_kept =
                         if cut <= group.len() { index < cut } else { seed >> 16 & 1 == 1 };
                     if is_kept {
@@ -277,7 +277,7 @@ fn grows_disks_with_4096_byte_sectors() {
 fn detects_whether_the_partition_ended_with_the_disk() {
     let end = |last, kind: &[u8; 16]| [(0, entry(kind, 2048, last))];
     let read = |sim: Sim, before| sim.larger(NEW).read(before).unwrap().1;
-    // Aligned to a MiB.
+    // The partition's end is aligned to a MiB.
     assert!(read(gpt(512, OLD, &end(OLD - 2049, &LINUX)), 0).was_at_end);
     for (before, last) in [(0, OLD - 2083), (OLD, OLD - 2083), (0, 4095)] {
         let last = read(gpt(512, OLD, &end(last, &LINUX)), before);
@@ -287,7 +287,7 @@ fn detects_whether_the_partition_ended_with_the_disk() {
     let away = end(4095, &LINUX);
     let mut sim = moved(&gpt(512, OLD, &away), NEW, &away);
     assert!(!sim.read(0).unwrap().1.was_at_end);
-    // Left from a previous table.
+    // The disk has the copy of a previous table.
     let whole = end(OLD - 34, &LINUX);
     let mut sim = moved(&gpt(512, OLD, &whole), NEW, &whole);
     assert!(sim.read(0).unwrap().1.was_at_end);
@@ -330,7 +330,7 @@ fn grows_the_last_primary_dos_partition_by_one_sector() {
     // The previous size is unknown.
     let mut unknown = mbr(OLD, &[(0x83, 2048, OLD as u32 - 2048)]).larger(NEW);
     assert!(!unknown.read(0).unwrap().1.was_at_end);
-    // Beyond the disk; no partition; a FAT boot sector.
+    // A partition that ends beyond the disk; no partition; a FAT boot sector.
     assert!(mbr(OLD, &[(0x83, 2048, OLD as u32)]).read(OLD).is_none());
     assert!(mbr(OLD, &[]).read(OLD).is_none());
     let mut sim = mbr(OLD, &[(0x83, 2048, 4096)]);
@@ -364,7 +364,7 @@ fn stops_when_the_disk_fails() {
 
 #[test]
 fn extends_the_protective_entry_last_and_never_shortens_it() {
-    // Type of another entry, length of the protective one, and its expected length.
+    // Type of another entry, length of the protective entry, and its expected length.
     for (kind, length, expected) in
         [(0, NEW + 9, NEW + 9), (0, 4, NEW - 1), (0, OLD, NEW - 1), (0x83, OLD, OLD)]
     {

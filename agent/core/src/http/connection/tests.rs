@@ -114,7 +114,7 @@ fn sends_one_continue_to_a_waiting_client() {
     polls(&mut connection, 0, &[Body(b"h"), NeedData]);
     put(&mut connection, 0, b"i");
     polls(&mut connection, 0, &[Body(b"i"), EndOfBody]);
-    // A client that did not wait, or has no body, gets no Continue.
+    // A client that did not wait, or has no body, gets no `100 Continue`.
     let eager = [EXPECTS, b"hi"].concat();
     assert_eq!(run(&eager, eager.len()), ["PUT /", "body hi"]);
     let bodiless = String::from_utf8_lossy(EXPECTS).replace(": 2", ": 0");
@@ -157,7 +157,7 @@ fn the_activity_shows_which_side_must_act() {
     assert_eq!(connection.activity(), Activity::Served);
     connection.done(at(0), true);
     assert_eq!(connection.activity(), Activity::KeptAlive);
-    // An answer without a request closes.
+    // An answer without a request closes the connection.
     connection.done(at(0), true);
     assert_eq!(connection.activity(), Activity::Closing);
     polls(&mut connection, 0, &[Closed]);

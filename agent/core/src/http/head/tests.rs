@@ -45,7 +45,7 @@ fn distinguishes_methods_and_keeps_unknown_ones() {
 
 #[test]
 fn rejects_ambiguous_framing() {
-    // A slash ends a line.
+    // A slash stands for the end of a line.
     let all = "Content-Length: 3/Transfer-Encoding: chunked | \
          Transfer-Encoding: chunked/Content-Length: 3 | \
          Transfer-Encoding: chunked/Content-Length: 0 | Content-Length: 3/Content-Length: 4 | \
@@ -112,7 +112,7 @@ fn a_line_of_a_head_may_end_in_a_bare_line_feed() {
     }
     // Bytes after the head are not checked.
     assert!(request(b"GET / HTTP/1.0\r\n\r\n\n\n").unwrap().is_some());
-    // The Go agents' event stream.
+    // The head of the Go agents' event stream.
     let stream = b"HTTP/1.1 200 OK\nConnection: keep-alive\nContent-Type: application/json\n\n{";
     let (response, length) = response(stream, Method::Get).unwrap().unwrap();
     assert_eq!((response.status, response.framing), (200, Framing::UntilClose));

@@ -10,7 +10,7 @@ fn recognises_mounts_that_may_hang() {
         "rootfs / rootfs rw 0 0",
         "proc /proc proc rw 0 0",
         "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0",
-        // systemd mounts it everywhere.
+        // systemd mounts this one everywhere.
         "systemd-1 /proc/sys/fs/binfmt_misc autofs rw,fd=29 0 0",
     ] {
         assert!(!may_hang(line), "{line}");
@@ -25,7 +25,7 @@ fn recognises_cpu_lines() {
     let cpu = Cpu::parse(b"cpu12 1 2 3 4 5 6 7 8 9 10").unwrap();
     assert_eq!((cpu.name, cpu.ticks), (&b"cpu12"[..], [1, 2, 3, 4, 5, 6, 7, 8]));
     assert_eq!(cpu.busy(), (1 + 2 + 3 + 6 + 7) * 10_000_000);
-    // Linux 2.4 has four.
+    // Linux 2.4 has four numbers.
     assert_eq!(Cpu::parse(b"cpu0 1 2 3 4").unwrap().ticks, [1, 2, 3, 4, 0, 0, 0, 0]);
     assert_eq!(Cpu::parse(b"cpu0").unwrap().ticks, [0; 8]);
     for other in [&b"cpufreq 1"[..], b"intr 1 2", b"", b"cpu0 1 x"] {

@@ -12,7 +12,7 @@ fn announces_version_3_and_its_extensions() {
     while let Some(name) = rest.string() {
         let mut frame = vec![200, 0, 0, 0, 1, 0, 0, 0, u8::try_from(name.len()).unwrap()];
         frame.extend(name);
-        // A known name without fields is malformed, or LIMITS.
+        // A request with a known name but without fields is malformed, or LIMITS.
         let parsed = Packet::parse(&frame, MODES);
         let is_limits = matches!(parsed, Ok(Packet::Request { request: Request::Limits, .. }));
         assert!(is_limits || parsed.is_err(), "{parsed:?}");

@@ -39,7 +39,7 @@ fn reads_packets_that_no_client_of_version_3_sends() {
     for kind in (0..=255).filter(|kind| !matches!(kind, 1 | 3..=20 | 200)) {
         parsed(&[kind, 0, 0, 0, 7], Request::Unknown);
     }
-    // Handles of another length.
+    // Handles of an invalid length.
     for text in [&b""[..], b"abcd", b"abcdefg", b"abcdefghi", &[b'a'; 256]] {
         parsed(&frame(4, &[Text(text)]), Request::Close { handle: Handle::NONE });
     }
@@ -60,7 +60,7 @@ fn reads_attributes_by_their_flags() {
     assert_eq!(of(&[Int(2), Int(1), Int(2)]), Some(Attrs { owner: Some((1, 2)), ..none }));
     assert_eq!(of(&[Int(4), Int(0o755)]), Some(Attrs { permissions: Some(0o755), ..none }));
     assert_eq!(of(&[Int(8), Int(1), Int(2)]), Some(Attrs { times: Some((1, 2)), ..none }));
-    // Version 4's bits, without their fields.
+    // Flags of version 4, without their fields.
     assert_eq!(of(&[Int(0x70)]), Some(none));
     let extended = Int(0x8000_0004);
     let pairs = [extended, Int(1), Int(2), Text(b"a"), Text(b"b"), Text(b"c"), Text(b"")];

@@ -94,7 +94,7 @@ fn reads_a_flood_in_portions_and_logs_it_occasionally() {
     }
     assert_eq!(read, 20 * connect::FLOOD_BYTES);
     assert_eq!(named, 2);
-    // The machine reads a line after it.
+    // After the pause, the machine reads a line.
     let end = status.read_paused_until(at(19_999)).unwrap();
     assert!(end <= at(20_999), "{end:?}");
     status.received(end, b"\nCONNECT 2:7\n");

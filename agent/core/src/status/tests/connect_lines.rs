@@ -1,4 +1,4 @@
-//! CONNECT lines: cut, merged, echoed, hostile, with a correct or a wrong address.
+//! CONNECT lines that are cut, merged, echoed or hostile, with a correct or an invalid address.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn follows_a_connect_line_cut_anywhere() {
         assert_eq!(status.state(), State::Connect);
         assert!(status.verified(at(120), 1, true));
         assert_eq!(lines(&run(&mut status, 120, 120)), [(120, "CONNECTED", true)]);
-        // The bytes after it are the beginning of the next line.
+        // The bytes after the line end begin the next line.
         status.received(at(130), b"TED\nCONNECT 2:5\n");
         assert_eq!(tries(&run(&mut status, 130, 300)), [200], "{size}");
     }
@@ -67,7 +67,7 @@ fn drops_an_overlong_line_and_a_partial_one_with_its_port() {
 
 #[test]
 fn ignores_its_own_echo() {
-    // Shared memory: every line is echoed, cut in two.
+    // As with shared memory, every line is echoed, cut in two.
     let (mut plain, mut echoed) = (by_line(), by_line());
     let (mut now, mut seen) = (1, Vec::new());
     while now <= 30_000 {
@@ -105,7 +105,7 @@ fn tries_an_announced_host_then_announces_again() {
     let mut status = announced();
     status.received(at(0), line(HOST).as_bytes());
     let seen = run_with(&mut status, 0, 2500, Some(false));
-    // With growing pauses, since many other guests may be calling it too.
+    // The pauses grow, since many other guests may be calling the host, too.
     assert_eq!(tries(&seen), [0, 100, 200, 400, 800, 1600]);
     assert_eq!(lines(&seen)[0], (1600, "STARTED", true));
     assert_eq!(status.state(), State::Started);
@@ -186,7 +186,7 @@ fn the_latest_line_counts() {
 
 #[test]
 fn limits_the_calls_that_a_hostile_writer_causes() {
-    // Whether the calls hang, fail or succeed.
+    // The calls hang, fail or succeed.
     for (answer, most) in [(None, 11), (Some(false), 110), (Some(true), 110)] {
         let (mut status, mut calls) = (announced(), 0);
         for now in 0..10_000 {

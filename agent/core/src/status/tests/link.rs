@@ -1,4 +1,4 @@
-//! The host that calls go to while another is announced or verified.
+//! Which host calls go to while another one is announced or verified.
 
 use super::*;
 
@@ -18,12 +18,13 @@ fn a_new_host_replaces_a_verified_one_only_once_it_is_verified() {
                 attempt(&actions(&mut status, 500))
             };
             assert_eq!((status.state(), status.host()), (State::Connect, Some(HOST)));
-            // Calls to the old one fail meanwhile, as after a restart: that changes nothing.
+            // Calls to the old host fail meanwhile, as after a restart, which changes nothing.
             status.host_lost(at(510));
             assert_eq!((status.state(), status.host()), (State::Connect, Some(HOST)));
             assert!(status.verified(at(520), attempt, ok));
             run_with(&mut status, 520, 2500, Some(false));
-            // A failed PUT's address is kept, as in the Go agents; a failed CONNECT line's is not.
+            // After a failure, a PUT's address stays, as in the Go agents, but a CONNECT line's
+            // does not.
             let expected = if ok || by_put { NEW } else { HOST };
             assert_eq!(status.host(), Some(expected), "put {by_put} ok {ok}");
             assert_eq!(status.state() == State::Connected, ok);
@@ -90,7 +91,7 @@ fn a_line_without_fingerprint_expects_the_current_certificate() {
     run(&mut status, 0, 500);
     status.received(at(500), b"CONNECT 2:4001\n");
     assert_eq!(actions(&mut status, 500), [Action::Verify { host: NEW, attempt: 2 }]);
-    // A line that also contains its fingerprint is not a new one.
+    // The same line with its fingerprint is not a new line.
     status.received(at(501), line(NEW).as_bytes());
     assert!(tries(&run(&mut status, 501, 2000)).is_empty());
 }

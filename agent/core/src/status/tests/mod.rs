@@ -53,7 +53,7 @@ fn run_with(status: &mut Status, from: u64, end: u64, answer: Option<bool>) -> V
                 assert!(status.verified(at(now), attempt, ok));
             }
         }
-        // An answer may have made other actions due.
+        // The answer may have made other actions due.
         seen.extend(actions(status, now).into_iter().map(|action| (now, action)));
         match status.deadline() {
             Some(next) => now = next.as_millis(),
@@ -199,7 +199,7 @@ fn writes_nothing_during_a_call() {
     assert_eq!(status.state(), State::Connect);
     status.port_appeared(at(950));
     assert_eq!(lines(&run(&mut status, 950, 2500)), []);
-    // The verification took too long: announced again.
+    // The verification took too long, so the machine announces again.
     assert_eq!(lines(&run(&mut status, 3900, 3900)), [(3900, "STARTED", true)]);
     assert_eq!(status.state(), State::Started);
 }
@@ -277,7 +277,7 @@ fn drops_an_unwritten_line_that_is_outdated() {
         status.write_failed(at(0));
         (status, words)
     };
-    // Unless the state changes, it is repeated later.
+    // Unless the state changes, the write is repeated later.
     let (mut status, words) = unwritten();
     assert_eq!((words.len(), actions(&mut status, 500)), (1, vec![]));
     assert_eq!(actions(&mut status, 1000), words);
@@ -288,7 +288,7 @@ fn drops_an_unwritten_line_that_is_outdated() {
     let (mut status, _) = unwritten();
     status.put_started(at(10), HOST);
     assert!(times(&run(&mut status, 10, 2900), "CONNECTED").is_empty());
-    // The STOPPED of `Timer::Turn`, then connected before it is tried again, at 16 s.
+    // The STOPPED of `Timer::Turn` fails; connected before it is tried again, at 16 s.
     let mut status = lost();
     run_with(&mut status, 0, 15_000, Some(false));
     status.write_failed(at(15_000));
@@ -318,7 +318,7 @@ fn repeats_an_unwritten_stopped() {
     status.write_failed(at(15_000));
     let seen = run_with(&mut status, 15_001, 18_000, Some(false));
     assert_eq!(lines(&seen), [(16_000, "STOPPED\nSTOPPED", true), (17_500, "STARTED", true)]);
-    // The last one.
+    // The machine also repeats the STOPPED at the end.
     let mut status = connected(0);
     status.stop(at(5));
     let stopped = Action::Write { line: b"STOPPED\nSTOPPED\n", visible: true, kick: true };
@@ -343,17 +343,17 @@ fn configured() -> Status {
 
 #[test]
 fn agent_conf_connects_while_started_is_repeated() {
-    // No CONNECTED: it would hide STARTED from a host that reads the last line only.
+    // No CONNECTED, which would hide STARTED from a host that reads only the last line.
     let mut status = configured();
     let seen = lines(&run(&mut status, 50, 45_000));
     let visible: Vec<_> = seen.iter().filter(|line| line.2).map(|line| (line.0, line.1)).collect();
     let eager = (1..=10).map(|second| (second * 1000 + 50, "STARTED"));
     assert_eq!(visible[..10], eager.collect::<Vec<_>>());
-    // Once: the host does not repeat a call that failed because the agent was too slow.
+    // Only once: the host does not repeat a call that failed because the agent was too slow.
     assert_eq!(visible[10..], [(15_000, "STOPPED\nSTOPPED"), (16_500, "STARTED")]);
     let seen = run(&mut status, 45_000, 600_000);
     assert!(times(&seen, "STOPPED\nSTOPPED").is_empty(), "{seen:?}");
-    // Not if the host calls before.
+    // It does not happen if the host calls before.
     let mut status = configured();
     run(&mut status, 50, 14_000);
     put(&mut status, 14_000, HOST, true);

@@ -88,7 +88,7 @@ fn polling_the_port_adds_no_wake_up() {
         count
     };
     assert_eq!(wakes(State::Connected, true), wakes(State::Connected, false));
-    // One more between STOPPED and STARTED, which are further apart than other lines.
+    // One more wake-up between STOPPED and STARTED, which are further apart than other lines.
     let turns = TEN_MINUTES / u64::try_from(RESTART_INTERVAL.as_millis()).unwrap();
     assert!(wakes(State::Started, true) <= wakes(State::Started, false) + turns);
 }

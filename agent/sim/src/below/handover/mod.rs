@@ -1,4 +1,4 @@
-//! Re-exec, and the root that a process is in.
+//! Re-execution, and the root in which a process is.
 
 pub(crate) mod lock_file;
 pub(crate) mod processes;

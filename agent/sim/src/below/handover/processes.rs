@@ -46,7 +46,7 @@ impl Proc {
         here().sim.current().map(|process| process.number.into())
     }
 
-    /// None is hidden.
+    /// Returns nothing: no agent is hidden.
     pub(crate) fn locks(&self) -> Vec<u8> {
         Vec::new()
     }

@@ -17,7 +17,7 @@ const UNREAD: Duration = Duration::from_millis(10);
 
 pub(crate) struct Stream {
     socket: Socket,
-    /// After a hello: the peer's certificate, and whether a session was resumed.
+    /// The peer's certificate, and whether a session was resumed, once a hello has arrived.
     tls: Option<(Certificate, bool)>,
     unread: RefCell<Vec<u8>>,
     ended: Cell<bool>,

@@ -9,7 +9,7 @@ pub(crate) fn described<T>(look: impl FnOnce(&Machine<'_>) -> T) -> T {
     look(&Machine { architecture: "x86_64", hostname: "v", release: "6", pid: 1 })
 }
 
-/// No simulated init system.
+/// There is no simulated init system.
 pub(crate) mod power {
     use std::path::Path;
 

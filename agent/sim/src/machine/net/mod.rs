@@ -86,7 +86,7 @@ struct Way {
     writer: Option<Waker>,
 }
 
-/// End of a direction, and when the reader sees it.
+/// The end of a direction, and when the reader notices it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum End {
     #[default]
@@ -388,12 +388,12 @@ impl Drop for Stream {
         let now = self.sim().now(Zone::Host);
         let mut sending = self.sending.borrow_mut();
         if sending.stalled > now {
-            // The sender is gone, so the data never arrives.
+            // The sender has disconnected, so the data never arrives.
             sending.reset();
         }
         sending.close(now + self.latency);
         drop(sending);
-        // Nothing reads the remaining bytes.
+        // No reader is left for the remaining bytes.
         self.receiving.borrow_mut().reset();
     }
 }

@@ -57,7 +57,7 @@ fn does_not_grow_another_devices_file_system() {
     let root = scratch("grow-device");
     let number = rustix::fs::stat(&*root).unwrap().st_dev;
     let (major, minor) = (major(number), minor(number));
-    // The superblock of an ext4 with blocks of 4 KiB, instead of the device.
+    // Stands for the device: the superblock of an ext4 with blocks of 4 KiB.
     let mut disk = vec![0; 2048];
     put(&mut disk, 1024 + 4, &8u32.to_le_bytes());
     put(&mut disk, 1024 + 24, &2u32.to_le_bytes());
@@ -86,6 +86,6 @@ fn does_not_grow_another_devices_file_system() {
             assert!(expected || found.grow(u64::MAX).is_err());
         }
     }
-    // Nothing was opened.
+    // No mount was opened.
     assert!(found(b'x', format!("{major}:{minor}"), "/none").grow(1).is_err());
 }

@@ -175,7 +175,7 @@ impl<S: Read + Write> Client<S> {
             let count = reader.u32()?;
             if count == 0 {
                 // A server could continue like this forever.
-                bail!("an empty list where names or the end of the list were expected");
+                bail!("an empty list instead of names or the end of the list");
             }
             for _ in 0..count {
                 let (name, long, attrs) = (reader.path()?, reader.text()?, reader.attrs()?);
@@ -258,7 +258,7 @@ pub fn receive(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
     let [a, b, c, d, kind] = head;
     let length = usize::try_from(u32::from_be_bytes([a, b, c, d]))?;
     if length == 0 || length > SFTP_PACKET {
-        bail!("a packet of {length} bytes");
+        bail!("invalid packet length: {length} bytes");
     }
     let mut body = vec![0; length - 1];
     stream.read_exact(&mut body).map_err(in_words)?;

@@ -67,7 +67,7 @@ fn fill(source: &mut impl Read, piece: &mut [u8]) -> std::io::Result<usize> {
     Ok(count)
 }
 
-/// A download. Parts of [`PIECE`] bytes arrive in any order and are written in the right one.
+/// A download. Parts of [`PIECE`] bytes arrive in any order and are written in the correct order.
 struct Download<'a, S> {
     client: &'a mut Client<S>,
     handle: &'a Handle,
@@ -127,7 +127,7 @@ impl<'a, S: Read + Write> Download<'a, S> {
     }
 
     fn ask_for_more(&mut self) -> Result<()> {
-        // Parts that wait for an earlier one use memory too, so they count.
+        // Parts that wait for an earlier one also use memory, so they count.
         while !self.is_over && self.waiting.len() < self.window && self.parts.len() < 2 * WINDOW {
             self.ask(self.next)?;
             self.next += u64::try_from(PIECE)?;
@@ -152,7 +152,7 @@ impl<'a, S: Read + Write> Download<'a, S> {
         match answer.data()? {
             None => (self.is_over, part.is_whole) = (true, true),
             Some(bytes) if bytes.is_empty() || bytes.len() > length => {
-                bail!("{} bytes instead of up to {length}", bytes.len())
+                bail!("{} bytes instead of at most {length}", bytes.len())
             }
             Some(bytes) => {
                 part.bytes.extend_from_slice(bytes);
@@ -160,7 +160,7 @@ impl<'a, S: Read + Write> Download<'a, S> {
                 if !part.is_whole {
                     return self.ask(at);
                 }
-                // Two requests at first, for small files; doubled with each answer.
+                // Begin with two requests, for small files; double them with each answer.
                 self.window = (self.window * 2).min(WINDOW);
             }
         }

@@ -77,7 +77,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Texts for codes 1 to 4 that add nothing.
+/// Texts that say no more than codes 1 to 4.
 const SYNONYMS: [&str; 4] = ["eof", "file does not exist", "no such file", "failure"];
 
 impl std::error::Error for Refused {}

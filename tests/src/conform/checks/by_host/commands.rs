@@ -14,14 +14,14 @@ pub(in super::super) const ALL: &[Check] = &[
         equal("killed", sh(agent, "kill -9 $$")?.0, killed(agent))?;
         let (code, _, error) = exec(agent, &[NAME, "--", "nonesuch"], "")?;
         equal(&format!("an unknown command's {error:?}"), code, 127)?;
-        let said = "mote-host: Command not found: nonesuch, or what it runs (";
+        let said = "mote-host: Command not found: nonesuch, or its interpreter (";
         hold(format!("an unknown command: {error}"), error.starts_with(said))?;
         let (code, _, error) = exec(agent, &[NAME, "--", "/proc/version"], "")?;
         equal("no program", (code, error.as_str()), (126, "mote-host: Command not executable\n"))?;
         equal("no directory", exec(agent, &["--cwd", "/nonesuch", NAME, "--", "pwd"], "")?.0, 127)?;
         // The host closes the websocket when there is no more output; the command continues.
         equal("all closed", sh(agent, "exec >&- 2>&- <&-; sleep 1; exit 3")?.0, 3)?;
-        // The host closes one stream early: the command gets SIGPIPE, the other stream still comes.
+        // The host closes one stream early: the command gets SIGPIPE; the other stream continues.
         let script = "while echo line; do :; done; echo over >&2; exit 9";
         let (mut child, output) = started(agent, &[NAME, "--", "sh", "-c", script], "line\n")?;
         drop(output);

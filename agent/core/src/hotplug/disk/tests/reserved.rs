@@ -48,7 +48,7 @@ fn keeps_reserved_space_wherever_the_copy_is() {
             }
         }
     }
-    // Too much to find the copy: the partition did not end at the disk's end.
+    // Too much space to find the copy, so the partition did not end at the disk's end.
     let sim = reserved(512, 4096, 0);
     let entries = [(0, sim.get(2, 128 * 128)[..128].to_vec())];
     assert!(!moved(&sim, NEW, &entries).read(OLD).unwrap().1.was_at_end);
