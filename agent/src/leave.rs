@@ -4,7 +4,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use mote_core::leave::{Leave, Load};
+use mote_core::leave::{Leave, Load, Step};
 use smol::future::FutureExt;
 
 use crate::agent::{Agent, HOST_REQUEST_PERMITS, NEWCOMERS, SESSIONS};
@@ -80,7 +80,8 @@ impl Signals {
                 (follows, mode) = (false, Mode::Left);
                 leave.get_or_insert_with(|| Leave::reexec(now()));
             }
-            if leave.as_mut().is_some_and(|leave| leave.may(now(), load(agent))) {
+            let step = leave.as_mut().map_or(Step::Wait, |leave| leave.step(now(), load(agent)));
+            if step == Step::Leave {
                 if is_replaced {
                     return Ok(ExitReason::Replaced);
                 }
@@ -88,6 +89,7 @@ impl Signals {
                 leave = None;
                 agent.will_reexec.set(false);
             }
+            agent.drain(step == Step::Drain);
         }
     }
 }
@@ -129,12 +131,12 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
 }
 
 /// Ends the host's commands that still run. They report exit code 129, as after a terminal's
-/// hang-up (P§4.1). Then waits until the host has fetched that code: until it has no open request
-/// and no event listener.
+/// hang-up (P§4.1). Then waits until the host knows all exit codes, and has no open request and no
+/// event listener.
 pub(crate) async fn hang_up(agent: &Agent) {
-    let is_busy = agent.operations.load() == Load::Busy;
+    let is_idle = agent.operations.load() == Load::Idle;
     agent.operations.hang_up();
-    if is_busy {
+    if !is_idle {
         fetched(agent).await;
     }
 }
@@ -142,7 +144,7 @@ pub(crate) async fn hang_up(agent: &Agent) {
 /// Waits until the host has fetched the results of its commands, at most [`HANG_UP`].
 pub(crate) async fn fetched(agent: &Agent) {
     let taken = left(agent, Leave::reexec(now()), |agent| {
-        let is_busy = agent.operations.load() == Load::Busy
+        let is_busy = agent.operations.load() != Load::Idle
             || agent.host_requests.free() != HOST_REQUEST_PERMITS
             || agent.newcomers.free() != NEWCOMERS
             || agent.events.hosts() > 0;
@@ -152,7 +154,7 @@ pub(crate) async fn fetched(agent: &Agent) {
 }
 
 async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
-    while !leave.may(now(), load(agent)) {
+    while leave.step(now(), load(agent)) != Step::Leave {
         sleep(LEAVE_LOOK_INTERVAL).await;
     }
 }
@@ -170,7 +172,8 @@ fn load(agent: &Agent) -> Load {
         // A host listens before it sends its command.
         Load::Listener
     } else if agent.ready.is_held() || agent.newcomers.free() != NEWCOMERS {
-        Load::Peers
+        // The host may be about to request a result, which it could not in the listen queue.
+        if load == Load::Results { Load::Listener } else { Load::Peers }
     } else {
         load
     }

@@ -85,7 +85,7 @@ impl Events {
         all.iter().filter(|one| one.subscription.audience == Audience::Host).count()
     }
 
-    fn is_heard(&self, kind: &str) -> bool {
+    pub(crate) fn is_heard(&self, kind: &str) -> bool {
         self.listeners.borrow().iter().any(|listener| listener.subscription.hears(kind))
     }
 

@@ -110,6 +110,9 @@ pub(crate) struct Agent {
     /// A permit for each forwarded connection, and each request of the host until its answer ends.
     pub(crate) host_requests: Rc<Semaphore>,
     pub(crate) newcomers: Rc<Semaphore>,
+    /// True while callers are left in the listen queue.
+    drains: Cell<bool>,
+    drains_changed: Signal,
     pub(crate) sessions: Rc<Semaphore>,
     pub(crate) children: Children,
     /// Runs the tasks, some of which hold the agent. So both live until the process ends.
@@ -166,6 +169,8 @@ impl Agent {
             operations: Operations::new(flavour, events),
             host_requests: Rc::new(Semaphore::new(HOST_REQUEST_PERMITS)),
             newcomers: Rc::new(Semaphore::new(NEWCOMERS)),
+            drains: Cell::new(false),
+            drains_changed: Signal::default(),
             sessions: Rc::new(Semaphore::new(SESSIONS)),
             children: Children::default(),
             executor: Executor::new(),
@@ -303,6 +308,18 @@ impl Agent {
         if self.devlxd.replace(allowed) != allowed {
             self.devlxd_changed.raise();
         }
+    }
+
+    /// Stops or resumes accepting callers.
+    pub(crate) fn drain(&self, drains: bool) {
+        if self.drains.replace(drains) != drains {
+            self.drains_changed.raise();
+        }
+    }
+
+    /// Waits until callers are accepted, or no longer. Cancel-safe.
+    pub(crate) async fn until_draining_is(&self, drains: bool) {
+        self.drains_changed.until(|| (self.drains.get() == drains).then_some(())).await;
     }
 }
 

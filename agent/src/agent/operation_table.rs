@@ -33,6 +33,8 @@ pub(crate) struct Operation {
     share: Cell<Option<Permit>>,
     pub(crate) error: RefCell<String>,
     changed: Signal,
+    /// Whether the host knows the result.
+    pub(crate) is_fetched: Cell<bool>,
     pub(crate) sockets: Sockets,
 }
 
@@ -98,6 +100,7 @@ impl Operations {
             share: Cell::new(share),
             error: RefCell::default(),
             changed: Signal::default(),
+            is_fetched: Cell::new(false),
             sockets,
         });
         self.all.borrow_mut().push(operation.clone());
@@ -130,20 +133,21 @@ impl Operations {
             operation.share.take();
             self.change(operation, operation.state.get());
         }
+        operation.is_fetched.set(self.events.is_heard(OPERATION));
         let state = if failure.is_some() { State::Failure } else { State::Success };
         *operation.error.borrow_mut() = failure.unwrap_or_default();
         self.change(operation, state);
     }
 
-    /// Whether commands run, or have just ended.
+    /// Whether commands run, or have ended and the host may not know their result.
     pub(crate) fn load(&self) -> Load {
         let all = self.all.borrow();
-        if all.is_empty() {
-            Load::Idle
-        } else if all.iter().all(|one| one.state.get().is_final()) {
+        if all.iter().any(|one| !one.state.get().is_final()) {
+            Load::Busy
+        } else if all.iter().any(|one| !one.is_fetched.get()) {
             Load::Results
         } else {
-            Load::Busy
+            Load::Idle
         }
     }
 

@@ -70,7 +70,10 @@ pub(crate) fn unknown(agent: &Agent, status: u16, id: &str) -> Answer {
 
 pub(crate) fn show(agent: &Agent, id: &str) -> Answer {
     match agent.operations.find(id) {
-        Some(operation) => sync(operation.document(agent.flavour).value()),
+        Some(operation) => {
+            operation.is_fetched.set(operation.state.get().is_final());
+            sync(operation.document(agent.flavour).value())
+        }
         None => unknown(agent, 500, id),
     }
 }
@@ -91,6 +94,7 @@ pub(crate) async fn wait(agent: &Agent, id: &str, request: &Request<'_>) -> Answ
         }
         Some(timeout) => within(timeout, operation.ended()).await.is_some(),
     };
+    operation.is_fetched.set(ended);
     match (ended, operation.state.get()) {
         (false, _) => error(500, "context deadline exceeded"),
         (true, State::Failure) if agent.flavour != Flavour::Lxd => {

@@ -75,11 +75,17 @@ async fn callers(
     }
 }
 
-/// Accepts one connection; retries after a temporary error.
+/// Accepts one connection, unless the agent is about to leave; retries after a temporary error.
 async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
     loop {
-        match listener.accept().await {
+        agent.until_draining_is(false).await;
+        let stopped = async {
+            agent.until_draining_is(true).await;
+            Err(io::ErrorKind::Interrupted.into())
+        };
+        match listener.accept().or(stopped).await {
             Ok(socket) => return Ok(socket),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if is_passing(&error) => {
                 agent.shortage(&format!("cannot accept: {error}"));
                 sleep(ACCEPT_AGAIN).await;
