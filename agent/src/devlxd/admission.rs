@@ -15,9 +15,11 @@ use crate::net::serve::Limiter;
 use crate::runtime::{Signal, Task, now, sleep, within};
 use crate::sys;
 
-/// How long a client may read nothing of a long answer while another one waits for its own. There
-/// is one long answer at a time, so a shorter limit would often close slow readers.
+/// How late a client may read a long answer, at [`GRACE`] per piece, while another one waits for its
+/// own. There is one long answer at a time, so a shorter limit would often close slow readers.
 const READING: Duration = Duration::from_secs(1);
+/// The same while only users other than root wait, so that root is next.
+const READING_FOR_USER: Duration = Duration::from_millis(1100);
 
 pub(crate) struct Guests {
     bounds: Bounds,
@@ -178,7 +180,8 @@ impl Entry {
         let (grace, waits) = match quota {
             // A request that is not complete yet is closed without grace.
             Quota::LargeBody => (Duration::ZERO, true),
-            Quota::LongReply => (READING, true),
+            Quota::LongReply if self.client.class() == Class::Root => (READING, true),
+            Quota::LongReply => (READING_FOR_USER, true),
             Quota::Call => (GRACE, true),
             Quota::LongPoll => (GRACE, false),
             Quota::Queued => return self.queue().await,
@@ -235,10 +238,17 @@ impl Limiter for Entry {
             self.give_back(&[Quota::LargeBody]);
         }
         let before = self.client.connected.get();
-        // Each piece of an answer restarts the time; any other activity keeps its start.
-        if before.activity != activity || activity == Activity::Writing {
-            self.client.connected.set(Connected { activity, since: now, ..before });
-        }
+        // Each piece of an answer restarts the time, or extends it if the answer is long; any other
+        // activity keeps its start.
+        let is_same = before.activity == activity;
+        let since = if is_same && activity != Activity::Writing {
+            before.since
+        } else if is_same && self.holds(Quota::LongReply) {
+            now.min(before.since + GRACE)
+        } else {
+            now
+        };
+        self.client.connected.set(Connected { activity, since, ..before });
     }
 
     fn enlarge(&self) -> BoxFuture<'_> {

@@ -110,6 +110,37 @@ fn a_large_request_evicts_an_incomplete_one_at_once() {
 }
 
 #[test]
+fn a_slow_reader_falls_behind_only_with_a_long_answer() {
+    for (quota, falls_behind) in [(Quota::LongReply, true), (Quota::Call, false)] {
+        let (slow, start) = (entry(&Rc::new(Guests::new()), OTHER), now());
+        assert!(slow.try_obtain(quota));
+        // No piece takes [`READING`].
+        let pieces = (0..10).map(|piece| start + piece * READING.mul_f32(0.9));
+        pieces.for_each(|now| slow.note(Activity::Writing, now));
+        assert_eq!(slow.client.connected.get().since < start + READING, falls_behind);
+    }
+}
+
+#[test]
+fn root_is_next_for_a_long_answer() {
+    let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
+    let order = Rc::new(RefCell::new(Vec::new()));
+    block_on(&executor, async {
+        client(&guests, &executor, OTHER, Quota::LongReply, Activity::Writing).await;
+        for user in [OTHER, OTHER, 0] {
+            let (waits, order) = (entry(&guests, user), order.clone());
+            let task = async move {
+                waits.obtain(Quota::LongReply).await;
+                order.borrow_mut().push(user);
+            };
+            executor.spawn(task).detach();
+        }
+        sleep(READING_FOR_USER + 2 * GRACE).await;
+    });
+    assert_eq!(*order.borrow(), [0, OTHER, OTHER]);
+}
+
+#[test]
 fn root_evicts_others_but_not_vice_versa() {
     let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
     let most = guests.bounds.most(Quota::LongPoll);
