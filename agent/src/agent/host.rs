@@ -8,7 +8,7 @@ use mote_core::devlxd::ready::{Ready, ReadyState, host_state, write_state};
 use mote_core::dial::{CALL_TIMEOUT, Call, Reply};
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::json::{Document, Value};
-use mote_core::status::Host;
+use mote_core::status::{Host, State};
 
 use crate::agent::{Agent, Called, REFUSED};
 use crate::built::BoxFuture;
@@ -159,7 +159,10 @@ impl Agent {
             // Another host was verified since the call began.
             Err(_) if self.status.borrow().host() != Some(host) => false,
             Err(failed) => {
-                self.report_host_error(self.state(), failed.why());
+                // Once only, because guest clients can repeat it; each verification is reported, too.
+                if self.state() == State::Connected {
+                    self.report_host_error(State::Connected, failed.why());
+                }
                 self.status.borrow_mut().host_lost(now());
                 true
             }

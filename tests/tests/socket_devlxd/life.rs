@@ -247,6 +247,20 @@ fn a_call_that_fails_at_an_earlier_address_does_not_count() {
 }
 
 #[test]
+fn calls_of_guests_to_a_lost_host_are_logged_once() {
+    let (pair, _port, host) = with_port();
+    fs::remove_file(socket(&pair, &host)).expect("the host's address");
+    let before = pair.log().len();
+    for _ in 0..30 {
+        exits(pair.ask("GET", "/1.0/config/user.foo"), 500, &[]);
+    }
+    let log = pair.log();
+    // Besides the calls, the agent's own verifications fail.
+    let failures = log[before..].matches("cannot reach host").count();
+    assert!((1..15).contains(&failures), "{failures}: {log}");
+}
+
+#[test]
 fn is_not_connected_to_a_host_with_another_certificate() {
     let (pair, port, host) = with_port();
     let before = pair.log().len();
