@@ -42,8 +42,10 @@ fn info(world: &World) -> Seen {
 
 fn list(world: &World) -> Seen {
     let list = || world.ok(&["list", VM, "-f", "csv", "-c", "nstNmMu4"]);
-    world.until("an IPv4 address in the list", 40, || Ok(list()?.contains("10.77.0.")))?;
+    let has_address = || Ok(list()?.contains("10.77.0."));
+    let seen = world.until("an IPv4 address in the list", 40, has_address);
     let text = list()?;
+    seen.map_err(|why| format!("{why}: {text}"))?;
     let processes = text.split(',').nth(3).unwrap_or_default();
     same("the processes are a number", processes.parse::<u64>().is_ok(), true)?;
     Ok(text.trim().to_owned())
