@@ -4,9 +4,16 @@ use mote_core::hostapi::policy::loopholes::COMBINATIONS;
 use mote_tests::pages::{between, committed, hold, write};
 use mote_tests::prelude::*;
 
-const PAGE: &str = include_str!("../../image/packages/mote-agent.8");
-const POLICY: &str = include_str!("../../image/packages/mote-agent.yml.5");
-const COMPLETIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../image/packages");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../image/packages");
+const EXAMPLE: &str = include_str!("../../image/packages/mote-agent.yml");
+
+/// Returns a manual page as the packages contain it.
+fn page(name: &str) -> String {
+    let output = Command::new(format!("{FOLDER}/page")).args([name, "1.2", "May 3"]).output();
+    let output = output.expect("image/packages/page");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
 
 fn help() -> String {
     let output = Command::new(agent()).arg("--help").output().expect("the agent");
@@ -61,13 +68,7 @@ fn the_page_has_exactly_the_options_of_the_help() {
     let help = help();
     let has = options(&help);
     assert!(has.len() > 15, "{has:?}");
-    assert_eq!(has, options_of(&page_items(PAGE, "OPTIONS", "\n.SS ")));
-    let (_, intervals) = help.split_once("interval in this state (").expect("the intervals");
-    let (intervals, _) = intervals.split_once(')').expect("their end");
-    let states = ["CONNECT", "STARTED", "CONNECTED"].into_iter();
-    for (state, interval) in states.zip(intervals.split(", ")) {
-        assert!(PAGE.contains(&format!("Period in state {state}: {interval}")), "{state}");
-    }
+    assert_eq!(has, options_of(&page_items(&page("mote-agent.8"), "OPTIONS", "\n.SH ")));
 }
 
 #[test]
@@ -75,33 +76,31 @@ fn the_page_has_exactly_the_commands_of_the_help() {
     let help = help();
     let commands: BTreeSet<_> = items(&help, "Commands:\n").iter().map(|item| word(item)).collect();
     assert!(commands.len() > 8, "{commands:?}");
-    let page = page_items(PAGE, "DESCRIPTION", "\n.SH ");
+    let page = page_items(&page("mote-agent.8"), "COMMANDS", "\n.SH ");
     assert_eq!(commands, page.iter().map(|item| word(item)).collect());
 }
 
 #[test]
-fn the_page_has_the_features_and_exit_codes_of_the_help() {
-    let help = help();
+fn the_pages_have_the_features_and_exit_codes_of_the_help() {
+    let (help, page) = (help(), page("mote-agent.8"));
     let (_, codes) = help.split_once("Exit codes: ").expect("exit codes");
-    assert!(PAGE.contains(codes.trim()), "{codes}");
+    assert!(page.contains(codes.trim()), "{codes}");
     let features = features(&help);
     assert_eq!(features.len(), 13, "{features:?}");
-    for feature in &features {
-        assert!(PAGE.contains(&format!("\\fB{feature}\\fR")), "{feature}");
-    }
-    let items = page_items(POLICY, "FEATURES", "\n.SH ");
-    let items = items.iter().flat_map(|item| item.split(", ")).map(str::to_owned);
-    assert_eq!(features.into_iter().collect::<BTreeSet<_>>(), items.collect());
+    // A comment in the example explains each.
+    let items = EXAMPLE.lines().filter_map(|line| line.strip_prefix("  ")?.split_once(": "));
+    let items = items.filter(|(name, value)| !name.starts_with('#') && value.contains(" # "));
+    let items: BTreeSet<_> = items.map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(features.into_iter().collect::<BTreeSet<_>>(), items);
 }
 
 #[test]
 fn the_example_policy_is_valid_with_and_without_its_limits() {
-    assert!(POLICY.contains("\n@EXAMPLE@\n"));
-    let example = include_str!("../../image/packages/mote-agent.yml");
+    assert!(page("mote-agent.yml.5").contains(EXAMPLE));
     // A comment that is text begins with `#` and exactly one space.
     let starts_text = |code: &str| code.starts_with(' ') && !code.starts_with("  ");
     let limited =
-        example.lines().filter(|line| !line.ends_with("limits:") && !line.ends_with("too:"));
+        EXAMPLE.lines().filter(|line| !line.ends_with("limits:") && !line.ends_with("too:"));
     let limited: Vec<_> = limited
         .map(|line| match line.split_once('#') {
             Some((indent, code)) if indent.trim().is_empty() && !starts_text(code) => {
@@ -111,7 +110,7 @@ fn the_example_policy_is_valid_with_and_without_its_limits() {
         })
         .collect();
     for (policy, denied) in [
-        (example, "exec files mounts port-forward templates first-boot power"),
+        (EXAMPLE, "exec files mounts port-forward templates first-boot power"),
         (&limited.join("\n"), "mounts templates first-boot power"),
     ] {
         let scratch = Scratch::new();
@@ -152,7 +151,7 @@ fn offered((shell, script): Shell<'_>, file: &str, program: &Path, text: &str) -
 }
 
 fn completes_what_the_help_has(shell: Shell<'_>) {
-    let file = format!("{COMPLETIONS}/mote-agent");
+    let file = format!("{FOLDER}/mote-agent");
     let offers = |text: &str| offered(shell, &file, &agent(), &format!("mote-agent {text}"));
     assert_eq!(offers("me"), set("metadata"));
     assert_eq!(offers("--inter"), {

@@ -268,7 +268,7 @@ fn packaged(shell: &str, recipe: &str) -> Scratch {
         let built = sources.0.join("target/musl/release");
         fs::create_dir_all(&built).expect("a folder");
         let links = [(agent(), built.join("mote-agent"))].into_iter();
-        let own = ["image", "LICENSE-MIT", "LICENSE-APACHE"].into_iter();
+        let own = ["agent", "image", "LICENSE-MIT", "LICENSE-APACHE"].into_iter();
         for (from, to) in links.chain(own.map(|name| (source().join(name), sources.0.join(name)))) {
             symlink(from, to).expect("a link");
         }
