@@ -17,10 +17,9 @@ install() {
     inst_multiple /usr/sbin/mote-agent /usr/lib/mote-agent/in-initramfs sh cat
     # The guest's policy applies in the initramfs too.
     inst_multiple -o /etc/mote-agent.yml /etc/incus-agent.yml
-    mkdir -p "$initdir/etc"
+    # /root is the working directory of the host's commands.
+    mkdir -p "$initdir/etc" "$initdir/root"
     /usr/lib/mote-agent/options "${dracutsysrootdir:-}" >"$initdir/etc/mote-agent.options"
-    # The working directory of the host's commands.
-    mkdir -p "$initdir/root"
     if dracut_module_included systemd; then
         inst_simple "$moddir/mote-agent-initramfs.service" "$unit"
         mkdir -p "$initdir/$systemdsystemunitdir/sysinit.target.wants"
