@@ -1,12 +1,9 @@
 //! Faults that a scenario injects. Each ends by itself.
 
-use std::rc::Rc;
-
-use crate::below::here::here;
 use crate::host::calls::AGENT;
 use crate::host::port::Backend;
-use crate::machine::{MILLI, Micros, SECOND, Stage, Zone, sleep};
 use crate::scenario::Scenario;
+use crate::sim_prelude::*;
 
 /// Longest fault except a suspend.
 pub(crate) const LONGEST: Micros = 12 * SECOND;

@@ -1,13 +1,8 @@
 //! Guest programs that use devlxd (well-behaved, slow or misbehaving), and the application that
 //! reports Ready. Each knows which results it may expect.
 
-use std::rc::Rc;
-
-use mote_core::flavour::Flavour;
-
 use crate::host::http::{Message, Reader, request};
-use crate::machine::{Broken, MILLI, Micros, Net, Place, SECOND, Sim, Stream, Zone, either, sleep};
-use crate::oracle::{Oracle, Word};
+use crate::sim_prelude::*;
 
 /// Longest wait for an answer: 0.25 s for a ticket, 8.6 s for ten `Retry::Patient` attempts of
 /// which two time out, 5 s for TLS, 10 s for a write, 30 s each for the host's head and body

@@ -153,6 +153,7 @@ mod oracle;
 mod programs;
 mod runner;
 mod scenario;
+mod sim_prelude;
 mod supervisor;
 
 pub use machine::{Dice, MILLI, Micros, SECOND};

@@ -1,12 +1,8 @@
 //! Rules that must hold in every scenario, as the host and guest programs observe them.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::collections::BTreeSet;
 
-use mote_core::status::State;
-
-use crate::machine::{MILLI, Micros, SECOND, Signal, Sim};
+use crate::sim_prelude::*;
 
 /// Longest time to CONNECTED: a verification takes 3 s at most (decisions §1).
 const PROOF: Micros = 3 * SECOND + 100 * MILLI;

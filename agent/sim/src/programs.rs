@@ -1,18 +1,14 @@
 //! Simulated programs that the agent starts: commands, reports, SFTP sessions, mounts. Each is a
 //! process with its own ends of pipes, which close when it ends; the agent is then notified.
 
-use std::cell::Cell;
 use std::ffi::CStr;
-use std::io;
-use std::rc::Rc;
 
 use rustix::process::Pid;
 use smol::future::{pending, zip};
 
 use crate::agent::SESSIONS;
-use crate::below::here::{Here, here};
-use crate::machine::{Kernel, MILLI, Micros, Process, SECOND, Zone, sleep};
 use crate::plan::{Ended, Plan, Signalled};
+use crate::sim_prelude::*;
 use crate::sys::fd::{self, BorrowedFd, OwnedFd};
 
 pub(crate) const MISSING: &str = "missing";
@@ -228,7 +224,7 @@ impl Drop for One {
     }
 }
 
-pub(crate) async fn echo(here: &Here, stream: &crate::machine::net::Stream) {
+pub(crate) async fn echo(here: &Here, stream: &Stream) {
     let mut piece = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut piece).await {
         if here.sim.dice.one_in(8) {

@@ -1,11 +1,9 @@
 //! Runs scenarios: a random one per seed, and a day with a host that dies every minute.
 
-use std::rc::Rc;
-
 use crate::faults::{LONGEST, strike};
 use crate::host::calls::AGENT;
-use crate::machine::{Dice, MILLI, Micros, SECOND, Stage, Timer, Zone};
 use crate::scenario::{Outcome, Scenario};
+use crate::sim_prelude::*;
 
 /// Time after the last fault within which host and agent agree: the next call of a guest program,
 /// which comes every 5 s; 30 s between two rounds of STOPPED and STARTED, 1.5 s between those two,

@@ -1,20 +1,14 @@
 //! The parts of a scenario, how it begins, and what must hold after a calm period.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-
 use mote_core::devlxd::quota::{Bounds, Quota};
-use mote_core::flavour::Flavour;
-use mote_core::status::State;
 
-use crate::below::here::{Here, enter, here};
+use crate::below::here::enter;
 use crate::guest::{Guest, application, visitor};
 use crate::host::daemon::{Host, Nature};
 use crate::host::pipes::ECHO;
 use crate::host::port::{Backend, Qemu};
-use crate::machine::{Dice, Micros, Net, Place, SECOND, Sim, Zone, sleep};
-use crate::oracle::Oracle;
 use crate::programs::echo;
+use crate::sim_prelude::*;
 use crate::supervisor::AgentTracker;
 
 const POLL: Micros = 5 * SECOND;

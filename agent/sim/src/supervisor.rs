@@ -1,18 +1,12 @@
 //! Starts, stops and replaces the agents of a scenario, and checks their deadlines.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-
-use mote_core::status::State;
-
-use crate::agent::Agent;
-use crate::below::here::here;
 use crate::host::port::Backend;
 use crate::life;
-use crate::machine::{AgentProcess, Listener, MILLI, Micros, SECOND, Stage, Zone, sleep};
+use crate::machine::Listener;
 use crate::options::{self, Options};
 use crate::oracle::END;
 use crate::scenario::Scenario;
+use crate::sim_prelude::*;
 use crate::sys::{SignalSource, Signalled};
 
 /// The first line is due when the port is found, at most 200 ms after an older one. The agent looks

@@ -1,19 +1,14 @@
 //! What the simulation lacks or needs no state for: file ownership, terminals, a sandbox, devices'
 //! details, first-boot conditions. This module replaces several of the agent's modules.
 
-use std::io;
 use std::os::fd::OwnedFd as Listener;
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
-use mote_core::flavour::Flavour;
 use mote_core::hostapi::exec::Size;
 use mote_core::hostapi::policy::Policy;
 
-use crate::agent::Agent;
-use crate::below::here::here;
 pub(crate) use crate::config::contents::ConfigFiles;
 use crate::options::Options;
+use crate::sim_prelude::*;
 use crate::start::listen::HostLink;
 use crate::status::port::Found;
 use crate::sys::fd::{AsFd, OwnedFd, pair};

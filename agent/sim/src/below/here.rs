@@ -1,18 +1,12 @@
 //! The scenario of this thread, with its small files. It is global, because the agent's modules
 //! have no handle for the system.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::time::Duration;
+use std::io::ErrorKind;
 
 use mote_core::time::Uptime;
 
 use crate::host::port::Qemu;
-use crate::machine::{Kernel, Micros, Net, Sim, Zone};
-use crate::oracle::Oracle;
+use crate::sim_prelude::*;
 
 /// Uptime at the start of a scenario, so that the clock can be set back early.
 const BEGIN: Duration = Duration::from_secs(1000);

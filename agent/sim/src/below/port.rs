@@ -1,15 +1,9 @@
 //! The status port.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
-use mote_core::flavour::Flavour;
-use rustix::io::Errno;
-
-use crate::below::here::here;
 use crate::host::port;
 use crate::options::Options;
 use crate::runtime::reactor::{Async, Source};
+use crate::sim_prelude::*;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {

@@ -1,11 +1,8 @@
 //! Resume, reported by a signal of the simulated kernel.
 
-use std::rc::Rc;
-
 use smol::future::FutureExt;
 
-use crate::agent::Agent;
-use crate::below::here::here;
+use crate::sim_prelude::*;
 
 pub(crate) async fn run(agent: Rc<Agent>) {
     let returned = &here().kernel.returned;

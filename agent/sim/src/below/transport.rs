@@ -1,25 +1,20 @@
 //! Sockets, including devlxd's, whose name appears and vanishes immediately.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::path::{Path, PathBuf};
 
-use mote_core::flavour::Flavour;
 use mote_core::host_address::HostAddress;
-use rustix::io::Errno;
 
-use super::here::here;
-use crate::agent::Agent;
 use crate::handover::processes::Handle;
 use crate::host::calls::AGENT;
-use crate::machine::{NoWay, Place, Zone, net};
+use crate::machine::NoWay;
 use crate::runtime::reactor::Async;
+use crate::sim_prelude::*;
 use crate::sys::fd::{Counted, OwnedFd};
 
 pub(crate) type Socket = Async<OwnedFd>;
 
-fn connected(stream: net::Stream, counted: Option<Counted>) -> Socket {
+fn connected(stream: Stream, counted: Option<Counted>) -> Socket {
     Async(OwnedFd::connected(stream, counted))
 }
 

@@ -1,17 +1,10 @@
 //! How the host calls the agent, and which requests it makes (P§3.2, P§3.3, P§4).
 
-use std::rc::Rc;
-
-use mote_core::flavour::Flavour;
-
 use super::daemon::Host;
 use super::exec::exec;
 use super::http::{Message, Reader, request};
 use super::pipes::pipe;
-use crate::machine::{
-    Certificate, Hello, MILLI, Micros, Place, SECOND, Sim, Stream, Zone, sleep, within,
-};
-use crate::oracle::Before;
+use crate::sim_prelude::*;
 
 /// Reports the host's address to the agent, once.
 pub(crate) async fn put(host: &Rc<Host>) {

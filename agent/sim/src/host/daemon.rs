@@ -1,18 +1,9 @@
 //! The daemon: its state that outlives a process, and its main loop, which reads the port and
 //! reports its address to the agent (P§2.3, P§3.2, P§6).
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::rc::{Rc, Weak};
-
-use mote_core::flavour::Flavour;
-
 use super::port::{Backend, Qemu};
 use super::{calls, server};
-use crate::machine::{
-    Certificate, MILLI, Micros, Net, Process, SECOND, Signal, Sim, Stream, Zone, either, sleep,
-};
-use crate::oracle::{Oracle, Word};
+use crate::sim_prelude::*;
 
 /// Properties of a daemon for a whole scenario.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,10 @@
 //! Commands that the host runs through the agent (P§4.1), with the data of their websockets.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-
 use super::calls::{LIMIT, call, connect};
 use super::daemon::Host;
 use super::http::{BINARY, Frame, TEXT, WebSocket, open_websocket};
-use crate::machine::{MILLI, Micros, SECOND, Zone, sleep, within};
-use crate::oracle::Before;
 use crate::programs::{MISSING, code, pattern};
+use crate::sim_prelude::*;
 
 const NOT_THERE: &str = "No such file or directory";
 /// Time until a new guest policy takes effect.

@@ -1,8 +1,6 @@
 //! A minimal HTTP client and server, and a websocket client (RFC 6455), independent of the core.
 
-use std::cell::RefCell;
-
-use crate::machine::{Broken, Stream};
+use crate::sim_prelude::*;
 
 #[derive(Debug)]
 pub(crate) struct Message {

@@ -1,17 +1,13 @@
 //! Connections that the agent only relays: SFTP sessions, and ports in the guest (P§4.4, P§4.7).
 //! The other end echoes each byte.
 
-use std::rc::Rc;
-
-use mote_core::flavour::Flavour;
 use smol::future::zip;
 
 use super::calls::{LIMIT, connect};
 use super::daemon::Host;
 use super::http::{Reader, request};
-use crate::machine::{MILLI, SECOND, Stream, Zone, sleep, within};
-use crate::oracle::Before;
 use crate::programs::pattern;
+use crate::sim_prelude::*;
 
 /// A port with an echo server, and one without a listener.
 pub(crate) const ECHO: u16 = 7;

@@ -1,14 +1,11 @@
 //! QEMU's status port (P§2.1 to P§2.3): a ring that outlives daemon and agent, throttled events,
 //! and the kind of port that carries bytes both ways (decisions §1).
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::{fmt, io};
+use std::fmt;
 
 use mote_qemu::{Reader, Ring, Sent, Throttle};
-use rustix::io::Errno;
 
-use crate::machine::{MILLI, Micros, Process, SECOND, Signal, Sim, Zone, sleep};
+use crate::sim_prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {

@@ -1,11 +1,8 @@
 //! The host's server for guests (P§3.5, P§5.3, P§5.4).
 
-use std::rc::Rc;
-
 use super::daemon::Host;
 use super::http::{Message, Reader};
-use crate::machine::{Certificate, Hello, MILLI, Place, SECOND, Stream, Zone, sleep, within};
-use crate::oracle::Word;
+use crate::sim_prelude::*;
 
 const AGENTS: Certificate = 7;
 

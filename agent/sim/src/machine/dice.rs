@@ -1,7 +1,6 @@
 //! Random decisions, reproducible by a seed or given in advance.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use crate::sim_prelude::*;
 
 /// `SplitMix64`: small, and good with every seed.
 #[derive(Debug, Default)]

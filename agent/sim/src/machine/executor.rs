@@ -1,18 +1,13 @@
 //! Tasks on virtual clocks: the host's, which is the true one, and the guest's, which can jump and
 //! may stop during a suspend. Fully deterministic.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Arguments;
-use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::Wake;
 
-use super::dice::Dice;
-use super::wait::Signal;
+use crate::sim_prelude::*;
 
 /// Microseconds since the start of the scenario.
 pub type Micros = u64;

@@ -1,7 +1,7 @@
 //! TLS, reduced to certificates and resumption: one message in each direction, in which
 //! certificates and tickets are numbers.
 
-use super::net::{Broken, Stream};
+use crate::sim_prelude::*;
 
 /// Length of a message, bytes.
 const LENGTH: usize = 16;

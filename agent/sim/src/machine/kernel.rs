@@ -1,15 +1,10 @@
 //! The kernel's state of the agents' processes: signals, lock, and listeners that outlive them.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
-
 use rustix::process::Pid;
 
 use super::net::{Listener, Open};
-use super::wait::Signal;
-use super::{Process, Sim, Zone};
 use crate::plan::{Ended, Signalled};
+use crate::sim_prelude::*;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {

@@ -1,14 +1,12 @@
 //! Waits for a time, the first of two futures, or a change.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 
 /// Returns the output of the first future to complete; drops the other.
 pub(crate) use smol::future::or as either;
 
-use super::executor::{Micros, Sim, Zone};
-use crate::below::here::here;
 pub(crate) use crate::runtime::Signal;
+use crate::sim_prelude::*;
 
 /// A future that is ready when the zone's clock shows `at`.
 pub(crate) struct Timer {

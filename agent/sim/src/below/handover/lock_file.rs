@@ -1,10 +1,7 @@
 //! The lock, kept by the simulated kernel.
 
-use std::io;
-use std::path::Path;
-
-use crate::below::here::here;
 use crate::runtime::run_dir;
+use crate::sim_prelude::*;
 
 #[derive(Debug)]
 pub(crate) struct LockFile(Option<u32>);

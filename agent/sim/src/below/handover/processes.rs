@@ -1,11 +1,8 @@
 //! Other agents' processes.
 
 use std::os::fd::RawFd;
-use std::path::Path;
-use std::rc::Rc;
 
-use crate::below::here::here;
-use crate::machine::{AgentProcess, Stage};
+use crate::sim_prelude::*;
 use crate::sys::Signalled;
 
 /// The only relevant open file.

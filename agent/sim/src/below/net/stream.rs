@@ -1,12 +1,8 @@
 //! A connection, plain or after a hello that simulates TLS.
 
-use std::cell::{Cell, RefCell};
-use std::io;
-use std::time::Duration;
-
-use crate::machine::{Broken, Certificate, Hello};
 use crate::net::tls::{self, Begun, OURS, fingerprint};
 use crate::runtime::{Fair, Permit, sleep, within};
+use crate::sim_prelude::*;
 use crate::transport::Socket;
 
 const STALLED: Duration = Duration::from_secs(10);

@@ -1,14 +1,13 @@
 //! TLS in which certificates and tickets are numbers.
 
-use std::io;
 use std::sync::Arc;
 
 use mote_core::hostapi::host_info::{HostPeer, authenticate};
 
 use crate::config::files::ConfigFiles;
 use crate::host::calls::HOST_CLIENT;
-use crate::machine::Certificate;
 use crate::net::tickets::Store;
+use crate::sim_prelude::*;
 
 pub(crate) type Ticket = u64;
 pub(crate) type Group = ();

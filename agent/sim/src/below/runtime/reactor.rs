@@ -1,13 +1,10 @@
 //! Timers on the guest's virtual clock, and other things to wait for.
 
-use std::io;
-use std::time::Duration;
-
 use mote_core::time::Uptime;
 
 use crate::below::here::micros;
 pub(crate) use crate::machine::Timer;
-use crate::machine::Zone;
+use crate::sim_prelude::*;
 
 impl Timer {
     pub(crate) fn at(time: Duration) -> Self {

@@ -1,13 +1,12 @@
 //! Runs the agent's tasks among all others of the scenario.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use smol::channel::{Receiver, bounded};
 use smol::stream::{Stream, StreamExt};
 
-use crate::below::here::here;
-use crate::machine::{Process, TaskId, Zone};
+use crate::machine::TaskId;
+use crate::sim_prelude::*;
 
 /// Runs an agent's tasks in the process that created it.
 pub(crate) struct Executor {

@@ -2,20 +2,18 @@
 
 use std::fmt;
 use std::io::Stderr;
-use std::rc::Rc;
 
-use rustix::io::{Errno, Result};
+use rustix::io::Result;
 
-use crate::below::here::{Here, here};
-use crate::machine::{Broken, net};
 use crate::runtime::reactor::{Async, Source};
+use crate::sim_prelude::*;
 
 #[derive(Clone)]
 pub(crate) struct OwnedFd(Rc<Open>);
 
 enum Open {
     Listening(net::Listener),
-    Connected(net::Stream, Option<Counted>),
+    Connected(Stream, Option<Counted>),
 }
 
 pub(crate) struct Counted(pub(crate) Rc<Here>);
@@ -37,11 +35,11 @@ impl OwnedFd {
         Self(Rc::new(Open::Listening(listener)))
     }
 
-    pub(crate) fn connected(stream: net::Stream, counted: Option<Counted>) -> Self {
+    pub(crate) fn connected(stream: Stream, counted: Option<Counted>) -> Self {
         Self(Rc::new(Open::Connected(stream, counted)))
     }
 
-    pub(crate) fn stream(&self) -> &net::Stream {
+    pub(crate) fn stream(&self) -> &Stream {
         match &*self.0 {
             Open::Connected(stream, _) => stream,
             Open::Listening(_) => unreachable!("a listener is read"),
@@ -55,13 +53,13 @@ impl OwnedFd {
         }
     }
 
-    pub(crate) fn try_clone(&self) -> std::io::Result<Self> {
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(self.clone())
     }
 }
 
 impl Async<OwnedFd> {
-    pub(crate) fn stream(&self) -> &net::Stream {
+    pub(crate) fn stream(&self) -> &Stream {
         self.get_ref().stream()
     }
 }

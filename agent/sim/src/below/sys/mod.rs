@@ -4,16 +4,11 @@ pub(crate) mod fd;
 #[path = "../../../../src/sys/file.rs"]
 pub(crate) mod file;
 
-use std::io;
-use std::rc::Rc;
-use std::time::Duration;
-
-use super::here::here;
-use crate::machine::AgentProcess;
 pub(crate) use crate::plan::Plan;
 pub(crate) use crate::plan::{Ended, Signalled};
 pub(crate) use crate::programs::{SELF, kill, kill_group, reap, spawn};
 use crate::runtime::reactor::Source;
+use crate::sim_prelude::*;
 
 /// The wall clock at the guest's boot, long after 1970.
 const BOOTED: Duration = Duration::from_secs(1_700_000_000);

@@ -1,10 +1,6 @@
 //! The kernel's device events.
 
-use std::cell::Cell;
-use std::io;
-use std::time::Duration;
-
-use crate::below::here::here;
+use crate::sim_prelude::*;
 use crate::sys::SignalSource;
 
 /// Number of waits after which an agent that was asked to end has failed.

@@ -1,10 +1,9 @@
 //! Pipes and socket pairs inside the guest, which never fail.
 
 use std::future::poll_fn;
-use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
-use super::{Broken, End, Net, PIPE, Stream};
+use super::{End, PIPE};
+use crate::sim_prelude::*;
 
 impl Net {
     pub(crate) fn pair(self: &Rc<Self>) -> (Stream, Stream) {

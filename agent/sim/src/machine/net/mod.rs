@@ -1,16 +1,11 @@
 //! Sockets between host and guest and inside the guest, with faults. Bytes take time and are split
 //! anywhere, and at each read and write a connection may break, stall or half-close.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
-use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
 
 mod local;
 
-use super::wait::{Signal, sleep};
-use super::{MILLI, Micros, SECOND, Sim, Zone};
+use crate::sim_prelude::*;
 
 /// Maximum number of bytes in flight in one direction: more than any request of a guest.
 const WINDOW: usize = 256 * 1024;
