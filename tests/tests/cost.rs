@@ -13,7 +13,7 @@ use mote_tests::attack::more_descriptors;
 use mote_tests::conform::prelude::*;
 use mote_tests::conform::sftp::Sftp;
 use mote_tests::cost::{Budget, Row, anonymous};
-use mote_tests::pages::{self, grouped};
+use mote_tests::pages::grouped;
 use mote_tests::sftp::{Session, Text, bytes, kind, open};
 
 const PAGE: &str = include_str!("../src/cost.md");

@@ -100,8 +100,6 @@ fn a_report_is_complete_or_fails() {
 /// Returns the peak memory in kB after the report has read everything except `file`. A pipe
 /// replaces `file`, so the report waits there until the test writes the content.
 fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
-    use std::io::Write;
-
     let path = scratch.0.join(file);
     let text = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();

@@ -119,7 +119,7 @@ pub fn find(server: Server, agent: Agent, check: &str) -> Option<&'static Reason
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{checks, seen};
+    use crate::seen;
 
     #[test]
     fn each_reason_has_a_check() {

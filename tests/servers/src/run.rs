@@ -1,10 +1,9 @@
 //! Programs with a time limit: their output and exit codes. Also programs on a pseudo-terminal.
 
-use mote_machine::{Pty, within};
+use mote_machine::{Pty, found, within};
 
 use crate::prelude::*;
 
-const LOOK: Duration = Duration::from_millis(10);
 const SHOWN: usize = 400;
 
 #[derive(Clone, Debug)]
@@ -150,16 +149,7 @@ impl Drop for Background {
 }
 
 pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
-    let begun = Instant::now();
-    loop {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
-        }
-        if begun.elapsed() > limit {
-            return None;
-        }
-        thread::sleep(LOOK);
-    }
+    found(limit, || child.try_wait().ok().flatten())
 }
 
 /// Returns an exit code as shells show it.

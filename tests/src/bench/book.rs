@@ -201,7 +201,6 @@ fn path(name: &str) -> PathBuf {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::process::Command;
 
     use super::super::rows::MEASURED;
     use super::*;

@@ -4,7 +4,6 @@
 use book::Book;
 
 use crate::prelude::*;
-use crate::world;
 
 pub mod book;
 pub mod counted;

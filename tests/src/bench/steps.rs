@@ -5,7 +5,6 @@ use crate::prelude::*;
 use chrono::DateTime;
 
 use super::book::Found;
-use crate::world;
 
 pub(super) const MEMORY: u32 = 384;
 pub(super) const CONFIG: &str = "/1.0/config";

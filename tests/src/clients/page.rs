@@ -262,7 +262,6 @@ fn on_this_machine(world: &World, client: &Client, attempt: u32) -> (String, Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Column, pages};
 
     #[test]
     fn the_page_shows_the_record_and_each_difference_has_a_reason() {

@@ -6,7 +6,6 @@ use mote_client::agent::client::AGENT_PORT;
 
 use super::{Client, Place, Subject, bridge};
 use crate::prelude::*;
-use crate::world;
 
 pub const CONFIG: &[&str] = &[
     "user.foo=bar",

@@ -260,7 +260,6 @@ fn verdict(claim: &Claim) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Group;
     use super::*;
 
     #[test]

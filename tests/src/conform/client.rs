@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection};
 
 use super::wire::{Answer, TIMEOUT, Wire};
-use super::{Claim, Column, Miss};
+use super::{Claim, Miss};
 use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

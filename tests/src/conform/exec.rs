@@ -1,6 +1,5 @@
 //! Commands through `POST /1.0/exec`, as the servers' clients run them (P§4.1).
 
-use super::client::Client;
 use super::wire::{Answer, TIMEOUT};
 use super::ws::Ws;
 use crate::prelude::*;

@@ -4,7 +4,6 @@ use anyhow::bail;
 use mote_client::files::sftp::client::{receive, send};
 use mote_client::files::sftp::wire::Reader;
 
-use super::client::Client;
 use super::wire::{Answer, Wire};
 use crate::prelude::*;
 

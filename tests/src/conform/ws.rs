@@ -9,7 +9,6 @@ use tungstenite::{Error, Utf8Bytes};
 
 pub use tungstenite::Message;
 
-use super::client::Client;
 use super::wire::{Answer, Wire};
 use crate::prelude::*;
 

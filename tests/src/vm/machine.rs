@@ -1,6 +1,5 @@
 //! The emulated machine: `MOTE_ARCH`, and for x86_64, the default, `MOTE_ACCEL` and `MOTE_CPU`.
 
-use super::{Late, Vm};
 use crate::prelude::*;
 use crate::qmp;
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use crate::world::{Boot, LIMIT, connected, in_private_mounts, mount, terminate, whole};
+use crate::world::{Boot, LIMIT, connected, in_private_mounts, mount, terminate};
 use mote_tests::conform::prelude::*;
 
 /// Starts an agent whose files are elsewhere until [`arrive`].
@@ -25,8 +25,7 @@ fn arrive(boot: &Boot) {
 
 #[test]
 fn waits_for_the_hosts_files_and_reports_it_everywhere() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     let agent = started_early(&boot, &[]);
     let share = boot.host.share.display().to_string();
     let what = format!("waiting for the config files in {share}");
@@ -53,8 +52,7 @@ fn waits_for_the_hosts_files_and_reports_it_everywhere() {
 
 #[test]
 fn reports_everything_missing_while_it_waits() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     boot.put("sys/class/virtio-ports/vport0p1/name", "org.qemu.guest_agent.0\n");
     let mut agent = started_early(&boot, &[]);
     boot.logged("copy them there; no status port either: no port has a server's name: name one ");
@@ -65,8 +63,7 @@ fn reports_everything_missing_while_it_waits() {
 /// After the agent has found a port, another port appears, and udev adds a name for the first one.
 #[test]
 fn reports_a_port_once_however_it_is_named() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     let _agent = started_early(&boot, &[]);
     boot.logged("info: port ");
     boot.put("sys/class/virtio-ports/vport0p2/name", "org.linuxcontainers.lxd\n");
@@ -111,8 +108,7 @@ fn notifies_the_service_manager_while_it_waits() {
 
 #[test]
 fn a_late_port_is_logged_used_and_clears_the_last_error() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     fs::remove_file(boot.root("dev/vport0p1")).unwrap();
     let _agent = boot.start(&[]);
     boot.logged("dev/vport0p1: the port has no device node: mount devtmpfs on /dev");
@@ -134,8 +130,7 @@ fn a_late_port_is_logged_used_and_clears_the_last_error() {
 #[test]
 fn a_full_run_is_harmless_and_reported_once() {
     let true = in_private_mounts("early::a_full_run_is_harmless_and_reported_once") else { return };
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     mount(&["-t", "tmpfs", "-o", "size=64k", "tmpfs"], &boot.root("run"));
     let fill = || {
         let _full = Command::new("sh")

@@ -7,7 +7,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::set_parent_process_death_signal;
 
 use crate::stuck::fuse::Fuse;
-use crate::world::{Boot, LIMIT, connected, in_private_mounts, terminate, whole};
+use crate::world::{Boot, LIMIT, connected, in_private_mounts, terminate};
 
 fn status(boot: &Boot) -> Value {
     serde_json::from_str(&boot.text("run/mote/status")).unwrap_or_default()
@@ -18,8 +18,7 @@ fn is_not_connected_to_a_host_that_refuses_it() {
     const WHY: &str = "the host refused this agent's certificate (401): its files may be \
                        another instance's";
     for flavour in ["lxd", "incus"] {
-        let boot = Boot::new(flavour);
-        whole(&boot);
+        let boot = Boot::whole(flavour);
         let elsewhere = Scratch::new();
         let other = Host::on_sockets(&elsewhere.0, &elsewhere.0.join("vs"), flavour, &[]);
         for file in ["agent.crt", "agent.key"] {

@@ -2,7 +2,7 @@
 
 use mote_tests::prelude::*;
 
-use crate::world::{Boot, LIMIT, connected, in_private_mounts, mount, terminate, whole};
+use crate::world::{Boot, LIMIT, connected, in_private_mounts, mount, terminate};
 
 #[test]
 fn creates_a_missing_run_readable_for_all() {
@@ -68,8 +68,7 @@ fn reports_a_missing_proc_everywhere() {
     const WHY: &str = "/proc is not mounted, so the host gets no files, state or metrics: \
                        mount -t proc proc /proc";
     let true = in_private_mounts("local::reports_a_missing_proc_everywhere") else { return };
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     fs::remove_dir_all(boot.root("proc")).unwrap();
     let hide = "mount -t tmpfs none /proc && exec \"$@\"";
     let mut shell = Command::new("unshare");

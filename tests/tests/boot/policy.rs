@@ -4,7 +4,7 @@ use mote_tests::conform::prelude::*;
 use mote_tests::report;
 use rustix::fs::OFlags;
 
-use crate::world::{Boot, LIMIT, in_private_mounts, mount, whole};
+use crate::world::{Boot, LIMIT, in_private_mounts, mount};
 
 #[test]
 fn reports_denied_mounts() {
@@ -51,7 +51,8 @@ fn applies_the_policy_for_every_server_and_denies_all_if_invalid() {
 
 #[test]
 fn check_reports_actions_without_doing_them() {
-    let boot = Boot::new("incus");
+    // Without a port the host would not see the agent, and the exit code would report that.
+    let boot = Boot::whole("incus");
     boot.share("files/metadata.yaml", "templates: {/etc/x: {template: x}, /etc/y: {template: y}}");
     boot.share("files/x.out", "x");
     boot.share(
@@ -59,8 +60,6 @@ fn check_reports_actions_without_doing_them() {
         r#"[{"source":"incus_d","target":"/mnt/d","fstype":"virtiofs"}]"#,
     );
     boot.put("etc/incus-agent.yml", "features: {exec: true}");
-    // Without a port the host would not see the agent, and the exit code would report that.
-    whole(&boot);
     let (code, text) = boot.says(&["--check"]);
     let denied = "policy: denied: guestapi files mounts port-forward metrics state";
     contains(&text, &["templates: 1 due at start", "mounts: incus_d on /mnt/d", denied]);

@@ -19,6 +19,19 @@ impl Boot {
         Self { host, flavour, scratch }
     }
 
+    /// Returns one whose root has everything that an agent needs.
+    pub(crate) fn whole(flavour: &'static str) -> Self {
+        let boot = Self::new(flavour);
+        for directory in ["proc/self", "run/mote", "etc", "sys/bus/virtio/devices/virtio0/driver"] {
+            fs::create_dir_all(boot.root(directory)).expect("a directory");
+        }
+        boot.put("dev/null", "");
+        boot.put("sys/bus/virtio/devices/virtio0/device", "0x0003\n");
+        boot.put("sys/class/virtio-ports/vport0p1/name", "com.canonical.lxd\n");
+        fifo(&boot.root("dev/vport0p1"));
+        boot
+    }
+
     pub(crate) fn running(flavour: &'static str, args: &[&str]) -> (Self, Process) {
         let boot = Self::new(flavour);
         let agent = boot.up(args);
@@ -98,17 +111,6 @@ pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
 }
 
 pub(crate) const NOBODY: u32 = 65_534;
-
-/// Gives the root everything that an agent needs.
-pub(crate) fn whole(boot: &Boot) {
-    for directory in ["proc/self", "run/mote", "etc", "sys/bus/virtio/devices/virtio0/driver"] {
-        fs::create_dir_all(boot.root(directory)).expect("a directory");
-    }
-    boot.put("dev/null", "");
-    boot.put("sys/bus/virtio/devices/virtio0/device", "0x0003\n");
-    boot.put("sys/class/virtio-ports/vport0p1/name", "com.canonical.lxd\n");
-    fifo(&boot.root("dev/vport0p1"));
-}
 
 pub(crate) fn mount(args: &[&str], place: &Path) {
     let mounted = Command::new("mount").args(args).arg(place).status().expect("mount");

@@ -7,9 +7,9 @@ use mote_core::devlxd::forward::{forwards, returns, write_target};
 use mote_core::devlxd::ready::{Ready, ReadyState, write_state};
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
 use mote_core::dial::Reply;
-use mote_core::http::head::{self, Method};
+use mote_core::http::head;
 use mote_core::http::reply::{RequestLine, write_request};
-use mote_core::json::{Document, Value};
+use mote_core::json::Value;
 
 use crate::prelude::*;
 

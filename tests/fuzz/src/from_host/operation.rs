@@ -6,7 +6,7 @@ use chrono::{DateTime, Datelike};
 use mote_core::hostapi::operation::{
     Operation, State, same_secret, write, write_async, write_id, write_return,
 };
-use mote_core::json::{Document, Value};
+use mote_core::json::Value;
 use mote_core::time::Timestamp;
 use serde_json::Value as Theirs;
 

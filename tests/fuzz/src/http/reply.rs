@@ -1,7 +1,7 @@
 //! Written heads with arbitrary fields. Invariants: mote's reader and httparse read back the same
 //! without extra lines, and exactly the fields that could end a line are refused.
 
-use mote_core::http::head::{self, Framing, Method};
+use mote_core::http::head::{self, Framing};
 use mote_core::http::reply::{Head, Length, Persistence, RequestLine, write_reply, write_request};
 
 use crate::prelude::*;

@@ -4,7 +4,7 @@
 
 use std::path::{Component, Path};
 
-use mote_core::flavour::{Flavour, PORT_NAMES, misspelt};
+use mote_core::flavour::{PORT_NAMES, misspelt};
 use mote_core::init::button;
 use mote_core::init::plan::Plan;
 use mote_core::report::proc::mounts::unescape;

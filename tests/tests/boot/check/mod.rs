@@ -5,7 +5,7 @@ use mote_tests::conform::prelude::*;
 use rustix::fs::OFlags;
 
 use crate::check::rows::{Row, two_servers};
-use crate::world::{Boot, LIMIT, NOBODY, in_private_mounts, whole};
+use crate::world::{Boot, LIMIT, NOBODY, in_private_mounts};
 
 mod rows;
 
@@ -51,9 +51,8 @@ fn lines_of((code, text): &(Option<i32>, String)) -> String {
 /// Checks a guest with one problem, and without a mounted share unless `has_share`. Nothing is
 /// written, problems come first, and the JSON document agrees.
 fn hold(row: &Row, has_share: bool) {
-    let (boot, args, line) = (Boot::new("lxd"), &*row.args, row.line);
+    let (boot, args, line) = (Boot::whole("lxd"), &*row.args, row.line);
     let command = || if has_share { boot.command(&[]) } else { bare(&boot) };
-    whole(&boot);
     row.break_guest(&boot);
     let (mut before, mut after) = <(BTreeMap<_, _>, BTreeMap<_, _>)>::default();
     tree(&boot.root(""), &mut before);
@@ -99,8 +98,7 @@ fn check_reports_a_full_or_read_only_run() {
 
 #[test]
 fn check_reports_missing_privileges() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     let secret = |path: &str, mode| {
         fs::set_permissions(boot.root(path), Permissions::from_mode(mode)).unwrap();
     };
@@ -178,8 +176,7 @@ fn check_distinguishes_an_unread_policy_and_its_sandbox() {
 
 #[test]
 fn check_uses_the_running_agents_view() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     let sockets = boot.root("vs").display().to_string();
     let check = |expected: &str, code: i32| {
         let (was, text) = check(bare(&boot), &["--vsock-unix", &sockets]);
@@ -212,8 +209,7 @@ fn check_uses_the_running_agents_view() {
 fn check_reports_a_refused_host() {
     const WHY: &str =
         "refused a caller whose certificate is not server.crt: is this another host's share?";
-    let (boot, elsewhere) = (Boot::new("lxd"), Scratch::new());
-    whole(&boot);
+    let (boot, elsewhere) = (Boot::whole("lxd"), Scratch::new());
     let other = Host::on_sockets(&elsewhere.0, &elsewhere.0.join("vs"), "lxd", &[]);
     fs::copy(other.share.join("server.crt"), boot.host.share.join("server.crt")).unwrap();
     let mut agent = boot.up(&[]);
@@ -244,8 +240,7 @@ fn check_reports_a_refused_host() {
 /// As with another server's port or chardev name: the agent knows the host only from the share.
 #[test]
 fn check_reports_a_host_that_never_calls() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     let port = Terminal::open(80, 24);
     let _agent = boot.up(&["--port", &port.path()]);
     until("the view", LIMIT, || status(&boot).1["state"] == "CONNECTED");
@@ -280,8 +275,7 @@ fn check_reports_a_host_that_never_calls() {
 #[test]
 fn check_reports_a_doubtful_port_if_calls_are_missing() {
     const WHY: &str = "ports of two servers: using Incus'; if the server is LXD, use --flavour lxd";
-    let boot = Boot::new("incus");
-    whole(&boot);
+    let boot = Boot::whole("incus");
     two_servers(&boot);
     let sockets = boot.scratch.0.join("vs").display().to_string();
     let args = ["--vsock-unix", &sockets, "--config-dir", &boot.host.share.display().to_string()];
@@ -296,8 +290,7 @@ fn check_reports_a_doubtful_port_if_calls_are_missing() {
 
 #[test]
 fn status_has_the_same_members_for_programs() {
-    let boot = Boot::new("lxd");
-    whole(&boot);
+    let boot = Boot::whole("lxd");
     let mut agent = boot.start(&[]);
     boot.serves();
     until("CONNECTED", LIMIT, || status(&boot).1["state"] == "CONNECTED");
