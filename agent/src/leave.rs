@@ -71,6 +71,7 @@ impl Signals {
                     (is_replaced, leave) = (true, Some(Leave::before_takeover(now())));
                 }
                 Some(Signalled::End) => {
+                    agent.drain(false);
                     notify::stopping();
                     return Ok(ExitReason::Stopped);
                 }
@@ -162,19 +163,27 @@ async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
 /// Returns what is in progress. Without `/proc`, which a new root may lack at first, returns busy,
 /// because the program could not be found.
 fn load(agent: &Agent) -> Load {
-    let is_busy = agent.host_requests.free() != HOST_REQUEST_PERMITS
-        || agent.sessions.free() != SESSIONS
-        || !sys::is_found();
-    let load = agent.operations.load();
-    if is_busy || load == Load::Busy {
+    let results = agent.operations.load();
+    let listens = agent.events.hosts() > 0;
+    let has_requests = agent.host_requests.free() != HOST_REQUEST_PERMITS;
+    if agent.sessions.free() != SESSIONS
+        || !sys::is_found()
+        || results == Load::Busy
+        || has_requests && (listens || results == Load::Results)
+    {
         Load::Busy
-    } else if agent.events.hosts() > 0 {
+    } else if results == Load::Results {
+        Load::Results
+    } else if listens {
         // A host listens before it sends its command.
         Load::Listener
-    } else if agent.ready.is_held() || agent.newcomers.free() != NEWCOMERS {
-        // The host may be about to request a result, which it could not in the listen queue.
-        if load == Load::Results { Load::Listener } else { Load::Peers }
+    } else if has_requests {
+        Load::Requests
+    } else if agent.newcomers.free() != NEWCOMERS {
+        Load::Handshakes
+    } else if agent.ready.is_held() {
+        Load::Guests
     } else {
-        load
+        Load::Idle
     }
 }

@@ -6,32 +6,39 @@ use crate::time::Uptime;
 
 /// Idle time required before an exit, because the host's requests follow one another.
 const QUIET: Duration = Duration::from_millis(100);
-/// Longest wait for results that the host may still request. A host that runs one short command
-/// after another must not delay the exit forever.
+/// After this time, a moment without any load suffices. A host that runs one short command after
+/// another must not delay the exit forever.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
-/// Longest wait for peers that may be hostile, until the agent accepts no more callers. After
-/// [`LEAVE_DEADLINE`] a moment without any peer suffices.
-const PEERS_DEADLINE: Duration = Duration::from_secs(20);
-/// Longest wait for the handshakes in progress when the agent stops accepting: their time limit is
-/// 3 s. Those of the host become requests, so the host loses no call.
-const LAST_HANDSHAKES: Duration = Duration::from_secs(4);
-/// Longest wait for a host that only listens to events: such a host waits for the end of a command,
-/// or is about to send one. If its listener is closed, the host reports exit code 129 (P§4.1).
-const LISTENER_DEADLINE: Duration = Duration::from_secs(60);
+/// After this time, the agent ignores programs in the guest, and stops accepting callers for
+/// [`DRAINING`] of each such period, so that handshakes and requests come to an end.
+const DRAIN_PERIOD: Duration = Duration::from_secs(20);
+/// The host's own calls wait for this time in the listen queue, at most.
+const DRAINING: Duration = Duration::from_secs(2);
+/// Longest wait for a host that only listens to events or has not fetched a result. A host that
+/// listens waits for the end of a command, or is about to send one. If its listener is closed, the
+/// host reports exit code 129 (P§4.1).
+const SILENT_HOST_DEADLINE: Duration = Duration::from_secs(60);
+/// A host that has done nothing else for this time does not run commands one after another.
+const SILENT: Duration = Duration::from_secs(2);
 /// Longest wait for the host before a takeover. The other agent waits for 5 s.
 const BEFORE_TAKEOVER: Duration = Duration::from_secs(3);
 /// Longest time for the host's commands after a takeover.
 const DRAIN: Duration = Duration::from_secs(300);
 
+/// What is in progress; what the later ones of this list hide may be in progress, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     Idle,
-    /// Only results of commands that the host may still request.
-    Results,
-    /// Only handshakes, whose callers may be any program, or reports by programs in the guest.
-    Peers,
-    /// A host that listens to events, or results beside handshakes.
+    /// Programs in the guest report to the host.
+    Guests,
+    /// Callers, which may be any program, are in their handshake.
+    Handshakes,
+    /// The host's requests, which need no other connection.
+    Requests,
+    /// A host listens to events.
     Listener,
+    /// A host may still request the results of commands.
+    Results,
     Busy,
 }
 
@@ -77,20 +84,18 @@ impl Leave {
         if self.steady.0 != load {
             self.steady = (load, now);
         }
-        let since = self.steady.1;
-        let is_quiet = now - since >= QUIET;
-        let is_late = now >= self.asked + LEAVE_DEADLINE;
-        let last_accept = since.max(self.asked + PEERS_DEADLINE);
+        let (waited, unchanged) = (now - self.asked, now - self.steady.1);
         let is_free = match load {
-            Load::Idle => is_late || is_quiet,
-            Load::Results => is_late && is_quiet,
-            Load::Peers => now >= last_accept + LAST_HANDSHAKES,
-            Load::Listener => now >= self.asked + LISTENER_DEADLINE,
-            Load::Busy => false,
+            Load::Idle => waited >= LEAVE_DEADLINE || unchanged >= QUIET,
+            Load::Guests => waited >= DRAIN_PERIOD,
+            Load::Listener | Load::Results => waited >= SILENT_HOST_DEADLINE && unchanged >= SILENT,
+            Load::Handshakes | Load::Requests | Load::Busy => false,
         };
+        let is_draining = waited >= DRAIN_PERIOD
+            && waited.as_millis() % DRAIN_PERIOD.as_millis() < DRAINING.as_millis();
         if is_free || self.latest.is_some_and(|latest| now >= latest) {
             Step::Leave
-        } else if load == Load::Peers && now >= last_accept {
+        } else if is_draining && matches!(load, Load::Handshakes | Load::Requests) {
             Step::Drain
         } else {
             Step::Wait
@@ -115,7 +120,7 @@ mod tests {
 
     #[test]
     fn leaves_once_idle_or_after_its_limit() {
-        use Load::{Busy, Listener, Peers, Results};
+        use Load::{Busy, Guests, Handshakes, Listener, Requests, Results};
         let reexec = || Leave::reexec(START);
         let always = [(Busy, 0, u64::MAX)];
         for (leave, loads, expected) in [
@@ -123,15 +128,18 @@ mod tests {
             (reexec(), &[(Busy, 0, 300), (Busy, 350, 1000)], Some(1100)),
             (reexec(), &[(Busy, 0, 300), (Results, 300, 5300)], Some(5400)),
             (reexec(), &[(Busy, 0, 30_000)], Some(30_000)),
-            // A busy host does not delay it forever.
-            (reexec(), &[(Busy, 0, 9_950), (Results, 9_950, u64::MAX)], Some(10_050)),
-            // A listener outlasts its commands' results, but does not delay it forever, either.
-            (reexec(), &[(Listener, 0, 20_000), (Results, 20_000, 25_000)], Some(20_100)),
+            // A listener outlasts its commands' results, but does not delay it forever.
+            (reexec(), &[(Listener, 0, 20_000), (Results, 20_000, 25_000)], Some(25_000)),
             (reexec(), &[(Listener, 0, u64::MAX)], Some(60_000)),
-            (reexec(), &[(Peers, 0, u64::MAX)], Some(24_000)),
-            (reexec(), &[(Peers, 0, 21_000), (Busy, 21_000, 30_000)], Some(30_000)),
-            (reexec(), &[(Peers, 0, 21_000), (Results, 21_000, u64::MAX)], Some(21_100)),
-            (reexec(), &[(Peers, 0, 12_000), (Peers, 12_050, u64::MAX)], Some(12_000)),
+            // A host that listens and runs commands one after another.
+            (
+                reexec(),
+                &[(Busy, 0, 59_000), (Listener, 59_000, 60_900), (Busy, 60_900, 63_000)],
+                Some(63_000),
+            ),
+            (reexec(), &[(Busy, 0, 61_000), (Results, 61_000, u64::MAX)], Some(63_000)),
+            (reexec(), &[(Guests, 0, u64::MAX)], Some(20_000)),
+            (reexec(), &[(Handshakes, 0, 12_000), (Requests, 12_050, u64::MAX)], Some(12_000)),
             // Only a takeover limits the wait for commands.
             (reexec(), &always, None),
             (Leave::replaced(START), &always, Some(300_000)),
@@ -140,6 +148,20 @@ mod tests {
             (Leave::replaced(START), &[(Busy, 0, 200)], Some(300)),
         ] {
             assert_eq!(leaves(leave, loads), expected, "{loads:?}");
+        }
+    }
+
+    #[test]
+    fn drains_for_a_part_of_each_period() {
+        for (load, drains) in
+            [(Load::Handshakes, true), (Load::Requests, true), (Load::Busy, false)]
+        {
+            let mut leave = Leave::reexec(START);
+            let mut drained = (0..60_000)
+                .step_by(1_000)
+                .filter(|at| leave.step(Uptime::from_millis(*at), load) == Step::Drain);
+            let expected: &[u64] = if drains { &[20_000, 21_000, 40_000, 41_000] } else { &[] };
+            assert!(drained.by_ref().eq(expected.iter().copied()), "{load:?}");
         }
     }
 }

@@ -200,7 +200,7 @@ impl Operation {
             self.view(|view| operation::write_async(json, flavour, &path, view));
         });
         let mut reply = Reply::json(202, body.line());
-        reply.location = Some(path);
+        reply.header = Some(("Location", path));
         Answer::Reply(reply)
     }
 

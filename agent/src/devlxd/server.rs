@@ -297,5 +297,6 @@ fn reply(answer: exchange::Answer) -> Reply {
         Body::Raw => "application/octet-stream",
         Body::Text => TEXT,
     };
-    Reply { etag: answer.etag, ..Reply::of(answer.status, content_type, answer.body) }
+    let header = answer.etag.map(|etag| ("ETag", etag));
+    Reply { header, ..Reply::of(answer.status, content_type, answer.body) }
 }

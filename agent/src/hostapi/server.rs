@@ -40,6 +40,8 @@ use crate::workers::run;
 
 /// Maximum number of connections; more wait in the listen queue. A running exec has up to five.
 const CALLERS: usize = 4096;
+/// Time limit of handshakes that are in progress when the agent stops accepting callers.
+const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
 /// How long a long request waits for memory; then: 503. Shorter than a body's deadline.
 const ADMIT_WAIT: Duration = Duration::from_secs(3);
 /// Longest report, bytes: ten times the report of 500 mounts and 500 interfaces.
@@ -96,7 +98,13 @@ async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
 }
 
 async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: tls::Server, slot: Permit) {
-    let accepted = within(limits::HEAD_TIMEOUT, Stream::accept(socket, config, &slot)).await;
+    let drained = async {
+        agent.until_draining_is(true).await;
+        sleep(LAST_HANDSHAKES).await;
+        None
+    };
+    let accepted =
+        within(limits::HEAD_TIMEOUT, Stream::accept(socket, config, &slot)).or(drained).await;
     drop(slot);
     let stream = match accepted {
         Some(Ok(stream)) => stream,
@@ -199,7 +207,7 @@ impl HostService {
         }
         let mut answer = self.answer_route(route, request, body).await;
         if let Answer::Reply(reply) = &mut answer {
-            reply.share = reply.share.take().or(act);
+            reply.request = act;
         }
         answer
     }
@@ -262,7 +270,7 @@ fn info(agent: &Agent) -> Answer {
     });
     let metadata = metadata.value();
     let mut reply = sync_reply(metadata);
-    reply.etag = Some(format!("\"{}\"", hex(&sha256(metadata.raw().as_bytes()))));
+    reply.header = Some(("ETag", format!("\"{}\"", hex(&sha256(metadata.raw().as_bytes())))));
     Answer::Reply(reply)
 }
 

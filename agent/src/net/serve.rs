@@ -32,11 +32,13 @@ type Connection = connection::Connection<Vec<u8>>;
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    pub(crate) etag: Option<String>,
-    pub(crate) location: Option<String>,
+    /// One more header field: `ETag` or `Location`.
+    pub(crate) header: Option<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
-    /// Released when the body is sent: memory reserved for it, or the request's permit.
+    /// Released when the body is sent: memory reserved for it.
     pub(crate) share: Option<Permit>,
+    /// Released when the body is sent: the host's request is in progress until then.
+    pub(crate) request: Option<Permit>,
 }
 
 impl Reply {
@@ -45,7 +47,7 @@ impl Reply {
     }
 
     pub(crate) fn of(status: u16, content_type: &'static str, body: Vec<u8>) -> Self {
-        Self { status, content_type, etag: None, location: None, body, share: None }
+        Self { status, content_type, header: None, body, share: None, request: None }
     }
 
     /// Returns an error as text with a newline (P§5.2).
@@ -340,17 +342,14 @@ async fn write(
     shape: Shape,
     limiter: Option<&dyn Limiter>,
 ) -> std::io::Result<()> {
-    let mut extra = heapless::Vec::<(&str, &str), 3>::new();
+    let mut extra = heapless::Vec::<(&str, &str), 2>::new();
     if reply.status >= 400 {
         // Go's error writer adds this, and both flavours' clients expect it (P§5.2). `extra` has
-        // room for three fields.
+        // room for both fields.
         let _fits = extra.push(("X-Content-Type-Options", "nosniff"));
     }
-    if let Some(etag) = &reply.etag {
-        let _fits = extra.push(("ETag", etag));
-    }
-    if let Some(location) = &reply.location {
-        let _fits = extra.push(("Location", location));
+    if let Some((name, value)) = &reply.header {
+        let _fits = extra.push((name, value));
     }
     let mut head = String::with_capacity(256);
     let length = u64::try_from(reply.body.len()).unwrap_or(u64::MAX);
