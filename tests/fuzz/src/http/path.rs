@@ -1,6 +1,6 @@
-//! Paths and queries. Invariants: another decoder finds the same segments, an encoded slash is no
-//! separator, the first value of a parameter counts, and the endpoints are those of P§4 by an
-//! independent table.
+//! Paths and queries. Invariants: another decoder finds the same segments, an encoded slash is not
+//! a separator, the first value of a repeated parameter wins, and the routes match a separately
+//! written table of P§4's endpoints.
 
 use mote_core::hostapi::route::{NoRoute, Route, operation, route};
 use mote_core::http::path::Segments;
