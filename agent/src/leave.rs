@@ -16,7 +16,7 @@ use crate::sys::{self, SignalSource, Signalled, sandbox};
 /// Polling interval while the agent waits to leave or for a switch of the root.
 const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Longest wait for the host to fetch the exit codes of its commands: within the 5 s that init
+/// Maximum wait for the host to fetch the exit codes of its commands: within the 5 s that init
 /// systems allow between SIGTERM and SIGKILL. A host fetches them immediately.
 const HANG_UP: Duration = Duration::from_secs(3);
 

@@ -28,7 +28,7 @@ use crate::system::modules::NodeWait;
 use crate::transport::Listener;
 use crate::{devlxd, first_boot, hotplug, ready_when, resume};
 
-/// Longest wait for STOPPED to be written.
+/// Maximum wait for STOPPED to be written.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 pub(crate) type Served = BoxFuture<'static, Result<(), String>>;

@@ -48,7 +48,7 @@ pub(crate) struct Options {
     /// Periods in the states CONNECT, STARTED and CONNECTED.
     pub(crate) intervals: [Option<Duration>; 3],
     pub(crate) length: Option<Duration>,
-    /// Time limit of `connect`.
+    /// Time limit for `connect`.
     pub(crate) timeout: Option<Duration>,
     /// Whether `freeze` only prints what is frozen.
     pub(crate) status_only: bool,

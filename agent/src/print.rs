@@ -9,7 +9,7 @@ use rustix::stdio::{stderr, stdout};
 
 use crate::runtime::log::printable;
 
-/// Longest error message, bytes: a host's error text may be long.
+/// Maximum length of an error message, in bytes: a host's error text may be long.
 const COMPLAINT: usize = 4 * 1024;
 
 /// Prints to standard output, with terminal control characters escaped.

@@ -25,14 +25,14 @@ use crate::system::signs;
 use crate::workers::after_resume::{CLOCK, STOPPED_CLOCK};
 use crate::workers::run;
 
-/// Shortest interval between two reads of the RTC, since the agent may wake much more often;
+/// Minimum interval between two reads of the RTC, since the agent may wake much more often;
 /// [`Agent::settled`] ignores it.
 const LOOKS: Duration = Duration::from_secs(3);
 /// Time limit for reseeding and setting the clock, and so for the wait of [`Agent::settled`].
 const LIMIT: Duration = Duration::from_secs(10);
 const ROOT: &str = "/";
 const AFTER_RESUME: &str = "after-resume";
-/// Longest output of a worker, bytes.
+/// Maximum size of a worker's output, in bytes.
 const OUTPUT: usize = 4096;
 
 /// Watches for signs of a resume, forever. Does nothing in the sandbox or with another `--root`,

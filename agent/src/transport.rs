@@ -198,7 +198,7 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Listens on such a socket under its temporary name, [`unnamed`].
+/// Listens on the socket under its temporary name, [`unnamed`].
 pub(crate) fn bind_unnamed(path: &Path) -> io::Result<OwnedFd> {
     let unnamed = unnamed(path);
     match file::unlink(&unnamed) {

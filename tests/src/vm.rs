@@ -12,7 +12,7 @@ mod machine;
 pub struct Spec {
     /// Whether the status port is a socket (the CONNECT dialect) instead of a ring buffer.
     pub socket: bool,
-    /// Size of the status port's ring, bytes: 16, or 16384 with Incus from 7.0.1 on (P§2.1).
+    /// Size of the status port's ring, in bytes: 16, or 16384 with Incus from 7.0.1 on (P§2.1).
     pub ring: u32,
     pub vsock: bool,
     /// Devices that are missing at boot; [`Vm::plug_late`] adds them.

@@ -52,7 +52,7 @@ fn at_once<T: Send>(threads_of: usize, count: usize, work: impl Fn(usize) -> T +
 /// Clients that do not read: a former maximum number of simultaneous answers.
 const DEAF: usize = 128;
 const LONG: usize = 4_000_000;
-/// Size of a long value, bytes; 1.9 MB with its escapes.
+/// Size of a long value, in bytes; 1.9 MB with its escapes.
 const PASSED: usize = 1_400_000;
 
 fn give_values(victim: &mut Victim) {

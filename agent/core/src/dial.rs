@@ -25,7 +25,7 @@ pub struct Call<'a> {
     pub body: Option<&'a [u8]>,
     /// Further headers, forwarded from the guest.
     pub extra: &'a [(&'a str, &'a str)],
-    /// Time limit for the head of the answer.
+    /// Time limit for the answer's head.
     pub timeout: Duration,
     pub retry: Retry,
 }

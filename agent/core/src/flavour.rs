@@ -24,7 +24,7 @@ pub const PORT_NAMES: [(&str, Flavour); 3] = [
 /// Status port of old LXD; a dummy if another one exists.
 pub const LEGACY_PORT: &str = "org.linuxcontainers.lxd";
 
-/// Longest differing part of a misspelled name, bytes.
+/// Maximum length of the differing part of a misspelled name, in bytes.
 const SLIP: usize = 3;
 
 /// Returns the current server's port that `name` seems to misspell: it differs in one part.

@@ -12,17 +12,17 @@ const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
 /// After this time, the agent ignores programs in the guest, and stops accepting callers for
 /// [`DRAINING`] of each such period, so that handshakes and requests come to an end.
 const DRAIN_PERIOD: Duration = Duration::from_secs(20);
-/// The host's own calls wait for this time in the listen queue, at most.
+/// Maximum wait of the host's own calls in the listen queue.
 const DRAINING: Duration = Duration::from_secs(2);
-/// Longest wait for a host that only listens to events or has not fetched a result. A host that
+/// Maximum wait for a host that only listens to events or has not fetched a result. A host that
 /// listens waits for the end of a command, or is about to send one. If its listener is closed, the
 /// host reports exit code 129 (P§4.1).
 const SILENT_HOST_DEADLINE: Duration = Duration::from_secs(60);
-/// A host that has done nothing else for this time does not run commands one after another.
+/// A host that only listened, or fetched no result, for this time does not run commands one after another.
 const SILENT: Duration = Duration::from_secs(2);
-/// Longest wait for the host before a takeover. The other agent waits for 5 s.
+/// Maximum wait for the host before a takeover. The other agent waits for 5 s.
 const BEFORE_TAKEOVER: Duration = Duration::from_secs(3);
-/// Longest time for the host's commands after a takeover.
+/// Maximum time for the host's commands after a takeover.
 const DRAIN: Duration = Duration::from_secs(300);
 
 /// What is in progress; what the later ones of this list hide may be in progress, too.

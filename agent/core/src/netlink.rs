@@ -5,7 +5,7 @@
 
 use heapless::{String, Vec};
 
-/// Longest datagram of a dump, bytes: the kernel's limit (`netlink_dump`).
+/// Maximum size of a datagram in a dump, in bytes: the kernel's limit (`netlink_dump`).
 pub const DATAGRAM: usize = 32 * 1024;
 /// `IFF_UP` of a link's flags (netdevice(7)).
 pub const UP: u32 = 1;
@@ -16,9 +16,9 @@ pub const LOOPBACK: u32 = 8;
 /// `IFF_POINTOPOINT`.
 pub const POINT_TO_POINT: u32 = 16;
 
-/// Length of a message's header, bytes.
+/// Length of a message's header, in bytes.
 const HEADER: usize = 16;
-/// Longest request, bytes: header, `ifinfomsg`, one attribute of 4 + 16 bytes.
+/// Maximum size of a request, in bytes: header, `ifinfomsg`, one attribute of 4 + 16 bytes.
 const REQUEST: usize = HEADER + 16 + 20;
 /// `NLM_F_REQUEST | NLM_F_DUMP`.
 const DUMP: u16 = 0x301;
@@ -39,7 +39,7 @@ pub enum Table {
     Addresses,
 }
 
-/// An interface's name, bytes: `IFNAMSIZ` is 16 with the NUL.
+/// Maximum length of an interface's name, in bytes: `IFNAMSIZ` is 16 with the NUL.
 pub type Name = String<15>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum Change {
     Down,
     Up,
     Name(Name),
-    /// Set its MTU, bytes.
+    /// Set its MTU, in bytes.
     Mtu(u32),
 }
 
@@ -125,7 +125,7 @@ pub struct Link<'m> {
     pub hardware: &'m [u8],
     /// Permanent hardware address; empty if the link has none.
     pub permanent: &'m [u8],
-    /// MTU, bytes; 0 if unknown.
+    /// MTU, in bytes; 0 if unknown.
     pub mtu: u32,
     pub counters: Counters,
 }
@@ -148,7 +148,7 @@ pub struct Traffic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub index: u32,
-    /// Length of the network prefix, bits.
+    /// Length of the network prefix, in bits.
     pub prefix: u8,
     /// The interface's own address, not a peer's.
     pub address: core::net::IpAddr,

@@ -6,7 +6,7 @@ use crate::report::proc::words;
 
 /// The kernel's state for a listening TCP socket (`include/net/tcp_states.h`).
 const LISTENS: &[u8] = b"0A";
-/// Longest path of a unix socket, bytes (unix(7), `sun_path` without the NUL).
+/// Maximum length of a unix socket's path, in bytes (unix(7), `sun_path` without the NUL).
 const SOCKET: usize = 107;
 /// Required consecutive checks that see no init script, since none runs between runlevels.
 const CALM: u8 = 2;
@@ -63,8 +63,8 @@ impl Calm {
     }
 }
 
-/// Returns whether a process of this name starts services at boot: scripts of sysvinit and busybox,
-/// and startpar.
+/// Returns whether a process with this name starts services at boot: scripts of sysvinit and
+/// busybox, and startpar.
 pub fn starts_services(name: &str) -> bool {
     matches!(name, "rc" | "rcS" | "startpar")
 }

@@ -5,9 +5,9 @@
 
 /// Appended to the client's key before hashing (RFC 6455 §1.3).
 pub const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// Longest payload of a control frame, bytes (RFC 6455 §5.5).
+/// Maximum payload of a control frame, in bytes (RFC 6455 §5.5).
 pub const CONTROL: usize = 125;
-/// Longest header that the agent writes, bytes: no mask, 64-bit length.
+/// Maximum length of a header that the agent writes, in bytes: no mask, 64-bit length.
 pub const HEADER: usize = 10;
 
 /// Frame types (RFC 6455 §11.8).
@@ -30,7 +30,7 @@ impl Opcode {
     }
 }
 
-/// Writes the header of a final, unmasked frame (a server never masks); returns its length, bytes.
+/// Writes a final, unmasked frame's header (a server never masks); returns its length in bytes.
 #[must_use]
 pub fn header(opcode: Opcode, payload: usize, out: &mut [u8; HEADER]) -> usize {
     let length = u64::try_from(payload).unwrap_or(u64::MAX).to_be_bytes();
@@ -114,7 +114,7 @@ pub struct Reader {
 enum Reading {
     /// The bytes of a header read so far.
     Header(heapless::Vec<u8, 14>),
-    /// `at` is the offset in the payload, bytes; `kept` has the payload of a control frame.
+    /// `at` is the offset in the payload, in bytes; `kept` has the payload of a control frame.
     Payload { frame: Header, at: usize, kept: heapless::Vec<u8, CONTROL> },
 }
 

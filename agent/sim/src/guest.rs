@@ -4,7 +4,7 @@
 use crate::host::http::{Message, Reader, request};
 use crate::sim_prelude::*;
 
-/// Longest wait for an answer: 0.25 s for a ticket, 8.6 s for ten `Retry::Patient` attempts of
+/// Maximum wait for an answer: 0.25 s for a ticket, 8.6 s for ten `Retry::Patient` attempts of
 /// which two time out, 5 s for TLS, 10 s for a write, 30 s each for the host's head and body
 /// (docs/protocol/devlxd.md).
 const ANSWER: Micros = 84 * SECOND;
@@ -12,7 +12,7 @@ const ANSWER: Micros = 84 * SECOND;
 const HEAD: Micros = 3 * SECOND;
 const BODY: Micros = 10 * SECOND;
 const IDLE: Micros = 30 * SECOND;
-/// Longest delay of the agent's own actions: to close a connection, accept it, or answer.
+/// Maximum delay of the agent's own actions: to close a connection, accept it, or answer.
 const SLACK: Micros = 500 * MILLI;
 /// After this time, a request of a broken connection has reached the host or never will.
 const OVER: Micros = 90 * SECOND;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::sim_prelude::*;
 
-/// Longest time to CONNECTED: a verification takes 3 s at most (decisions §1).
+/// Maximum time to CONNECTED: a verification takes 3 s at most (decisions §1).
 const PROOF: Micros = 3 * SECOND + 100 * MILLI;
 
 /// Time from SIGTERM to the end: 3 s for the host to fetch exit codes, and 2 s for STOPPED.

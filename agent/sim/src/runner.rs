@@ -16,7 +16,7 @@ const STARVED: Micros = 15 * SECOND;
 /// P§2.3).
 const BACK: Micros = 13 * SECOND;
 
-/// Longest time that the host's commands, one every 20 s, delay a re-exec: their results are kept
+/// Maximum time that the host's commands, one every 20 s, delay a re-exec: their results are kept
 /// for up to 10 s, and the longest runs for 8 s.
 const REEXEC: Micros = 60 * SECOND;
 /// Time for an agent to hand over or to end: up to 5 s.

@@ -40,7 +40,7 @@ impl Errors {
         errors.iter().any(Option::is_some)
     }
 
-    /// Returns whether host and agent refuse one another, or the host cannot call.
+    /// Returns whether the host and the agent refuse one another, or the host cannot call.
     pub(crate) fn is_blocked(&self) -> bool {
         let [_, caller, host, _] = &self.0;
         caller.is_some() || host.as_ref().is_some_and(|why| why.starts_with(REFUSED))

@@ -158,7 +158,7 @@ impl Listener {
     }
 }
 
-/// Size of an event's envelope without its type, bytes.
+/// Size of an event's envelope without its type, in bytes.
 const ENVELOPE: usize = 96;
 
 /// Creates an event with the current time instead of the host's, as the Go agents do (P§4.3).

@@ -17,9 +17,9 @@ use crate::net::host_call::{CallError, Link, call};
 use crate::net::tls::pem_fingerprint;
 use crate::runtime::{log, now, within};
 
-/// Limit of a verification (`GET /1.0`); the host waits 3 s for the answer to its PUT (P§3.2).
+/// Time limit for verification (`GET /1.0`); the host waits 3 s for the PUT's answer (P§3.2).
 const VERIFY: Duration = Duration::from_millis(2500);
-/// Longest part of the host's error text that mote reports, bytes.
+/// Maximum length of the host's error text that mote reports, in bytes.
 const SAID: usize = 200;
 
 impl Agent {

@@ -41,18 +41,18 @@ use crate::runtime::run::Executor;
 use crate::runtime::{Semaphore, Signal, Task, log, now, run_dir, text_of};
 use crate::sys::sandbox;
 
-/// Shortest interval between log lines about callers with another certificate: a real host calls
-/// for each request of its user, and any program on the host can call endlessly.
+/// Minimum interval between log lines about callers with another certificate: a real host calls for
+/// each request of its user, and any program on the host can call endlessly.
 pub(crate) const UNKNOWN_CALLER_LOG_INTERVAL: Duration = Duration::from_secs(30);
-/// Shortest interval between log lines about the same shortage, which each call would repeat.
+/// Minimum interval between log lines about the same shortage, which each call would repeat.
 pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
-/// Permits of [`Agent::host_requests`]: more than there are connections.
+/// Number of permits in [`Agent::host_requests`]: more than there are connections.
 pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
 /// Maximum number of handshakes. Any program of the host can begin one, which takes up to 25 kB.
 pub(crate) const NEWCOMERS: usize = 128;
 /// Maximum number of concurrent sessions. Beyond it: 503.
 pub(crate) const SESSIONS: usize = 64;
-/// Shortest interval between log lines about denied requests, which the host can repeat endlessly.
+/// Minimum interval between log lines about denied requests, which the host can repeat endlessly.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
 /// Time limit for the host's first call: it reads the port every 10 s (P§2.3), and calls for 3 s
 /// (P§3.2).
@@ -97,11 +97,11 @@ pub(crate) struct Agent {
     pub(crate) errors: RefCell<Errors>,
     pub(crate) called: Cell<Called>,
     pub(crate) will_reexec: Cell<bool>,
-    /// Rate limit of log lines about callers with another certificate.
+    /// Rate limit for log lines about callers with another certificate.
     pub(crate) unknown_callers: RefCell<LogLimit>,
-    /// Rate limit of log lines about descriptors or memory that this agent lacks.
+    /// Rate limit for log lines about descriptors or memory that this agent lacks.
     pub(crate) shortages: RefCell<LogLimit>,
-    /// Rate limit of log lines about what the policy refuses.
+    /// Rate limit for log lines about what the policy refuses.
     pub(crate) refusals: RefCell<LogLimit>,
     pub(crate) run_files: RunFiles,
     /// Source of the host's files, for the status file.
@@ -329,7 +329,7 @@ fn again(limit: &RefCell<LogLimit>) -> Option<String> {
     Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })
 }
 
-/// Maximum length of an envelope without its content, bytes.
+/// Maximum size of an envelope without its content, in bytes.
 pub(crate) const ENVELOPE: usize = 128;
 
 /// Returns a success answer (`sync`, 200) with this metadata.

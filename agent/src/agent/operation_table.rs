@@ -20,7 +20,7 @@ pub(crate) const OPERATION_KEPT: Duration = Duration::from_secs(5);
 /// Maximum number of operations, including ended ones; beyond it: 503.
 const MAX_OPERATIONS: usize = 4096;
 
-/// Longest JSON of an operation without its metadata and error, bytes.
+/// Maximum size of an operation's JSON without its metadata and error, in bytes.
 const FIELDS: usize = 1024;
 
 pub(crate) struct Operation {
@@ -180,7 +180,7 @@ impl Operation {
         Document::new(self.shown(), |json| self.write(json, flavour))
     }
 
-    /// Returns an upper bound for the length of the operation's JSON, bytes.
+    /// Returns an upper bound for the length of the operation's JSON, in bytes.
     pub(crate) fn shown(&self) -> usize {
         self.metadata.borrow().bytes() + 6 * self.error.borrow().len() + FIELDS
     }

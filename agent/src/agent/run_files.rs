@@ -11,7 +11,7 @@ use mote_core::time::Uptime;
 use crate::handover::lock::{Kept, Lock};
 use crate::runtime::{log, now, run_dir::unwritable};
 
-/// Shortest interval between two checks of the lock.
+/// Minimum interval between two checks of the lock.
 const LOOKS: Duration = Duration::from_secs(1);
 
 pub(crate) const MOVED: &str = "/run/mote was replaced: writing lock and status to the new one";

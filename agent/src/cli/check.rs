@@ -236,7 +236,7 @@ fn about_port(
             }
         }
         Err(why) => match theirs {
-            Some(theirs) => facts.ok("port", format_args!("{theirs}, of the running agent")),
+            Some(theirs) => facts.ok("port", format_args!("{theirs}, used by the running agent")),
             None => facts.missing("port", format_args!("{why}")),
         },
     }
@@ -313,7 +313,7 @@ fn about_files(
             known = known.or_else(|| flavour_by(&files));
             about_found(facts, known, &files, due);
             if let Some(theirs) = theirs.filter(|theirs| *theirs != files.from) {
-                facts.note("files", format_args!("the running agent uses the files of {theirs}"));
+                facts.note("files", format_args!("the running agent uses the files from {theirs}"));
             }
         }
         (Err(_), Some(theirs)) => {

@@ -28,7 +28,7 @@ use crate::options::command::Ask;
 use crate::runtime::now;
 use crate::{built, print};
 
-/// Longest response body, bytes.
+/// Maximum size of a response body, in bytes.
 const ANSWER: usize = mote_core::limits::HOST_REPLY + 64 * 1024;
 /// Read time limit for a response; the agent itself waits 30 s for the host.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);

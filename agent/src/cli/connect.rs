@@ -23,10 +23,10 @@ use crate::sys::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Default time limit for the target to accept.
 const ACCEPT: Duration = Duration::from_secs(30);
-/// Buffer of each direction, bytes.
+/// Size of each direction's buffer, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// Longest write to standard output, bytes (`PIPE_BUF`): a pipe that poll(2) reports as writable
-/// takes it immediately. `O_NONBLOCK` would also affect other programs that share the pipe.
+/// Maximum write to stdout, in bytes (`PIPE_BUF`): a pipe that poll(2) reports as writable takes it
+/// immediately. `O_NONBLOCK` would also affect other programs that share the pipe.
 const PIECE: usize = 4096;
 /// How long input may pause after a TCP target has ended its side, because a closed connection looks
 /// like a half-closed one, and exec's client keeps its output open until this process ends.

@@ -19,9 +19,9 @@ use crate::sys::file::{self, OFlags};
 use crate::system::devices::{self, entries};
 use crate::system::modules;
 
-/// Longest config file, bytes; a certificate chain has a few thousand.
+/// Maximum size of a config file, in bytes; a certificate chain has a few thousand.
 const MAX_HOST_FILE: u64 = 64 * 1024;
-/// Longest file in `nics`, bytes; usually about 100.
+/// Maximum size of a file in `nics`, in bytes; usually about 100.
 const LONGEST_NIC: u64 = 4096;
 /// Maximum number of files in `nics`; a VM has a few dozen PCI slots.
 const MOST_NICS: usize = 64;
@@ -40,10 +40,10 @@ const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
 /// How long to wait for the share, whose device may be late at boot, before using stored files.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Tries each source in turn, or only the directory given by option. Calls `visit` with the
-/// directory while it is mounted, because large templates are copied straight from it. If `visit`
-/// fails, tries the next source.
-/// Errors: the problem of each existing source, or why there is none, and what to do.
+/// Tries each source in turn, or only the directory given on the command line. Calls `visit` with
+/// the directory while it is mounted, because large templates are copied straight from it. If
+/// `visit` fails, tries the next source.
+/// Errors: what is wrong with each source found, or why no source was found, and what to do.
 pub(crate) fn find(
     options: &Options,
     visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), String>,

@@ -9,7 +9,7 @@ use crate::guest_path::is_roots_alone;
 use crate::options::Options;
 use crate::runtime::{log, log::frozen, read_bounded, run_dir, write_small};
 
-/// Longest document, bytes; most of it is the certificate.
+/// Maximum size of the document, in bytes; most of it is the certificate.
 const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;
 
 /// The host's file with its address, in the same format.

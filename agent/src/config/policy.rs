@@ -16,7 +16,7 @@ use crate::runtime::{Signal, log, read_if_there};
 
 /// The policy's files, relative to the root: mote's and Incus' agent's.
 pub(crate) const FILES: [&str; 2] = ["etc/mote-agent.yml", "etc/incus-agent.yml"];
-/// Longest file, bytes; all features need about 200, 64 items for each limit less than 20,000.
+/// Maximum size of a file, in bytes. All features take about 200, 64 items per limit under 20,000.
 const MAX_POLICY_FILE: u64 = 64 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ const TAG: &CStr = c"config";
 const LABEL: &str = "incus-agent";
 /// Time limit for the kernel's scan of the SCSI bus.
 const SCAN: Duration = Duration::from_secs(2);
-/// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).
+/// Offset of the primary volume descriptor, in bytes (ECMA-119 §8.4).
 const DESCRIPTOR: u64 = 16 * 2048;
 /// Maximum number of examined disks; VMs have a few dozen.
 const DEVICES: usize = 256;
@@ -39,7 +39,7 @@ const VIRTUAL: &[u8] = b"/virtual/";
 /// Name prefixes of a machine's disks: virtio, SCSI (also ATA, USB), CD-ROMs, NVMe, IDE, Xen.
 const DRIVERS: [&str; 6] = ["vd", "sd", "sr", "nvme", "hd", "xvd"];
 
-/// Options of a 9p share.
+/// Mount options for a 9p share.
 const PLAN9_OPTIONS: [(&CStr, &CStr); 3] =
     [(c"trans", c"virtio"), (c"access", c"0"), (c"msize", c"131072")];
 

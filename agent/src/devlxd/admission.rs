@@ -15,10 +15,10 @@ use crate::net::serve::Limiter;
 use crate::runtime::{Signal, Task, now, sleep, within};
 use crate::sys;
 
-/// How late a client may read a long answer, at [`GRACE`] per piece, while another one waits for its
-/// own. There is one long answer at a time, so a shorter limit would often close slow readers.
+/// How far behind a client may be in reading a long answer ([`GRACE`] per piece) while another
+/// waits. There is one long answer at a time; a shorter limit would often close slow readers.
 const READING: Duration = Duration::from_secs(1);
-/// The same while only users other than root wait, so that root is next.
+/// Like [`READING`], while only users other than root wait, so that root's clients are next.
 const READING_FOR_USER: Duration = Duration::from_millis(1100);
 
 pub(crate) struct Guests {

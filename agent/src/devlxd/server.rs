@@ -28,10 +28,10 @@ use crate::runtime::{log, now, sleep};
 use crate::status::status_file::remember;
 use crate::transport::{self, Socket, is_passing};
 
-/// The kernel's send buffer for a client that does not read, bytes, before the kernel doubles it.
-/// The minimum, because there may be hundreds, and a cgroup charges them to the agent.
+/// The kernel's send buffer for a client that does not read, in bytes, before the kernel doubles
+/// it. The minimum, because there may be hundreds, and a cgroup charges them to the agent.
 const UNREAD: usize = 2 * 1024;
-/// Send buffer of the few clients that receive an image or a long answer, bytes.
+/// Size of the send buffer for the few clients that receive an image or a long answer, in bytes.
 const UNREAD_LONG: usize = 8 * 1024;
 /// Pause between attempts to open the socket, for example before `/dev` is mounted.
 const REOPEN: Duration = Duration::from_secs(1);
@@ -240,8 +240,8 @@ impl Guest {
         Ok(Exported::Written(relayed.is_ok_and(|length| length != Length::UntilClose)))
     }
 
-    /// Writes head and body. After an error the guest's connection must be closed, so that the
-    /// guest notices.
+    /// Writes the head and the body. After an error the guest's connection must be closed, so that
+    /// the guest notices.
     async fn relay(
         &self,
         stream: &Stream,
@@ -251,7 +251,7 @@ impl Guest {
         let gone = |error| CallError::from(format!("the guest client is gone: {error}"));
         let mut head = String::with_capacity(512);
         let length = write_image_head(&mut head, request, &incoming.headers)
-            .map_err(|_| "cannot forward a header of the host")?;
+            .map_err(|_| "cannot forward one of the host's headers")?;
         self.entry.note(Activity::Writing, now());
         stream.write_all(head.as_bytes()).await.map_err(gone)?;
         self.entry.note(Activity::Served, now());

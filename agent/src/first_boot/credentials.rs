@@ -14,7 +14,7 @@ use crate::sys::file;
 
 /// The firmware's table, which root can read even without the module `dmi-sysfs`.
 const TABLE: &str = "sys/firmware/dmi/tables/DMI";
-/// Longest table, bytes; a table of SMBIOS 2 has at most 65,535.
+/// Maximum size of the table, in bytes; a table of SMBIOS 2 has at most 65,535.
 const MOST: u64 = 1024 * 1024;
 const PLACE: &str = "root/.ssh/authorized_keys";
 /// The kernel's host name file, and its content while no name was set.
@@ -58,7 +58,7 @@ fn read(root: &Path, name: &str) -> io::Result<Vec<u8>> {
 type Apply = fn(&Path, &[u8]) -> io::Result<bool>;
 
 fn name(root: &Path, value: &[u8]) -> io::Result<bool> {
-    let name = host_name(value).ok_or_else(|| io_error("not a name"))?;
+    let name = host_name(value).ok_or_else(|| io_error("not a host name"))?;
     let is_unnamed = |path| UNNAMED.contains(&text_of(root, path).trim_ascii());
     if !text_of(root, FILE).trim_ascii().is_empty() || !is_unnamed(KERNEL) {
         return Ok(false);

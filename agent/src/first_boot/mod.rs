@@ -25,9 +25,9 @@ use crate::workers::command;
 const HOSTNAME: &str = "etc/hostname";
 /// cloud-init's seed, which it reads only at boot.
 const SEED: &str = "var/lib/cloud/seed/nocloud-net/meta-data";
-/// Longest run of the `reboot` command: systemctl gives up after 25 s without an answer.
+/// Maximum duration of the `reboot` command: systemctl gives up after 25 s without an answer.
 const COMMAND: Duration = Duration::from_secs(60);
-/// Longest wait for a requested reboot, as in the Go agents.
+/// Maximum wait for a requested reboot, as in the Go agents.
 const REBOOT: Duration = Duration::from_secs(300);
 /// Magic numbers (statfs(2)) of tmpfs and ramfs, which lose their files at a reboot.
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
@@ -88,7 +88,7 @@ fn wants_reboot(root: &Path) -> bool {
     let in_memory = file::statfs(&root.join(SEED))
         .is_ok_and(|fs| IN_MEMORY.into_iter().any(|kind| i64::from(kind) == fs.f_type));
     if in_memory {
-        log::warn(format_args!("not rebooting for cloud-init's seed: it is in memory"));
+        log::warn(format_args!("not rebooting for cloud-init's seed: it would be lost"));
     }
     !in_memory
 }

@@ -1,6 +1,6 @@
-//! Sets names and MTUs of NICs from the host's `nics/*.json` (P§1.9). The core's `nic` decides the
-//! steps; each is one netlink request. For a hot-plugged NIC, reads the files again, or the host's
-//! devices if it has written no file.
+//! Sets the names and MTUs of NICs from the host's `nics/*.json` (P§1.9). The core's `nic` decides
+//! the steps; each is one netlink request. For a hot-plugged NIC, reads the files again, or the
+//! host's devices if it has written no file.
 
 use std::path::Path;
 
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs the test of this name again in its own network namespace; true inside.
+    /// Runs the test with this name again in its own network namespace; true inside.
     #[track_caller]
     fn in_private_network(test: &str) -> bool {
         in_private(Private::Network, &format!("first_boot::nics::tests::{test}"))

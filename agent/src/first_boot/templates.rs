@@ -29,11 +29,11 @@ use crate::runtime::{
 use crate::sys::fd::give;
 use crate::sys::file;
 
-/// Longest `metadata.yaml`, bytes; real ones have a few thousand.
+/// Maximum size of `metadata.yaml`, in bytes; real ones have a few thousand.
 const METADATA: u64 = 256 * 1024;
 /// Directory of cloud-init's seeds, which it reads at boot.
 const SEEDS: &str = "var/lib/cloud/seed/";
-/// Size of the copy buffer, bytes. It is on the stack, whose used pages stay resident.
+/// Size of the copy buffer, in bytes. It is on the stack, whose used pages stay resident.
 const COPY_BUFFER: usize = 4 * 1024;
 
 #[derive(Debug, Default)]

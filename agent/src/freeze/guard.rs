@@ -24,7 +24,7 @@ pub(super) const THAW: i32 = 15;
 const SIGNALS: [i32; 4] = [1, 2, 3, THAW];
 /// Message for a file system that could not be opened, synced or frozen in time.
 const LATE: &str = "timed out, or it hangs";
-/// Longest answer, bytes. It contains every mount point.
+/// Maximum size of the answer, in bytes. It contains every mount point.
 const ANSWER: u64 = 1 << 20;
 /// First byte of the answer once all is frozen.
 const DONE: u8 = b'+';

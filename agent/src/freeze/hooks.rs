@@ -23,9 +23,9 @@ const PLACES: [(&str, &str); 3] = [
     ("etc/qemu/fsfreeze-hook.d", "etc/qemu/fsfreeze-hook"),
     ("etc/qemu-ga/fsfreeze-hook.d", "etc/qemu-ga/fsfreeze-hook"),
 ];
-/// Longest script that is searched for the name of its directory, bytes; qemu-ga's has 1,200.
+/// Maximum size of a script to search for its directory's name, in bytes; qemu-ga's has 1,200.
 const SCRIPT: u64 = 64 * 1024;
-/// Time limit of one hook at the thaw.
+/// Time limit for one hook at the thaw.
 const THAW: Duration = Duration::from_secs(60);
 
 /// Returns all hooks: for each directory, the program that qemu-ga runs, then the files by name.

@@ -103,7 +103,7 @@ fn trim(root: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Longest list of mounts, bytes.
+/// Maximum size of the list of mounts, in bytes.
 const MOUNTS: u64 = 1 << 24;
 
 /// Mount points in the order of freezing, the reverse of mounting.

@@ -15,9 +15,9 @@ use rustix::process::{Pid, getpid};
 use crate::runtime::{io_error, log::frozen, make_directory, read_to_end, run_dir};
 use crate::sys::file::{self, OFlags};
 
-/// Length of the fixed part, bytes.
+/// Length of the fixed part, in bytes.
 const SIZE: usize = 13;
-/// Longest file, bytes. It names the hooks that failed.
+/// Maximum size of the file, in bytes. It names the hooks that failed.
 const LONGEST: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

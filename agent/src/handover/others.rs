@@ -19,7 +19,7 @@ pub(crate) fn left(root: &Path) -> Option<String> {
         let mut places = PLACES.iter().map(|place| root.join(place).join(unit));
         places.find_map(|path| Some((file::stat(&path).ok()?, path))).filter(is_file)
     })?;
-    Some(format!("{}: unit of another agent; remove it", unit.display()))
+    Some(format!("{}: another agent's unit; remove it", unit.display()))
 }
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod tests {
         let theirs = root.join("lib/systemd/system/lxd-agent.service");
         std::fs::write(&theirs, "").unwrap();
         let said = left(&root).unwrap_or_default();
-        assert!(said.ends_with("lxd-agent.service: unit of another agent; remove it"), "{said}");
+        assert!(said.ends_with("lxd-agent.service: another agent's unit; remove it"), "{said}");
         let mask = root.join("etc/systemd/system/lxd-agent.service");
         std::os::unix::fs::symlink("/dev/null", mask).unwrap();
         assert_eq!(left(&root), None);

@@ -19,10 +19,10 @@ use crate::sys::file;
 use crate::sys::listener::NUMBERS;
 use crate::system::processes::{after, users};
 
-/// Longest list of locks, bytes: 5,000 locks; a guest has a few dozen. The kernel walks the whole
-/// list for each page.
+/// Maximum size of the list of locks, in bytes: 5,000 locks; a guest has a few dozen. The kernel
+/// walks the whole list for each page.
 pub(super) const LOCKS: u64 = 256 * 1024;
-/// Longest text about a process, bytes: `status` has its groups, up to 65,536.
+/// Maximum size of a text about a process, in bytes: `status` has its groups, up to 65,536.
 const MAX_PROC_FILE: u64 = 1024 * 1024;
 const LINK: usize = 256;
 /// The kernel's text for an agent's lock in `/proc/locks` and `fdinfo`, after "->" for a waiter.
@@ -114,7 +114,7 @@ impl Process {
         text(&self.0, c"comm", MAX_PROC_FILE)
     }
 
-    /// Returns whether the process is root's and has locked a file of this name, in any mount.
+    /// Returns whether the process is root's and has locked a file with this name, in any mount.
     pub(super) fn has_lock(&self, pid: u64, path: &[u8]) -> bool {
         let is_lock = |number, link: &[u8]| {
             let rest = link.strip_prefix(path);

@@ -8,9 +8,9 @@ use mote_core::status::view::View;
 
 use crate::runtime::{look_for, read_bounded, run_dir};
 
-/// Longest status file, bytes.
+/// Maximum size of the status file, in bytes.
 const MAX_STATUS_FILE: u64 = 64 * 1024;
-/// Longest wait for a status file: the agent may be starting or writing it.
+/// Maximum wait for a status file: the agent may be starting or writing it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
 /// Reads the status file of the agent that runs on `root`. Errors: why there is none, with advice,

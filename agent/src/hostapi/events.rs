@@ -21,7 +21,7 @@ use crate::runtime::{log, sleep};
 /// Maximum number of the host's listeners; beyond it: 503. Each `lxc exec` has one, which costs a
 /// TLS connection of 16 KB, and hundreds at once are normal.
 const LISTENERS: usize = 1024;
-/// Maximum unread output per listener, bytes, both in TLS and in the kernel.
+/// Maximum unread output per listener, in bytes, both in TLS and in the kernel.
 const AHEAD: usize = 4 * 1024;
 /// Interval between pings on a websocket (P§4.3).
 const PING: Duration = Duration::from_secs(10);

@@ -26,11 +26,11 @@ type Timeouts = (Duration, Duration);
 const START: Timeouts = (Duration::from_secs(2), Duration::from_secs(5));
 /// After a hot-plug, as long as Incus' agent: 20 attempts 500 ms apart.
 const PLUGGED: Timeouts = (Duration::from_millis(9500), Duration::from_secs(10));
-/// Longest delay of the answer to LXD, which waits 3 s for the share to be mounted (P§3.2).
+/// Maximum delay of the answer to LXD, which waits 3 s for the share to be mounted (P§3.2).
 const ANSWER: Duration = Duration::from_millis(2500);
-/// Memory that a waiting device event needs in addition to its document, bytes.
+/// Memory that a waiting device event needs in addition to its document, in bytes.
 const TASK: usize = 16 * 1024;
-/// Longest output of a worker, one line, bytes.
+/// Maximum size of a worker's output, one line, in bytes.
 const LINE: usize = 16 * 1024;
 
 /// Starts a worker that reads `agent-mounts.json` again after the host was lost and mounts what is

@@ -14,7 +14,7 @@ use crate::agent::{Agent, ENVELOPE, Operation, error, sync};
 use crate::net::serve::{Answer, Reply};
 use crate::runtime::within;
 
-/// Upper bound for the length of an operation's path in a list, bytes.
+/// Upper bound for the length of an operation's path in a list, in bytes.
 const PATH: usize = 64;
 
 /// `GET /1.0/operations[?recursion=1]`: lists operations by state, as paths or in full. The answer

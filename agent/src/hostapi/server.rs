@@ -44,7 +44,7 @@ const CALLERS: usize = 4096;
 const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
 /// How long a long request waits for memory; then: 503. Shorter than a body's deadline.
 const ADMIT_WAIT: Duration = Duration::from_secs(3);
-/// Longest report, bytes: ten times the report of 500 mounts and 500 interfaces.
+/// Maximum size of a report, in bytes: ten times the report of 500 mounts and 500 interfaces.
 const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 
 /// Accepts connections on all listeners.

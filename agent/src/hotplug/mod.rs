@@ -110,8 +110,8 @@ impl Nics {
     }
 }
 
-/// Names new NICs, one worker after another. Incus writes no file for such a NIC, so the agent
-/// requests the devices when Incus reports one.
+/// Names new NICs, one worker after another. Incus writes no file for a hot-plugged NIC, so the
+/// agent requests the devices when Incus reports one.
 async fn name_nics(agent: Rc<Agent>, nics: Rc<Nics>) {
     // Includes events from before this task ran.
     let mut seen = [NEVER; 2];

@@ -41,7 +41,7 @@ powers off.
 ";
 
 const ROOT: &str = "/";
-/// Longest `/etc/mote-init` and command line of the kernel, bytes.
+/// Maximum size of `/etc/mote-init` and of the kernel command line, in bytes.
 const MAX_ETC_FILE: u64 = 64 * 1024;
 /// ACPI's power button, and the input device files.
 const MODULES: [&str; 2] = ["button", "evdev"];

@@ -19,15 +19,15 @@ use crate::net::tls;
 use crate::runtime::{sleep, within};
 use crate::transport::{Socket, Transport, is_shortage};
 
-/// Time limit of one connect: Linux's own for vsock.
+/// Time limit for one connect: Linux's own for vsock.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Time limit of the TLS handshake (P§3.2).
+/// Time limit for the TLS handshake (P§3.2).
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Time limit for the next piece of a body.
 const BODY_PIECE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Read size for a head, bytes. Most complete answers fit into it.
+/// Read size for a head, in bytes. Most complete answers fit into it.
 const SHORT: usize = 2 * 1024;
-/// Read size for the rest of a body, bytes: one TLS record.
+/// Read size for the rest of a body, in bytes: one TLS record.
 const CHUNK: usize = 16 * 1024;
 /// `Host` header; the host ignores it (P§3.5).
 const HOST: &str = "custom.socket";
@@ -128,7 +128,7 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallE
         Some(Err(error)) => {
             return Err(CallError::by(&error, format!("TLS with the host failed: {error}")));
         }
-        None => return Err("TLS with the host took too long".into()),
+        None => return Err("TLS with the host timed out".into()),
     };
     crate::runtime::log::debug(format_args!(
         "{} {} ({})",

@@ -10,10 +10,10 @@ use crate::net::stream::Stream;
 use crate::sys::fd::{self, OwnedFd};
 use crate::transport::Socket;
 
-/// Read size towards the guest, bytes: as much as TLS receives at a time, because each write wakes
-/// the process behind the socket.
+/// Read size towards the guest, in bytes: as much as TLS receives at a time, because each write
+/// wakes the process behind the socket.
 const INWARD: usize = 36 * 1024;
-/// Read size towards the host, bytes: two TLS records, each with 22 bytes of overhead, fill a
+/// Read size towards the host, in bytes: two TLS records, each with 22 bytes of overhead, fill a
 /// packet (`session::PACKET`).
 pub(super) const OUTWARD: usize = 32 * 1024 - 512 - 2 * 22;
 /// Idle time of the guest's side after which its buffer is freed.

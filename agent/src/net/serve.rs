@@ -14,12 +14,12 @@ use crate::built::BoxFuture;
 use crate::net::stream::Stream;
 use crate::runtime::{Permit, now, until};
 
-/// Initial buffer, bytes: nearly all requests fit. [`Limiter::enlarge`] must allow a larger one.
+/// Initial buffer size, in bytes: nearly all requests fit. [`Limiter::enlarge`] permits more.
 const FIRST_BUFFER: usize = 1024;
-/// Long bodies are written in pieces of this length, bytes: a client that does not read costs one
-/// TLS record. Each piece restarts the client's time limit ([`Limiter::note`]).
+/// Long bodies are written in pieces of this length, in bytes: a client that does not read costs
+/// one TLS record. Each piece restarts the client's time limit ([`Limiter::note`]).
 const BODY_PIECE: usize = 16 * 1024;
-/// Bodies up to this length, bytes, are written with their head: one write, one TLS record.
+/// Bodies up to this length, in bytes, are written with their head: one write, one TLS record.
 const TOGETHER: usize = 15 * 1024;
 /// Pause after an accept that failed for a temporary reason, such as too few descriptors.
 pub(crate) const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -71,7 +71,7 @@ pub(crate) enum Answer {
 }
 
 pub(crate) struct Admission {
-    /// Longest body, bytes; beyond it: 413.
+    /// Maximum size of the body, in bytes; beyond it: 413.
     pub(crate) most: usize,
     /// Memory for the body until it is answered.
     #[expect(dead_code, reason = "released when this is dropped")]
@@ -86,7 +86,7 @@ pub(crate) const TOO_LONG: Refused = (413, "Request body too long");
 /// A handler of requests. Its futures are boxed, so that one [`serve`] is linked for all handlers
 /// and idle connections stay small.
 pub(crate) trait Service {
-    /// Longest body accepted without [`Service::admit`], bytes.
+    /// Maximum size of a body accepted without [`Service::admit`], in bytes.
     fn longest_body(&self) -> usize;
 
     /// Decides on a body longer than [`Service::longest_body`]; called once per request.

@@ -15,9 +15,9 @@ use rustls::{CommonState, Error};
 
 use crate::sys::heap;
 
-/// Read size while the peer sends little, bytes.
+/// Read size while the peer sends little, in bytes.
 const SHORT: usize = 4 * 1024;
-/// Read size while the peer sends much, bytes: two records, in a block that the heap caches
+/// Read size while the peer sends much, in bytes: two records, in a block that the heap caches
 /// (`sys/heap`).
 const LONG: usize = 36 * 1024;
 /// Maximum number of received unprocessed bytes: rustls's limit for a handshake message.
@@ -27,9 +27,9 @@ const LONGEST: usize = 64 * 1024;
 const UNKNOWN: usize = 16 * 1024;
 /// Default maximum of encrypted unsent bytes, as in rustls.
 const UNSENT: usize = 64 * 1024;
-/// Longest content of a record, bytes.
+/// Maximum content of a record, in bytes.
 const RECORD: usize = 16 * 1024;
-/// What encryption adds to a record, bytes: header, type and tag.
+/// What encryption adds to a record, in bytes: header, type and tag.
 const SEAL: usize = 5 + 1 + 16;
 
 pub(super) struct Session {
@@ -344,11 +344,11 @@ impl Outgoing {
     }
 }
 
-/// Longest write to the host, bytes: vsock sends it as one packet. Since 6.7 the guest's kernel
-/// splits a packet over 32 KiB into several buffers. Host devices in user space that expect one
-/// buffer (vhost-device-vsock 0.3.0, older ones of cloud-hypervisor and libkrun) then lose bytes or
-/// stop; the kernel's vhost-vsock does not. The packet is half a kilobyte shorter, so that with the
-/// kernel's own data it fits into 32 KiB; otherwise the guest's kernel would clear 64 KiB.
+/// Maximum size of a write to the host, in bytes: vsock sends it as one packet. Since 6.7 the
+/// guest's kernel splits a packet over 32 KiB into several buffers. Host devices in user space that
+/// expect one buffer (vhost-device-vsock 0.3.0, older cloud-hypervisor and libkrun) then lose bytes
+/// or stop; the kernel's vhost-vsock does not. The packet is half a kilobyte shorter, so that with
+/// the kernel's own data it fits into 32 KiB; beyond that, the kernel would clear 64 KiB.
 const PACKET: usize = 32 * 1024 - 512;
 
 pub(crate) fn receive(fd: &OwnedFd, out: impl Buffer<u8>) -> io::Result<usize> {

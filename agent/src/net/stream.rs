@@ -257,7 +257,7 @@ impl Stream {
         self.tls.is_none() && unread(self.socket.get_ref()) > 0
     }
 
-    /// Waits until such a peer has read all data; returns false after [`STALLED`].
+    /// Waits until a peer on this machine has read all data; returns false after [`STALLED`].
     pub(crate) async fn taken(&self) -> bool {
         let read = async {
             let mut pause = UNREAD.0;

@@ -43,18 +43,18 @@ use crate::sys::since_1970;
 
 /// The name in LXD and Incus certificates, for which Go clients ask (P§3.1).
 const SERVER_NAME: &str = "unspecified";
-/// Longest certificate or key, bytes of DER; a P-384 certificate has about 600.
+/// Maximum size of a certificate or key, in bytes of DER; a P-384 certificate has about 600.
 const DER: usize = 8 * 1024;
-/// Length of a P-256 key in a certificate, bytes. No other type of key in Go's TLS has it.
+/// Length of a P-256 key in a certificate, in bytes. No other type of key in Go's TLS has it.
 const P256: usize = 91;
-/// Length of a P-384 key in a certificate, bytes.
+/// Length of a P-384 key in a certificate, in bytes.
 const P384: usize = 120;
-/// Shortest RSA key of 2048 bits in a certificate, bytes: its exponent has one byte.
+/// Minimum length of a 2048-bit RSA key in a certificate, in bytes: its exponent has one byte.
 const RSA_2048: usize = 292;
-/// Longest RSA key of 8192 bits: ring accepts exponents of 33 bits.
+/// Maximum length of an 8192-bit RSA key, in bytes: ring accepts exponents of 33 bits.
 const RSA_8192: usize = 1064;
 
-/// The message for a key of another type or length.
+/// The message for a key with a different type or length.
 const KEY_KIND: &str = "its key is not P-256, P-384 or (server) RSA of 2048 to 8192 bits";
 
 /// Accepted signature algorithms: those of the keys that LXD and Incus create (P-384), and of keys
@@ -93,7 +93,7 @@ impl Identity {
         let key = private_key(&files.agent_key).map_err(of("agent.key"))?;
         let caller = certificate(&files.server_crt).map_err(of("server.crt"))?.to_vec();
         if key.public_key().is_some_and(|key| public_key(&own) != Ok(key)) {
-            return Err("agent.key: it does not belong to agent.crt".into());
+            return Err("agent.key: does not belong to agent.crt".into());
         }
         let certified = CertifiedKey::new(vec![own], key);
         Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })

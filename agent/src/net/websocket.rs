@@ -15,9 +15,9 @@ use crate::net::stream::Stream;
 use crate::runtime::{Semaphore, within};
 use crate::sys::fd::{self, AsFd};
 
-/// Longest payload of a [`Frame`], bytes: see [`Stream::write_all`].
+/// Maximum payload of a [`Frame`], in bytes: see [`Stream::write_all`].
 const FRAME: usize = 31 * 1024;
-/// Longest payload that is copied, to be sent together with its header, bytes.
+/// Maximum payload that is copied, to be sent with its header, in bytes.
 const SHORT: usize = 4 * 1024;
 /// Time limit for sending a close frame, since the peer may not read.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);

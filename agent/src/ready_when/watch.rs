@@ -20,9 +20,9 @@ use crate::system::processes::{ROOT, is_of};
 use crate::workers::command;
 use crate::workers::report::lines;
 
-/// Interval of the checks.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time limit of a command. It is then killed and retried.
+/// Time limit for a command, after which it is killed and retried.
 const COMMAND: Duration = Duration::from_secs(10);
 /// Exit code for a missing program.
 const MISSING: i32 = 127;

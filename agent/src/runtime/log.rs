@@ -15,11 +15,11 @@ use crate::sys::{self, file};
 pub(crate) mod audit;
 pub(crate) mod frozen;
 
-/// Longest line, bytes. Longer lines are truncated.
+/// Maximum length of a line, in bytes. Longer lines are truncated.
 const LINE: usize = 512;
 
-/// Maximum pending output, bytes, while it cannot be written because the log's reader waits for a
-/// frozen file system.
+/// Maximum size of pending output, in bytes, while it cannot be written because the log's reader
+/// waits for a frozen file system.
 const KEPT: usize = 16 * 1024;
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting { text: Vec::new(), lost: 0 });

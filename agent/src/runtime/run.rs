@@ -17,7 +17,7 @@ pub(crate) type Executor = LocalExecutor<'static>;
 /// Number of task runs before the reactor polls the kernel, if tasks are always ready.
 #[cfg(not(feature = "async-io"))]
 const TASKS: usize = 64;
-/// Shortest time for which freed blocks are kept. A shorter wait than the kernel's own timers is
+/// Minimum time for which freed blocks are kept. A shorter wait than the kernel's own timers is
 /// expensive: reprogramming the clock device takes 0.2 ms under emulation.
 const SPARES_TTL: Duration = Duration::from_millis(900);
 

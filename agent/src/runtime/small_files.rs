@@ -14,11 +14,11 @@ use crate::sys::file;
 /// Bytes that every file with data occupies, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
 
-/// Longest text, bytes: `modules.dep` has about 1 MiB. A sandboxed agent could write more to
-/// `/run/mote/ready`.
+/// Maximum size of a text, in bytes: `modules.dep` has about 1 MiB. A sandboxed agent could write
+/// more to `/run/mote/ready`.
 const TEXT: u64 = 4 * 1024 * 1024;
 
-/// Longest document on a worker's standard input, bytes: a pipe's capacity.
+/// Maximum size of a document on a worker's standard input, in bytes: a pipe's capacity.
 pub(crate) const MAX_DOCUMENT: u64 = 64 * 1024;
 
 /// Reads a whole file of at most `most` bytes.

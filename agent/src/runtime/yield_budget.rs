@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use smol::future::yield_now;
 
-/// Operations before a yield. They take a few milliseconds, so the yield's own cost is negligible.
+/// Operations before a yield: a few milliseconds, so that the yield's own cost is negligible.
 const BUDGET: u32 = 16;
 
 #[derive(Debug, Default)]

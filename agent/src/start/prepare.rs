@@ -26,12 +26,12 @@ pub(crate) struct Prepared {
     pub(crate) identity: Identity,
     pub(crate) files: ConfigFiles,
     pub(crate) applied: Applied,
-    /// The flavour, if option, port or files show it.
+    /// The flavour, if the option, the port or the files show it.
     pub(crate) flavour: Option<Flavour>,
 }
 
-/// Finds port and files, and applies the allowed templates while the share is mounted. Logs the
-/// port if it is not the `known` one. Errors: what is missing, and what to do about it.
+/// Finds the port and the files, and applies the allowed templates while the share is mounted. Logs
+/// the port if it is not the `known` one. Errors: what is missing, and what to do about it.
 pub(crate) fn prepare(
     options: &Options,
     policy: &Policy,

@@ -24,7 +24,7 @@ use crate::system::devices::{self, CONSOLE, Device};
 /// Suffix of the policy in log and `status` for an agent in the sandbox.
 pub(crate) const WORD: &str = "; in a sandbox";
 
-/// Rights of the group: to a file, and to search or change the file's directory.
+/// The group's rights: to a file, and to search or change the file's directory.
 const FILE: u32 = 0o060;
 const SEARCH: u32 = 0o010;
 const CHANGE: u32 = 0o030;
@@ -73,7 +73,7 @@ pub(crate) fn enter(
     let (guests, needs) =
         (socket::make(&path, flavour).ok(), Needs { ports, guests: path.parent(), sockets });
     if let Err(error) = lend_all(&options.root, &needs) {
-        log::warn(format_args!("the sandbox lacks a file: {error}"));
+        log::warn(format_args!("cannot give the sandbox access to a file: {error}"));
     }
     notify::keep();
     if sandbox::enter(&options.root, &needs) {

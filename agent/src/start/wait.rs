@@ -31,7 +31,7 @@ const READY: Duration = Duration::from_secs(10);
 pub(crate) struct Missing {
     /// The cause, then advice; logged again when it changes.
     pub(crate) why: String,
-    /// Whether another program uses the resource. No event reports its end, so each check retries.
+    /// Whether another program uses the resource. Each check retries: no event reports its end.
     pub(crate) is_taken: bool,
 }
 

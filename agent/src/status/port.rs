@@ -22,7 +22,7 @@ use crate::sys::{file, sandbox};
 use crate::system::devices::{self, CONSOLE, Device, entries};
 use crate::system::modules;
 
-/// Longest wait for the ports' names after the start of the driver, which asks the host for them.
+/// Maximum wait for the ports' names after the start of the driver, which asks the host for them.
 const NAMED: Duration = Duration::from_millis(500);
 
 const NAMES: &str =
@@ -42,7 +42,7 @@ pub(crate) struct Found {
     pub(crate) doubt: Option<String>,
 }
 
-/// Finds the port by its three possible names. If two servers have one, `wanted` decides.
+/// Finds the port by its three possible names. If there are ports of two servers, `wanted` decides.
 pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let found = look(root, wanted)?;
     // The ports get their names one after another. A second search finds the current name of a port
@@ -77,7 +77,7 @@ struct Ports<'a> {
 }
 
 impl Ports<'_> {
-    /// Returns the path of the port of that name: from udev's link, or from the list in sysfs.
+    /// Returns the path of the port with that name: from udev's link, or from the list in sysfs.
     fn named(&self, name: &str) -> Option<PathBuf> {
         let dev = self.root.join("dev");
         let link = dev.join("virtio-ports").join(name);
@@ -118,7 +118,7 @@ fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
     None
 }
 
-/// Returns the port of `--port`, or else the one found by its name, if it can be opened.
+/// Returns the port given by `--port`, or else the one found by its name, if it can be opened.
 /// Errors: a message with the reason and advice.
 pub(crate) fn find(options: &Options) -> Result<Found, String> {
     if let Some(path) = &options.port {

@@ -24,7 +24,7 @@ const UNREAD: &str = "the host has not called or read this port: is its chardev 
 /// Pause between two reads of a port without a host: poll(2) returns immediately for a hung-up
 /// port, and a returning host writes immediately.
 const ABSENT: Duration = Duration::from_millis(200);
-/// Longest read, bytes.
+/// Maximum size of a read, in bytes.
 const CHUNK: usize = 256;
 /// Maximum number of reads of [`CHUNK`] bytes from a port before it is closed.
 const LEFT: usize = 64;

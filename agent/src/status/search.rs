@@ -35,7 +35,7 @@ pub(crate) struct Search {
     trouble: Option<String>,
     /// Whether another process has the port open.
     busy: Busy,
-    /// Time since which the port has been missing.
+    /// When the port went missing.
     pub(super) missing: Option<Uptime>,
 }
 

@@ -18,7 +18,7 @@ use crate::workers::run;
 
 /// Interval between announcements, as in the Go agents (P§2.2).
 const PACE: Duration = Duration::from_secs(5);
-/// Size of the host's ring, bytes (P§2.1). A longer state would overwrite its STARTED.
+/// Size of the host's ring, in bytes (P§2.1). A longer state would overwrite its STARTED.
 const RING: usize = 16 * 1024;
 
 pub(crate) enum Outcome {

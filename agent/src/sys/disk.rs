@@ -12,7 +12,7 @@ const RESIZE_PARTITION: i32 = 3;
 /// `struct blkpg_partition`.
 #[repr(C)]
 struct Partition {
-    /// Start and length of the partition, bytes.
+    /// Start and length of the partition, in bytes.
     place: [u64; 2],
     number: u32,
     names: [u8; 128],

@@ -18,16 +18,16 @@ use std::ops::{Range, RangeInclusive};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Shortest allocation that gets its own mapping from the beginning, bytes.
+/// Minimum size of an allocation that gets its own mapping from the beginning, in bytes.
 const LONG: usize = 16 * 1024;
 /// Sizes, in bytes, that a [`BLOCK`] serves: the content of a TLS record (16 KiB), a record with
 /// its header, and twice that.
 const RECORDS: RangeInclusive<usize> = LONG..=BLOCK;
-/// Size of a cached TLS record, bytes. Shorter data does not touch its last pages.
+/// Size of a cached TLS record, in bytes. Shorter data does not touch its last pages.
 const BLOCK: usize = RECORD as usize;
-/// Sizes of the cached blocks, bytes: musl's size classes, four per doubling (its `size_classes`,
-/// without the header), and three TLS records: a transfer reads into one, holds data in another, and
-/// rustls encrypts in the third.
+/// Sizes of the cached blocks, in bytes: musl's size classes, four per doubling (its
+/// `size_classes`, without the header), and three TLS records: a transfer reads into one, holds
+/// data in another, and rustls encrypts in the third.
 const SIZES: [u16; 31] = [
     12, 28, 44, 60, 76, 92, 108, 124, 140, 156, 188, 236, 284, 316, 396, 492, 572, 668, 796, 1004,
     1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, RECORD, RECORD, RECORD,
@@ -36,13 +36,13 @@ const RECORD: u16 = 36 * 1024;
 /// Index of the first TLS record.
 const FIRST_RECORD: usize = 28;
 const ALL: Range<usize> = 0..SIZES.len();
-/// Size at which a growing table gets its own mapping, bytes.
+/// Size at which a growing table gets its own mapping, in bytes.
 const GROWN: usize = 4 * 1024;
-/// Unit of freed stack, bytes; with larger pages, the kernel may refuse.
+/// Unit of freed stack, in bytes; with larger pages, the kernel may refuse.
 const PAGE: usize = 4096;
-/// Maximum length of freed stack, bytes; less than the kernel's gap below a stack (1 MiB).
+/// Maximum size of the freed stack, in bytes; less than the kernel's gap below a stack (1 MiB).
 const STACK: usize = 256 * 1024;
-/// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size
+/// Size from which musl maps an allocation, in bytes (its `MMAP_THRESHOLD`). Pages beyond the size
 /// really needed are never touched, so they use no memory.
 const MAPPED: usize = 128 * 1024;
 

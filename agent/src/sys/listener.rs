@@ -12,7 +12,7 @@ use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 /// Descriptors to search: an agent listens before it serves, so the listener's number is low.
 pub(crate) const NUMBERS: Range<RawFd> = 3..64;
 
-/// Longest address, `struct sockaddr_storage`.
+/// Maximum size of an address: `struct sockaddr_storage`.
 const MAX_ADDRESS: u32 = 128;
 
 /// Returns the address as the kernel reports it.
@@ -25,7 +25,7 @@ pub(crate) fn name(address: &impl SocketAddrArg) -> Vec<u8> {
     }
 }
 
-/// Returns the listener of this name that this process inherited or got by [`take`].
+/// Returns the listener with this name that this process inherited or got by [`take`].
 pub(crate) fn kept(name: &[u8]) -> Option<OwnedFd> {
     let number = find(name)?;
     mark(number, FdFlags::CLOEXEC);
@@ -33,14 +33,14 @@ pub(crate) fn kept(name: &[u8]) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Sets the flags of the listener of this name, and so whether it survives exec(2).
+/// Sets the flags of the listener with this name, and so whether it survives exec(2).
 pub(crate) fn keep(name: &[u8], flags: FdFlags) {
     if let Some(number) = find(name) {
         mark(number, flags);
     }
 }
 
-/// Copies a descriptor of another process if it is the listener of this name; returns whether it
+/// Copies a descriptor of another process if it is the listener with this name; returns whether it
 /// is. Does nothing without the permission.
 pub(crate) fn take(process: &impl AsFd, socket: RawFd, name: &[u8]) -> bool {
     let copy = pidfd_getfd(process, socket, PidfdGetfdFlags::empty());
@@ -54,8 +54,8 @@ fn mark(number: RawFd, flags: FdFlags) {
     let _open = fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, flags);
 }
 
-/// Finds the listener of this name. One poll(2) finds the open descriptors; getsockname(2) for each
-/// took 61 calls.
+/// Finds the listener with this name. One poll(2) finds the open descriptors; getsockname(2) for
+/// each took 61 calls.
 fn find(name: &[u8]) -> Option<RawFd> {
     let look = |fd| libc::pollfd { fd, events: 0, revents: 0 };
     let mut looks: Vec<_> = NUMBERS.map(look).collect();

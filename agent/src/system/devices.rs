@@ -35,7 +35,7 @@ const SHARED_MEMORY: &str = "0x1110";
 /// Maximum number of examined directory entries (1 MB of memory), because users decide how many
 /// processes `/proc` has.
 const ENTRIES: usize = 16 * 1024;
-/// Buffer for directory entries, bytes.
+/// Size of the buffer for directory entries, in bytes.
 const PIECE: usize = 4 * 1024;
 
 /// How far a device has been set up, in this order.

@@ -20,7 +20,7 @@ const COMPRESSED: i32 = 4;
 const VSOCK_DRIVER: &str = "vmw_vsock_virtio_transport";
 /// The message for a VM without vsock.
 const NO_DEVICE: &str = "no vsock device in this VM: add one (QEMU's vhost-vsock-pci)";
-/// Longest wait for `/dev/vsock`.
+/// Maximum wait for `/dev/vsock`.
 const VSOCK_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Loads a module and its dependencies, unless it is loaded or built in. Errors: no `modules.dep`,
@@ -65,7 +65,7 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
 /// has a newer kernel than the booted one, or this is a chroot.
 fn another_kernel(root: &Path, release: &str) -> Option<String> {
     if !built::STATE {
-        // The smallest build omits this.
+        // The smallest build omits this check.
         return None;
     }
     let modules = root.join("lib/modules");
@@ -74,7 +74,7 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
     }
     let other = entries(&modules).pop()?;
     let (modules, other) = (modules.display(), other.file_name()?.display());
-    Some(format!("this kernel is {release}, but {modules} has modules of {other}"))
+    Some(format!("this kernel is {release}, but {modules} has modules for {other}"))
 }
 
 /// Loads the bus's driver, then modules that may be needed. Only logs a failure: a module may be
@@ -91,7 +91,7 @@ pub(crate) fn prepare(root: &Path, names: &[&str]) {
     }
 }
 
-/// Loads the driver of virtio's bus: PCI, or virtio-mmio if PCI has no virtio devices. Micro VMs
+/// Loads the driver for virtio's bus: PCI, or virtio-mmio if PCI has no virtio devices. Micro VMs
 /// have virtio-mmio, whose devices are visible only with its driver.
 fn load_bus(root: &Path) -> Result<(), String> {
     if devices::waits_on_pci(root, None) {
@@ -192,7 +192,7 @@ pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, 
 /// Returns why vsock may not work, from its device's stage and the result of loading the driver.
 fn doubt(root: &Path, loaded: Result<(), String>) -> Option<String> {
     if !built::STATE {
-        // The smallest build omits this.
+        // The smallest build omits this check.
         return loaded.err().map(|why| format!("no vsock driver: {why}"));
     }
     match (devices::find(root, &VSOCK), loaded) {
@@ -235,7 +235,7 @@ mod tests {
         let release = uname().release().to_string_lossy().into_owned();
         let modules = root.join("lib/modules");
         let expected = format!(
-            "module other is missing: this kernel is {release}, but {} has modules of 0.1-other",
+            "module other is missing: this kernel is {release}, but {} has modules for 0.1-other",
             modules.display()
         );
         assert_eq!(why(), expected);

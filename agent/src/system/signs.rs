@@ -17,7 +17,7 @@ use crate::sys::restored::only_announcements;
 
 /// Multicast group `RTMGRP_LINK`.
 const LINKS: u32 = 1;
-/// Longest record of the kernel's log that is read, bytes. The kernel skips a longer one.
+/// Maximum size of a kernel log record that is read, in bytes. The kernel skips a longer one.
 const RECORD: usize = 256;
 
 /// Returns a non-blocking socket that receives a message for each NIC that announces itself; `None`

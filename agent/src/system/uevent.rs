@@ -11,14 +11,14 @@ use rustix::net::{
     AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, recvfrom, socket_with,
 };
 
-/// Multicast group of the kernel's own events; udev's is 2.
+/// Multicast group for the kernel's own events; udev's is 2.
 const KERNEL: u32 = 1;
-/// Receive buffer, bytes; longer events are truncated. A NIC's event contains its path through all
-/// buses twice before the NIC's data.
+/// Size of the receive buffer, in bytes; longer events are truncated. A NIC's event contains its
+/// path through all buses twice before the NIC's data.
 pub(crate) const EVENT: usize = 512;
 
-/// Socket buffer, bytes, which the kernel doubles: `udevadm trigger` creates a thousand events of 1
-/// KiB at once, and the default holds about two hundred.
+/// Size of the socket buffer, in bytes; the kernel doubles it: `udevadm trigger` creates a thousand
+/// events of 1 KiB at once, and the default holds about two hundred.
 const WAITING: usize = 1024 * 1024;
 
 pub(crate) type Events = OwnedFd;

@@ -16,7 +16,7 @@ use crate::runtime::{io_error, log};
 use crate::sys::{self, DIRECTORIES, PATH, Plan, fd, file};
 use crate::system::devices::entries;
 
-/// Interval of checks whether the program has ended.
+/// Interval between checks whether the program has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Returns the hooks that only root can modify, in name order. std's sort would be larger.

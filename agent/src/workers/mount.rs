@@ -29,9 +29,9 @@ use crate::runtime::{MAX_DOCUMENT, read_bounded, read_text, read_to_end, sha256}
 use crate::sys::{file, since_boot};
 use crate::system::modules;
 
-/// Longest mount table, bytes; a guest with containers has a few hundred lines of 200.
+/// Maximum size of the mount table, in bytes; with containers it has a few hundred lines of 200.
 const TABLE: u64 = 8 * 1024 * 1024;
-/// First and longest pause between attempts.
+/// First and maximum pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
 
 #[inline(never)] // the agent itself needs none of its stack
@@ -253,7 +253,7 @@ mod tests {
     use mote_machine::Private;
     use std::os::unix::fs::symlink;
 
-    /// Runs the test of this name again in its own mount namespace; true inside.
+    /// Runs the test with this name again in its own mount namespace; true inside.
     #[track_caller]
     fn in_private_mounts(test: &str) -> bool {
         mote_machine::in_private(Private::Mounts, &format!("workers::mount::tests::{test}"))

@@ -15,12 +15,12 @@ use crate::sys::{Plan, SELF, is_found, variable};
 use crate::system::devices::NO_PROC;
 use crate::transport::Socket;
 
-/// Time limit of a report: the host waits 3 s (P§3.2).
+/// Time limit for a report: the host waits 3 s (P§3.2).
 const REPORT: Duration = Duration::from_millis(2500);
 /// Time limit for a worker to exit after it has closed its output.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// Minimum free space in the buffer for a read of a worker's output, bytes.
+/// Minimum free space in the buffer for a read of a worker's output, in bytes.
 const READ_ROOM: usize = 4096;
 
 /// Marks a worker as started by the agent; see `Options::check_starter`.

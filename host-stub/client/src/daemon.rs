@@ -15,7 +15,7 @@ use crate::{Agent, CallFailure, Limit, Timed, limits};
 
 /// Limit for an answer of the daemon, which may have to call the agent first.
 const ASK: Duration = Duration::from_secs(20);
-/// How long to wait for a daemon that was just started in the background, and the interval of the
+/// How long to wait for a daemon that was just started in the background, and the interval between
 /// attempts.
 const ARRIVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(20));
 

@@ -121,7 +121,7 @@ fn rows<'a>(
     }
 }
 
-/// Returns an unsigned number, as Go's `uint64`.
+/// Returns an unsigned number, like Go's `uint64`.
 fn count(row: &Map<String, Value>, key: &str) -> Result<f64> {
     match row.get(key) {
         None | Some(Value::Null) => Ok(0.0),

@@ -48,7 +48,7 @@ pub struct VmArgs {
 
 #[derive(Clone, Debug, Args)]
 pub struct HardwareArgs {
-    /// Memory, MiB [default: 256 with a kernel, 512 with a disk]
+    /// Memory, in MiB [default: 256 with a kernel, 512 with a disk]
     #[arg(long, value_name = "MIB")]
     pub memory: Option<u32>,
     /// Processors [default: 2 with KVM, else 1]
@@ -181,7 +181,7 @@ pub(crate) struct JobArgs {
     /// Give the command a terminal
     #[arg(short = 't', long)]
     pub terminal: bool,
-    /// Set a variable of the command's environment; without =VALUE, to its value here
+    /// Set a variable in the command's environment; without =VALUE, to its value here
     #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = variable)]
     pub env: Vec<(String, String)>,
     /// Run the command in this directory [default: /root]

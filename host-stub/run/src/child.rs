@@ -38,7 +38,7 @@ const READ_ONLY: &str = "--mote-host-read-only";
 const NOBODY: &str = "-";
 /// The path of this program, even after its file was replaced.
 const OURSELVES: &str = "/proc/self/exe";
-/// Interval of the checks whether a process has ended.
+/// Interval between checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Executes another program if the arguments ask for it. Returns the error if that fails.
@@ -150,7 +150,7 @@ fn end_with(parent: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// Returns the command line of a program that ends with this process. It gets no signals of the
+/// Returns the command line of a program that ends with this process. It gets no signals from the
 /// terminal.
 pub(crate) fn command(program: &Path) -> Command {
     as_child_of(&getpid().as_raw_nonzero().to_string(), Path::new(""), program)

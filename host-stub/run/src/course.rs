@@ -31,7 +31,7 @@ pub(crate) enum News {
     Guest(Step),
 }
 
-/// Interval of the checks of the VM.
+/// Interval between checks of the VM.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait after QEMU's end for the monitor's last messages and the guest's last data.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -154,7 +154,7 @@ impl Course<'_> {
                 (Stage::Boot, _)
                     if self.console.stuck().is_some_and(|stuck| stuck.since.elapsed() > STUCK) =>
                 {
-                    return Outcome::NotRun(self.stopped("its agent did not report"));
+                    return Outcome::NotRun(self.stopped("its agent did not report itself"));
                 }
                 (Stage::Boot, _) if begun.elapsed() > self.boot => {
                     let limit = self.boot.as_secs_f64();

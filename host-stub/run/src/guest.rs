@@ -51,7 +51,7 @@ pub(crate) enum Step {
 /// Handles a message from the job; returns whether the main thread waits for it.
 type Tell<'a> = dyn Fn(Step) -> bool + 'a;
 
-/// Interval of calls to an agent that has reported itself but does not listen yet.
+/// Interval between calls to an agent that has reported itself but does not listen yet.
 const AGAIN: Duration = Duration::from_millis(50);
 /// How long to wait for the agent to mount the shares.
 const MOUNTS: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! `run`: runs a command in a temporary VM. The host, the client of QEMU's monitor and the client of
-//! the agent are in this process.
+//! `run`: runs a command in a temporary VM. The host and the clients of QEMU's monitor and of the
+//! agent run in this process.
 //!
 //! ```text
 //! machine: the VM ─▶ running_vm: starts it ─▶ course: until it ends ─▶ outcome: code, messages, files

@@ -18,7 +18,7 @@ use mote_client::{Channel, Instance, Vsock, complain, store};
 use mote_vm::recipe::{self, Recipe, Writes, root_disk};
 use mote_vm::{acpi, initramfs, iso, overlay};
 
-/// Default memory, MiB.
+/// Default memory, in MiB.
 const MEMORY: u32 = 256;
 const MEMORY_WITH_DISK: u32 = 512;
 /// The configuration key from which cloud-init reads if it detects LXD by the devlxd socket; it
@@ -385,7 +385,7 @@ fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
     let open = std::fs::File::options().read(true).write(true).open(VSOCK_DEVICE);
     let said = std::env::var_os("MOTE_VSOCK").map(PathBuf::from);
     if said.is_none() && open.is_ok() {
-        // The first three are reserved. Two VMs of a machine get the same one once in four billion.
+        // The first three are reserved. Two VMs on a machine get the same id once in four billion.
         return Ok((None, Vsock::Cid(number().clamp(3, u32::MAX - 1))));
     }
     let home = std::env::var("HOME").unwrap_or_default() + "/.cargo/bin";

@@ -19,7 +19,7 @@ use mote_client::common::whole_file::end_of;
 use mote_client::exec::output::TAIL;
 use mote_client::printable;
 
-/// Interval of the checks of the processes.
+/// Interval between checks of the processes.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The variable that names a process' kernel and the file for its result.

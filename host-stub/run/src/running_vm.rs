@@ -38,7 +38,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Creates a directory, and removes those of killed runs.
     pub(crate) fn new() -> Result<Self> {
-        /// Longest directory, bytes: paths of sockets are short, and need about 50 bytes more.
+        /// Maximum length of the path, in bytes; a socket's path has about 50 more, and is limited.
         const LONGEST: usize = 55;
         // Commas separate the options of vhost-device-vsock, which has no escape for them.
         let fits = |path: &PathBuf| {

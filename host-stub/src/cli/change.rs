@@ -42,7 +42,7 @@ pub(crate) struct StopArgs {
     timeout: f64,
 }
 
-/// Interval of the queries.
+/// Interval between queries.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) fn change(root: &Path, name: &str, what: &str, body: &Value) -> Result<()> {

@@ -154,7 +154,7 @@ fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
 pub(crate) struct QemuArgs {
     /// The instance
     name: String,
-    /// Memory of the VM, MiB
+    /// Memory of the VM, in MiB
     #[arg(long, value_name = "MIB", default_value_t = MEMORY)]
     memory: u32,
     /// Boot from this disk image instead of a kernel and an initrd; without =FORMAT it is raw, or

@@ -107,7 +107,7 @@ enum Command {
     /// Set configuration values
     ///
     /// Keys of mote-host's own: mote.bearer (the token for storage, instances and operations),
-    /// mote.image.size (bytes of any image).
+    /// mote.image.size (size of any image, in bytes).
     Set {
         /// The instance
         name: String,

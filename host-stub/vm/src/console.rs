@@ -17,13 +17,13 @@ const PANIC: &str = "Kernel panic - not syncing";
 /// Length of the shown end of a console, in lines and bytes.
 const TAIL: usize = 20;
 const TAIL_BYTES: usize = 16 * 1024;
-/// Longest part of an unfinished line that is kept, bytes.
+/// Maximum length of the part of an unfinished line that is kept, in bytes.
 const LINE: usize = 4096;
 /// Bytes per read: a guest may print endlessly.
 const PIECE: usize = 16 * 1024;
 const PIECES: usize = 256;
-/// Length of the console's end that is kept on disk unless all of it is wanted, bytes; the file can
-/// be twice as long.
+/// Length of the console's end that is kept on disk unless all of it is wanted, in bytes; the file
+/// can be twice as long.
 const KEPT: u64 = 16 << 20;
 
 /// A console's file and what was found in it.

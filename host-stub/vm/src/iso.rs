@@ -13,7 +13,7 @@ const SECTOR: usize = 2048;
 /// Position of the two descriptors.
 const DESCRIPTORS: usize = 16;
 const FIRST: usize = 18;
-/// Deepest tree. A share has one level.
+/// Maximum depth of the tree. A share has one level.
 const DEEPEST: usize = 8;
 
 /// A file or directory.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 const CLUSTER_BITS: u32 = 16;
 const CLUSTER: u64 = 1 << CLUSTER_BITS;
 const MAGIC: [u8; 4] = *b"QFI\xfb";
-/// Length of the header, bytes.
+/// Length of the header, in bytes.
 const HEADER: u32 = 104;
 /// Type of the header extension with the other disk's format.
 const BACKING_FORMAT: u32 = 0xe279_2aca;

@@ -10,7 +10,7 @@ const SILENCE: Duration = Duration::from_secs(1800);
 const LOOK: Duration = Duration::from_millis(200);
 /// Memory of the outer VM, MiB: the server, one instance, and its disk in the page cache.
 const MEMORY: u32 = 3072;
-/// Size of the second disk, bytes: the checks' program, a kernel and an image take less.
+/// Size of the second disk, in bytes: the checks' program, a kernel and an image take less.
 const PAYLOAD: u64 = 160 << 20;
 
 /// The parts of an outer VM.

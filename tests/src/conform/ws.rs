@@ -15,7 +15,7 @@ use crate::prelude::*;
 /// The example of RFC 6455 §1.3, so that the answer can be checked without SHA-1.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
-/// Largest message sent, bytes: the size of Go's writes (P§4.1).
+/// Maximum size of a message that is sent, in bytes: the size of Go's writes (P§4.1).
 const CHUNK: usize = 32 * 1024;
 
 #[derive(Debug)]

@@ -258,7 +258,7 @@ fn reports_a_remaining_go_agent_and_works_next_to_it() {
                 dev-virtio\\\\x2dports-*.device 2>/dev/null; systemctl show -p ActiveState,ConditionResult incus-agent";
     let unit = world.sh(unit);
     contains(&unit, &["ActiveState=inactive\n", "ConditionResult=no\n"]);
-    let said = "incus-agent.service: unit of another agent; remove it";
+    let said = "incus-agent.service: another agent's unit; remove it";
     assert!(world.sh(LOG).contains(said), "{}", world.sh(LOG));
     let check = world.sh("mote-agent --check");
     assert!(check.contains(&format!("note     service: /lib/systemd/system/{said}\n")), "{check}");

@@ -149,7 +149,7 @@ fn shows_the_host_only_files_below_a_directory() {
     assert_eq!(guest.ok("cat /srv/shown/sub/b"), "text\n");
     for path in ["/srv/secret", "/srv/shown/link", "/srv/shown/../secret", "/etc/mote-agent.yml"] {
         let why = world.host.try_run(&["file", "pull", &format!("{NAME}{path}"), copy]);
-        assert!(why.unwrap_err().contains("the guest's policy does not show it"), "{path}");
+        assert!(why.unwrap_err().contains("the guest's policy hides it"), "{path}");
     }
     assert_eq!(guest.sh("grep -c /run/mote /proc/mounts").1, "0\n");
     contains(guest.ok("mote-agent status"), &["; limited: files\n"]);

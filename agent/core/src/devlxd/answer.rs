@@ -9,7 +9,7 @@ use crate::json::{Document, Envelope, Kind, Value, unescape_within};
 
 use super::route::Ask;
 
-/// Longest error text that is forwarded, bytes; the rest is dropped.
+/// Maximum length of a forwarded error text, in bytes; the rest is dropped.
 const ERROR_TEXT: usize = 1024;
 
 /// Status and type of an answer.

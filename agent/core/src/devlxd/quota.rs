@@ -59,7 +59,7 @@ const QUOTAS: usize = Quota::LongReply as usize + 1;
 pub struct Bounds {
     /// Maximum number of connections. One more closes an idle connection.
     pub connections: usize,
-    /// Limit of each [`Quota`], in the order of [`Quota::ALL`].
+    /// Limit for each [`Quota`], in the order of [`Quota::ALL`].
     pub quotas: [usize; QUOTAS],
 }
 

@@ -37,7 +37,7 @@ impl ReadyState {
     }
 }
 
-/// Shares of the Ready lock: more than there are clients.
+/// Number of shares of the Ready lock: more than there are clients.
 const SHARES: usize = 1 << 16;
 
 /// The Ready lock, and the last state since boot that the host accepted, if any; `Started` counts

@@ -51,7 +51,7 @@ impl Ask {
         matches!(self, Self::SetState | Self::ConfigValue | Self::MetaData)
     }
 
-    /// Returns whether the answer may take minutes even if host and guest work normally.
+    /// Returns whether the answer may take minutes even if the host and the guest work normally.
     pub fn takes_long(self) -> bool {
         matches!(self, Self::ImageExport | Self::OperationWait)
     }

@@ -8,7 +8,7 @@ use core::str;
 
 use crate::tls::pem::base64;
 
-/// Longest value, bytes.
+/// Maximum size of a value, in bytes.
 pub const LONGEST: usize = 64 * 1024;
 pub const KEYS: &str = "ssh.authorized_keys.root";
 /// Credential with the host name for an image without one.
@@ -16,10 +16,10 @@ pub const HOSTNAME: &str = "system.hostname";
 
 /// SMBIOS structure type "OEM Strings".
 const STRINGS: u8 = 11;
-/// Longest name, bytes (Linux, `__NEW_UTS_LEN`).
+/// Maximum length of a name, in bytes (Linux, `__NEW_UTS_LEN`).
 const LONGEST_NAME: usize = 64;
 
-/// Returns the first credential of this name in the firmware's table, or why its value is invalid.
+/// Returns the first credential with this name in the firmware's table, or why it is invalid.
 pub fn find(table: &[u8], name: &str) -> Option<Result<Vec<u8>, &'static str>> {
     let mut rest = table;
     while let [kind, length, ..] = rest {
@@ -39,7 +39,7 @@ pub fn find(table: &[u8], name: &str) -> Option<Result<Vec<u8>, &'static str>> {
     None
 }
 
-/// Returns the value of a string that is the credential of this name, and whether it is base64.
+/// Returns the value of a string that is the credential with this name, and whether it is base64.
 fn value<'s>(string: &'s [u8], name: &str) -> Option<(bool, &'s [u8])> {
     let rest = string.strip_prefix(b"io.systemd.credential")?;
     let binary = rest.strip_prefix(b".binary");

@@ -26,7 +26,7 @@ pub struct Wanted {
 }
 
 const MAC: BadDocument = BadDocument::Member("mac_address is not an Ethernet address");
-const NAME: BadDocument = BadDocument::Member("nic_name cannot be an interface's name");
+const NAME: BadDocument = BadDocument::Member("nic_name is not a valid interface name");
 const MTU: BadDocument = BadDocument::Member("mtu is not a number");
 
 impl Wanted {
@@ -96,7 +96,7 @@ pub struct Nic {
     pub name: Name,
     /// Wanted name, if different.
     pub new_name: Option<Name>,
-    /// Current MTU, bytes.
+    /// Current MTU, in bytes.
     pub mtu: u32,
     /// Wanted MTU, if different.
     pub new_mtu: Option<u32>,

@@ -5,7 +5,7 @@ pub mod filesystems;
 
 use core::time::Duration;
 
-/// Longest freeze; writers block until it ends.
+/// Maximum duration of a freeze; writers block until it ends.
 pub const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Suffixes of files that editors and package managers leave; qemu-ga's script skips them, too.

@@ -3,7 +3,7 @@
 use crate::host_address::HostAddress;
 use crate::json::{BadDocument, Value};
 
-/// Longest certificate, bytes of PEM; a chain of a few RSA certificates fits.
+/// Maximum size of a certificate, in bytes of PEM; a chain of a few RSA certificates fits.
 pub const CERTIFICATE: usize = 16 * 1024;
 
 /// The host info. The certificate is stored as JSON; [`HostInfo::certificate_pem`] decodes it.

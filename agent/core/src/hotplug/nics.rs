@@ -8,7 +8,7 @@ use crate::time::Uptime;
 /// Period in which the system's rules, which ignore the host's name, may rename a new NIC.
 const SETTLES: Duration = Duration::from_secs(5);
 
-/// Longest delay of the host's own event: Incus sends it once its database has the NIC.
+/// Maximum delay of the host's own event: Incus sends it once its database has the NIC.
 const HOST_EVENT_WINDOW: Duration = Duration::from_secs(30);
 
 /// The kernel's event for a virtio NIC, maybe without a driver yet (virtio 1.2, 5: device type 1).
@@ -22,10 +22,10 @@ pub struct Plugged {
 }
 
 impl Plugged {
-    /// Takes an event. If it reports a new NIC, or that such a NIC was renamed, returns the lowest
-    /// index of the links that must be named. Ignores virtual links, such as those of containers.
-    /// For a device without a driver, which has no index yet, returns that of another recent NIC,
-    /// or the highest value.
+    /// Takes an event. If it reports a new NIC, or that a recent NIC was renamed, returns the
+    /// lowest index of the links that must be named. Ignores virtual links, such as containers'.
+    /// For a device without a driver (no index yet), returns that of another recent NIC, or the
+    /// highest value.
     pub fn see(&mut self, event: &[u8], now: Uptime) -> Option<u32> {
         let mut words = event.split(|byte| *byte == 0);
         let path = words.next().unwrap_or_default();
@@ -48,7 +48,8 @@ impl Plugged {
         Some(self.first)
     }
 
-    /// Returns the index, as [`Plugged::see`] does, for a NIC that the host reports.
+    /// Handles the host's own event for a new NIC: returns the lowest recent index, or `None` if
+    /// the kernel reported no NIC within [`HOST_EVENT_WINDOW`].
     pub fn announced_after_event(&self, now: Uptime) -> Option<u32> {
         self.came_within(HOST_EVENT_WINDOW, now).then_some(self.first)
     }

@@ -3,7 +3,7 @@
 
 use super::head::Framing;
 
-/// Longest chunk head or trailer line, bytes: a size, and extensions that no known client sends.
+/// Maximum length of a chunk head or trailer line, in bytes. No known client sends extensions.
 const LINE: usize = 256;
 /// Maximum number of trailer lines. Their contents are ignored.
 const TRAILERS: usize = 32;
@@ -19,7 +19,7 @@ pub enum BodyError {
     Truncated,
 }
 
-/// Result of one call of [`Decoder::decode`].
+/// Result of one call to [`Decoder::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'i> {
     /// Number of processed input bytes.

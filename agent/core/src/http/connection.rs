@@ -13,7 +13,7 @@ use super::head::{self, Framing, Request};
 use crate::limits;
 use crate::time::Uptime;
 
-/// Largest buffer of one connection, bytes: a complete head, and as much for its body.
+/// Maximum size of a connection's buffer, in bytes: a complete head, and as much for its body.
 pub const BUFFER: usize = 2 * limits::HEAD;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,7 +45,7 @@ impl Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     None,
-    /// `Content-Length`, bytes.
+    /// `Content-Length`, in bytes.
     Length(u64),
     Chunked,
     /// The body ends with the connection; in responses only.
@@ -73,7 +73,7 @@ impl<'b> Headers<'b> {
         self.all(name).next()
     }
 
-    /// Returns names and values of all fields.
+    /// Returns the names and values of all fields.
     pub fn iter(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + '_ {
         self.fields.iter().copied()
     }
@@ -82,7 +82,7 @@ impl<'b> Headers<'b> {
         self.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Returns whether a field of that name has this token in its comma-separated list.
+    /// Returns whether a field with that name has this token in its comma-separated list.
     pub fn has_token(&self, name: &str, token: &str) -> bool {
         self.all(name).any(|value| lists(value, token))
     }
@@ -131,7 +131,7 @@ impl<'b> Headers<'b> {
     }
 }
 
-/// Returns whether host and port may contain this byte (RFC 3986 §3.2.2), escapes (`%`) included.
+/// Returns whether a host and port may contain this byte (RFC 3986 §3.2.2), escapes (`%`) included.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
@@ -178,7 +178,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// Returns status and text of the answer.
+    /// Returns the answer's status and text.
     pub fn reply(self) -> (u16, &'static str) {
         match self {
             Self::Malformed => (400, "Malformed HTTP head"),
@@ -239,7 +239,7 @@ pub fn request(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, HeadError> 
     Ok(Some((request, length)))
 }
 
-/// Returns path and query of a target in origin form or absolute form (RFC 9112 §3.2).
+/// Returns a target's path and query in origin form or absolute form (RFC 9112 §3.2).
 fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
     let is_scheme =
         |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic());

@@ -7,7 +7,7 @@ use super::head::Request;
 /// How the reply marks its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// `Content-Length`, bytes.
+    /// `Content-Length`, in bytes.
     Known(u64),
     Chunked,
     /// The end of the connection; implies `Connection: close`.

@@ -1,6 +1,6 @@
 //! The power button of the kernel's input devices (`Documentation/input/input.rst`).
 
-/// Length of an event on a 64-bit system, bytes: two numbers of time, then type, code and value.
+/// Length of an event on a 64-bit system, in bytes: two numbers of time, then type, code and value.
 pub const EVENT: usize = 24;
 /// `EV_KEY`.
 const KEY: u16 = 1;

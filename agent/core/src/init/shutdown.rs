@@ -6,7 +6,7 @@ use crate::time::Uptime;
 
 /// Time between SIGTERM and SIGKILL, as in sysvinit. The agent reports STOPPED within 2 s.
 const ASKED: Duration = Duration::from_secs(5);
-/// Longest wait for killed processes; a process that hangs in the kernel never ends.
+/// Maximum wait for killed processes; a process that hangs in the kernel never ends.
 const KILLED: Duration = Duration::from_secs(2);
 /// Time from the agent's end to the machine's: QEMU notifies its host of status port changes once a
 /// second, and the host must read STOPPED (P§2.1).

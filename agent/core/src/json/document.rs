@@ -33,7 +33,7 @@ impl Document {
         Value::written(self.0.trim_ascii())
     }
 
-    /// Returns the length of the document's text, bytes.
+    /// Returns the length of the document's text, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }

@@ -24,12 +24,12 @@ pub use write::quoted_length;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonError {
-    /// The document is not JSON or not UTF-8 at this offset, bytes.
+    /// The document is not JSON or not UTF-8 at this offset, in bytes.
     Syntax(usize),
     /// Nested deeper than [`crate::limits::JSON_DEPTH`].
     TooDeep,
     Truncated,
-    /// More than white space follows the document at this offset, bytes.
+    /// More than white space follows the document at this offset, in bytes.
     Trailing(usize),
     /// A member is missing, or a value has an unexpected type.
     Shape,

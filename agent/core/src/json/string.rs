@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::JsonError;
 
-/// Longest escape, bytes: a surrogate pair.
+/// Maximum length of an escape, in bytes: a surrogate pair.
 const ESCAPE: usize = "\\ud800\\udc00".len();
 
 /// Returns whether a raw string, with its quotes, encodes this text.

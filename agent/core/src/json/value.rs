@@ -85,7 +85,7 @@ impl<'j> Value<'j> {
         Ok(())
     }
 
-    /// Returns names and values of an object's members; nothing if this is not an object.
+    /// Returns the names and values of an object's members; nothing if this is not an object.
     pub fn members(self) -> impl Iterator<Item = (Self, Self)> {
         self.items(b"{}")
     }

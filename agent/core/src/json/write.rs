@@ -227,7 +227,7 @@ impl Write for Escaped<'_> {
     }
 }
 
-/// Returns the length of `text` as a JSON string with quotes, bytes.
+/// Returns the length of `text` as a JSON string with quotes, in bytes.
 #[cfg(feature = "alloc")]
 pub fn quoted_length(text: &str) -> usize {
     let mut length = Length(2);

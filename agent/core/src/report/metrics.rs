@@ -167,9 +167,9 @@ pub struct Totals {
     /// Number of online processors; 0 in the Go agents.
     pub cpus: u64,
     pub processes: u64,
-    /// Boot time, seconds since 1970.
+    /// Boot time, in seconds since 1970.
     pub boot: u64,
-    /// Current time, seconds since 1970.
+    /// Current time, in seconds since 1970.
     pub now: u64,
 }
 

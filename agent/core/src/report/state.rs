@@ -14,17 +14,17 @@ use crate::json::Writer;
 use crate::netlink::{Address, BROADCAST, LOOPBACK, Link, POINT_TO_POINT, UP};
 use crate::report::proc::Memory;
 
-/// Longest hardware address the kernel has (`MAX_ADDR_LEN`), bytes.
+/// Maximum length of a hardware address, in bytes (the kernel's `MAX_ADDR_LEN`).
 const HARDWARE: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub struct State<'s> {
     pub memory: Memory<'s>,
-    /// Peak memory use, bytes; 0 if no cgroup records it.
+    /// Peak memory use, in bytes; 0 if no cgroup records it.
     pub memory_peak: u64,
-    /// Peak swap use, bytes; 0 if no cgroup records it.
+    /// Peak swap use, in bytes; 0 if no cgroup records it.
     pub swap_peak: u64,
-    /// Busy time of all processors, ns, if known.
+    /// Busy time of all processors, in ns, if known.
     pub cpu: Option<u64>,
     pub processes: u64,
     /// System information, which only Incus takes.

@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-/// One second, ns.
+/// One second, in ns.
 const SECOND: i64 = 1_000_000_000;
 /// Smaller differences come from drift, or from the RTC's whole seconds.
 const PAUSED: i64 = SECOND / 2;
@@ -23,7 +23,7 @@ const QUARTER: i64 = 15 * 60 * SECOND;
 /// Programs that set the clock, by their name in `/proc`, at most 15 bytes.
 const SETTERS: &str = "chronyd ntpd ntp-daemon openntpd systemd-timesyn phc2sys connmand";
 
-/// Returns whether a program of this name, which ends with a newline, sets the clock.
+/// Returns whether a program with this name, which ends with a newline, sets the clock.
 pub fn is_setter(name: &[u8]) -> bool {
     let name = name.strip_suffix(b"\n");
     SETTERS.split(' ').any(|setter| Some(setter.as_bytes()) == name)
@@ -100,7 +100,7 @@ pub enum Cause {
 pub enum Step {
     /// Do not step: the clock is correct.
     Right,
-    /// Step the clock by this much, ns.
+    /// Step the clock by this much, in ns.
     By(i64),
     /// Do not step: the difference may be a time zone.
     LocalTime,

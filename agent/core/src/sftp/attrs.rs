@@ -9,13 +9,13 @@ const EXTENDED: u32 = 0x8000_0000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
-    /// Size, bytes.
+    /// Size, in bytes.
     pub size: Option<u64>,
     /// User and group id.
     pub owner: Option<(u32, u32)>,
     /// `st_mode`, file type included; from a client, the bits that it may set.
     pub permissions: Option<u32>,
-    /// Times of last access and modification, seconds since 1970.
+    /// Times of last access and modification, in seconds since 1970.
     pub times: Option<(u32, u32)>,
 }
 

@@ -67,7 +67,7 @@ impl<T> Handles<T> {
     }
 }
 
-/// Returns generation and index.
+/// Returns the generation and the index.
 fn parts(handle: Handle) -> Option<(u32, usize)> {
     let generation = u32::try_from(handle.0 >> u32::BITS).ok()?;
     let index = usize::try_from(handle.0 & u64::from(u32::MAX)).ok()?;

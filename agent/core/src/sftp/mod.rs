@@ -12,15 +12,15 @@ pub mod longname;
 pub mod reply;
 pub mod request;
 
-/// Longest packet accepted, bytes, without its length field. OpenSSH accepts 256 KiB; some clients
-/// send 256 KiB of data plus the fields. A longer packet ends the session.
+/// Maximum size of an accepted packet, in bytes, without its length field. OpenSSH accepts 256 KiB;
+/// some clients send 256 KiB of data plus the fields. A longer packet ends the session.
 pub const PACKET: usize = 260 * 1024;
-/// Longest data of one reply to READ, bytes, as in OpenSSH. A longer request gets a short read,
+/// Maximum data in a reply to READ, in bytes, as in OpenSSH. A longer request gets a short read,
 /// which clients must expect.
 pub const DATA: usize = 255 * 1024;
-/// Size of a buffer for any reply, bytes.
+/// Size of a buffer that fits any reply, in bytes.
 pub const REPLY: usize = 256 * 1024;
-/// Buffer for replies except to READ and READDIR, bytes: a path of 4 KiB twice (REALPATH).
+/// Size of the buffer for other replies than to READ and READDIR, in bytes: a path of 4 KiB twice.
 pub const SMALL_REPLY: usize = 12 * 1024;
 /// Maximum number of open handles of one session, a table of 1 MiB; fewer if the descriptor limit
 /// is lower. Beyond it OPEN and OPENDIR fail.
@@ -29,15 +29,15 @@ pub const HANDLES: usize = 65_536;
 pub const MODES: u32 = 0o7777;
 /// Bits of a mode without set-user-ID, set-group-ID and the sticky bit.
 pub const PLAIN_MODES: u32 = 0o777;
-/// Kernel directory entries read for one reply to READDIR, bytes. An entry of 24 bytes becomes at
-/// most 150 in the reply, so the reply always fits in [`REPLY`].
+/// Kernel directory entries read for one reply to READDIR, in bytes. An entry of 24 bytes becomes
+/// at most 150 in the reply, so the reply always fits in [`REPLY`].
 pub const LISTING: usize = 16 * 1024;
 
 /// A packet's length is zero or over [`PACKET`]: the session must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLength;
 
-/// Returns the size of the frame at the front, bytes, including its length field; `None` if that
+/// Returns the size of the frame at the front, in bytes, including its length field; `None` if that
 /// field is incomplete. Errors: [`BadLength`] if the field is zero or over [`PACKET`].
 pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, BadLength> {
     let Some((length, _)) = bytes.split_first_chunk() else { return Ok(None) };

@@ -132,7 +132,7 @@ impl fmt::Write for Reply<'_> {
 /// Writes VERSION, the reply to INIT. Like all of these functions, returns its length in bytes.
 /// Errors: [`Full`] if the reply does not fit in `out`.
 pub fn version(out: &mut [u8]) -> Result<usize, Full> {
-    // The version is in the position of other packets' id.
+    // The version number goes where other packets have their id.
     let mut reply = Reply::new(out, VERSION, 3);
     for (name, version, _) in EXTENSIONS {
         reply.string(|reply| reply.bytes(name));
@@ -226,7 +226,7 @@ impl<'b> Names<'b> {
         self.count
     }
 
-    /// Adds an entry; `now` is the wall clock, seconds since 1970.
+    /// Adds an entry; `now` is the wall clock, in seconds since 1970.
     pub fn push(&mut self, name: &[u8], file: &Listed, now: u64) {
         self.reply.string(|reply| reply.bytes(name));
         self.reply.string(|reply| {
@@ -246,7 +246,7 @@ impl<'b> Names<'b> {
     }
 }
 
-/// Offset of NAME's count, bytes: after length, type and id.
+/// Offset of NAME's count, in bytes: after length, type and id.
 const COUNT: usize = 9;
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ impl<'a> Request<'a> {
         matches!(self, Self::Write { .. } | Self::Fsetstat { .. }) || self.change().is_some()
     }
 
-    /// Returns the buffer space that the reply may need, bytes.
+    /// Returns the buffer space that the reply may need, in bytes.
     pub fn reply_room(&self) -> usize {
         if let Self::Read { length, .. } = self {
             13 + usize::try_from(*length).unwrap_or(DATA).min(DATA)

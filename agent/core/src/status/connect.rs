@@ -94,7 +94,7 @@ impl LineBuf {
 /// Maximum number of bytes read in one [`PERIOD`]; mote then pauses until the next one. Real lines
 /// have at most 89 bytes, and reading this many takes a hundredth of a period.
 pub(super) const FLOOD_BYTES: usize = 256 * 1024;
-/// Period in which bytes are counted, and longest pause: a CONNECT line after a burst is delayed by
+/// Period in which bytes are counted, and maximum pause: a CONNECT line after a burst is delayed by
 /// no more than this.
 const PERIOD: Duration = Duration::from_secs(1);
 

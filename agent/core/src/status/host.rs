@@ -163,9 +163,9 @@ impl Status {
         }
         match self.heard {
             Heard::Nothing | Heard::Put => self.timers.set(Timer::Refresh, now + REFRESH),
-            // Such a host reads the port itself instead of a ring: it sees every line, may answer
-            // each STARTED with CONNECT, and sends CONNECT by itself after its daemon restarts
-            // (decisions §1).
+            // A host that sends CONNECT reads the port itself instead of a ring: it sees every
+            // line, may answer each STARTED with CONNECT, and sends it by itself after its daemon
+            // restarts (decisions §1).
             Heard::Connect => self.timers.stop(Timer::Refresh),
         }
         // After the STOPPED of `Timer::Turn` its STARTED must still be written.

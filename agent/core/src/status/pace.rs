@@ -13,7 +13,7 @@ pub const STARTED: Duration = Duration::from_secs(1);
 /// often. A host that uses PUT reads the ring every 10 s and finds the [`REFRESH`] there. A host
 /// that uses CONNECT sends it again after a restart, and would answer each announcement.
 pub const CONNECTED: Duration = Duration::from_secs(30);
-/// Shortest interval that an option can set: zero would be a busy loop.
+/// Minimum interval that an option can set: zero would be a busy loop.
 pub const SHORTEST: Duration = Duration::from_millis(10);
 /// In CONNECTED, from a visible line to the silent STARTED that refreshes the ring. The silent line
 /// raises no event, so it costs the host nothing, but a restarted host finds it at its first read.
@@ -33,7 +33,7 @@ pub const REPLACED_PAUSE: Duration = Duration::from_secs(1);
 /// First pause between the agent's own verifications of the known address; it doubles up to
 /// [`VERIFY_BACKOFF_MAX`].
 pub const VERIFY_BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// Longest pause between the agent's own verifications.
+/// Maximum pause between the agent's own verifications.
 pub const VERIFY_BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Time from STARTED without an answer to STOPPED and STARTED. A host that missed the loss of the
 /// agent, or was killed and restarted, sends PUT only after these two lines (P§2.3).
@@ -41,15 +41,15 @@ pub const NO_CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause between the STOPPED and STARTED of [`NO_CALL_TIMEOUT`], so that the host reads both: QEMU
 /// may delay an event for a second (P§2.2).
 pub const STOPPED_TO_STARTED: Duration = Duration::from_millis(1500);
-/// Shortest interval between two such pairs of lines, because Incus shows them to its users.
+/// Minimum interval between two of these pairs of lines, because Incus shows them to its users.
 pub const RESTART_INTERVAL: Duration = Duration::from_secs(30);
 /// Number of announcements at the `started` interval after the agent has found the host by itself,
 /// because the host may have read none.
 pub(super) const EAGER_ANNOUNCEMENTS: u8 = 10;
-/// Shortest time between a line and an announcement that was brought forward (host lost, port
+/// Minimum time between a line and an announcement that was brought forward (host lost, port
 /// appeared): a flapping port or host must not flood the host with events.
 pub(super) const MIN_LINE_GAP: Duration = Duration::from_millis(200);
-/// Shortest time between two log lines about refused lines: a hostile writer must not fill the log.
+/// Minimum time between two log lines about refused lines: a hostile writer must not fill the log.
 pub(super) const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Interval between announcements, and between reads of the port, for each state.

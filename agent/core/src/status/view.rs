@@ -43,11 +43,11 @@ pub struct View<'a> {
     pub blocked: bool,
 }
 
-/// Prefix of the state of an agent that waits for something before its start.
+/// Prefix of an agent's state while it waits for something before its start.
 pub const WAITING: &str = "waiting for ";
 
 impl View<'_> {
-    /// Returns whether the policy denies the capability of this name as a whole.
+    /// Returns whether the policy denies the capability with this name as a whole.
     #[inline(never)] // its size
     pub fn denies(&self, capability: &str) -> bool {
         let policy = self.policy.as_deref().and_then(|text| text.strip_prefix("denied: "));

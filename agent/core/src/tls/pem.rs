@@ -2,7 +2,7 @@
 
 use crate::named::named;
 
-/// Longest PEM text accepted, bytes.
+/// Maximum size of an accepted PEM text, in bytes.
 pub const MAX_PEM: usize = 32 * 1024;
 
 named! {

@@ -19,7 +19,7 @@ mod cursor;
 mod flow;
 mod scalar;
 
-/// Deepest nesting, levels; `metadata.yaml` has four. Beyond it: [`Why::TooDeep`].
+/// Maximum nesting depth, in levels; `metadata.yaml` has four. Beyond it: [`Why::TooDeep`].
 pub const DEPTH: usize = 16;
 
 /// One parsing event. A map's children alternate: key, value; keys are scalars.
@@ -62,7 +62,7 @@ enum Expect {
 /// Allowed position of a node in block style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
-    /// Least indentation, columns.
+    /// Minimum indentation, in columns.
     min: usize,
     /// Column of the parent key, at which a sequence may also begin without further indentation.
     seq_at: Option<usize>,
@@ -75,7 +75,7 @@ pub struct Parser<'y> {
     cursor: Cursor<'y>,
     frames: Vec<Frame, DEPTH>,
     expect: Expect,
-    /// Least indentation of lines within the outermost bracket, columns.
+    /// Minimum indentation of lines within the outermost bracket, in columns.
     flow_min: usize,
 }
 
@@ -273,7 +273,7 @@ impl<'y> Parser<'y> {
     }
 }
 
-/// Longest key, bytes, as in YAML 1.2 §7.4. Beyond it: [`Why::LongKey`].
+/// Maximum length of a key, in bytes, as in YAML 1.2 §7.4. Beyond it: [`Why::LongKey`].
 pub(super) const KEY: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,7 +316,7 @@ impl fmt::Display for YamlError {
             Why::Indent => "wrong indentation",
             Why::Unexpected => "unexpected text",
             Why::Truncated => "unclosed bracket or quote",
-            Why::Escape => "a bad escape",
+            Why::Escape => "an invalid escape",
             Why::TooDeep => "nested too deeply",
             Why::LongKey => "a key is too long",
             Why::Shape(what) => return write!(out, "{what} expected"),

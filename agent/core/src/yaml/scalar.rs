@@ -305,7 +305,7 @@ impl<'y> Cursor<'y> {
         self.rest_of_line();
         let begin = self.at();
         let mut indent = digit.map(|digit| min.saturating_sub(1) + usize::from(digit));
-        // Longest empty line before the text, columns; the text must be indented at least as far.
+        // Columns of the longest empty line before the text, which must be indented as far.
         let mut empty = 0;
         while self.byte().is_some() {
             let line = *self;

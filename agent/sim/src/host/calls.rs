@@ -101,7 +101,7 @@ async fn unknown_caller(host: &Rc<Host>) {
 pub(crate) const AGENT: Place = Place::Vsock(3, 8443);
 /// The host's client certificate; `server.crt` in the guest.
 pub(crate) const HOST_CLIENT: Certificate = 9;
-/// Time limit of a PUT or an event.
+/// Time limit for a PUT or an event.
 pub(super) const LIMIT: Micros = 3 * SECOND;
 
 pub(crate) async fn connect(host: &Rc<Host>) -> Option<Stream> {

@@ -9,9 +9,9 @@ use crate::sim_prelude::*;
 const NOT_THERE: &str = "No such file or directory";
 /// Time until a new guest policy takes effect.
 const SETTLED: Micros = 100 * MILLI;
-/// Longest time until the agent has received a call.
+/// Maximum time until the agent has received a call.
 const ACCEPTED: Micros = 50 * MILLI;
-/// Longest delay of the answer to a wait request that has a time limit.
+/// Maximum delay of the answer to a wait request that has a time limit.
 const SLACK: Micros = SECOND;
 /// Longest run time of a command, and its longest wait for sockets.
 const LONGEST: Micros = 25 * SECOND;
@@ -146,7 +146,7 @@ async fn wait(command: &Command, path: &str) {
         404 => is_late,
         _ if says(&["Running", "context deadline"]) => true,
         _ if says(&["policy has changed"]) => command.is_forbidden(),
-        _ if says(&["The agent ends"]) => has_ended,
+        _ if says(&["The agent is stopping"]) => has_ended,
         _ if !are_all_here => true,
         _ if command.name == MISSING => says(&[NOT_THERE, &ended]),
         // SIGHUP killed the command when its agent ended.

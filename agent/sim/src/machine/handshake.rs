@@ -3,7 +3,7 @@
 
 use crate::sim_prelude::*;
 
-/// Length of a message, bytes.
+/// Length of a message, in bytes.
 const LENGTH: usize = 16;
 
 pub(crate) type Certificate = u64;

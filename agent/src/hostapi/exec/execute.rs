@@ -16,7 +16,7 @@ use crate::runtime::{Async, Child, Ended, Permit};
 use crate::sys::Plan;
 use crate::sys::fd::{AsFd, OwnedFd, give, pipe};
 
-/// Longest part of a command's name in an error, characters.
+/// Maximum length of a command's name in an error, in characters.
 const MAX_SHOWN_NAME: usize = 128;
 
 /// The process's descriptors 0, 1 and 2, and the agent's ends of them.

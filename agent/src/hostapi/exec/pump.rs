@@ -16,19 +16,19 @@ use crate::net::websocket::{Frame, Inbox, Received, WebSocket};
 use crate::runtime::{Async, Child, now, within};
 use crate::sys::fd::{BorrowedFd, OwnedFd};
 
-/// Read size for the host's data, bytes.
+/// Read size for the host's data, in bytes.
 const OUTPUT_PIECE: usize = 16 * 1024;
-/// Longest message on the control socket, bytes; a longer one is ignored.
+/// Maximum size of a message on the control socket, in bytes; a longer one is ignored.
 const MESSAGE: usize = 1024;
 /// If other processes hold a terminal after its command has ended, its output counts as complete
 /// after this silence.
 const SILENCE: Duration = Duration::from_millis(100);
-/// Maximum total wait for the output of such a terminal.
+/// Maximum total wait for this terminal's output.
 const GRACE: Duration = Duration::from_secs(1);
-/// Maximum output read from such a terminal, bytes; more than the kernel buffers.
+/// Maximum output read from this terminal, in bytes; more than the kernel buffers.
 const TAIL: usize = 256 * 1024;
-/// Maximum output read from a pipe after the agent has hung up, bytes: the size of the kernel's
-/// buffer, which holds everything written before.
+/// Maximum size of the output read from a pipe after the agent has hung up, in bytes: the size of
+/// the kernel's buffer, which holds everything written before.
 const BUFFERED: usize = 64 * 1024;
 /// Time limit for the host's own barrier or close frame after a terminal's end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

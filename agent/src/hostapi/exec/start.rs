@@ -33,12 +33,12 @@ use crate::system::power;
 const HELD_PAGES: usize = 16 * 1024;
 /// Allowance beyond a request's bytes: [`HELD_PAGES`], and the agent's own variables.
 const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
-/// Length of the audit line, bytes, beyond which all arguments except the last are only counted.
+/// Length of the audit line, in bytes, beyond which all arguments except the last are only counted.
 const ARGV: usize = 256;
 
 /// Creates the operation and answers 202; the command starts once its sockets are connected.
 pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
-    let busy = || error(503, "The command is too long for the memory that is available");
+    let busy = || error(503, "The command is too long for the available memory");
     let memory = &agent.operations.memory;
     // The stored part is at most as long as the body.
     let most = memory.free().min(body.len() + HELD_BEYOND_BYTES);
@@ -113,7 +113,7 @@ async fn run(
         true if agent.policy.changed.seen() != allowed => {
             "The guest's policy has changed meanwhile"
         }
-        true if agent.operations.is_hung_up() => "The agent ends",
+        true if agent.operations.is_hung_up() => "The agent is stopping",
         true => "",
     };
     let mut outcome = if refusal.is_empty() {
@@ -163,7 +163,7 @@ pub(crate) fn arrive(agent: &Agent, id: &str, request: &HttpRequest<'_>) -> Answ
     }
     let accept = match upgrade(request) {
         Ok(Some(accept)) => accept,
-        Ok(None) => return error(400, "A websocket is needed here"),
+        Ok(None) => return error(400, "A websocket is required"),
         Err(why) => return error(400, why),
     };
     let Some(secret) = query(request.query, "secret") else { return error(500, "missing secret") };
@@ -182,7 +182,7 @@ async fn serve_socket(operation: Rc<Operation>, index: usize, accept: String, st
     let socket = match WebSocket::accept(stream, &accept).await {
         Ok(socket) => Rc::new(socket),
         // Without this socket, the operation times out.
-        Err(error) => return log::debug(format_args!("lost a socket of a command: {error}")),
+        Err(error) => return log::debug(format_args!("lost a command's socket: {error}")),
     };
     socket.disable_write_timeout();
     *expected.state.borrow_mut() = State::Here(socket.clone());

@@ -17,7 +17,7 @@ const REFILL: Duration = Duration::from_millis(10);
 const CHANGES: u32 = 5_000;
 /// Interval between changes after the burst.
 const CHANGED: Duration = Duration::from_millis(5);
-/// Longest line, bytes: the longest texts, escaped; below `PIPE_BUF`, so that lines do not mix.
+/// Maximum line length, in bytes: all texts escaped. Below `PIPE_BUF`, so that lines do not mix.
 const LINE: usize = 3072;
 /// Number of bytes of a host's text to show at each end. Those in between are only counted.
 const ENDS: usize = 128;

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::sys::since_boot;
 
-/// Interval of polls for a hang-up, which async-io does not report while there is unread input.
+/// Interval between polls for hang-ups, which async-io does not report while input is unread.
 const HANG_UP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -21,8 +21,8 @@ const KVM: &str = "KVM virtual PTP\n";
 const LOOK: Duration = Duration::from_millis(5);
 /// Number of reads; together they take two seconds.
 const LOOKS: u32 = 400;
-/// Mean delay of QEMU's RTC behind the host on PC and riscv64, ns: it starts at a random fraction
-/// of a second. The RTC of aarch64 is in step with the host.
+/// Mean delay of QEMU's RTC behind the host on PC and riscv64, in ns: it starts at a random
+/// fraction of a second. The RTC of aarch64 is in step with the host.
 const BEHIND: i64 = if cfg!(target_arch = "aarch64") { 0 } else { SECOND / 2 };
 
 /// Steps the clock if needed, unless another program sets it. Prints the step and its source, or
@@ -73,7 +73,7 @@ fn find(directory: &Path, file: &str, is_it: &dyn Fn(&Path, &str) -> bool) -> Op
     None
 }
 
-/// Returns the difference to the RTC, measured when its second changes, ns.
+/// Returns the difference to the RTC, measured when its second changes, in ns.
 fn hardware() -> Option<i64> {
     let first = signs::hardware_clock()?;
     for _ in 0..LOOKS {

@@ -25,7 +25,7 @@ pub(crate) const CLOCK: &str = "clock";
 pub(crate) const STOPPED_CLOCK: &str = "clock stopped";
 /// Time limit for the hardware RNG: a host without random numbers must not delay the clock.
 const HARDWARE: Duration = Duration::from_secs(2);
-/// Directory of the administrator's hooks, and the time limit of each.
+/// Directory of the administrator's hooks, and the time limit for each.
 const HOOKS: (&str, Duration) = ("/etc/mote/restored.d", Duration::from_secs(30));
 
 /// If `what` begins with [`CLOCK`], reseeds, then steps the clock or prints the rest of `what`, the

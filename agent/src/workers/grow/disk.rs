@@ -14,13 +14,13 @@ use crate::sys::disk::resize_partition;
 use crate::sys::{file, sleep};
 use crate::system::devices::number_of;
 
-/// The unit of sizes in sysfs, bytes.
+/// The unit of sizes in sysfs, in bytes.
 const UNIT: u64 = 512;
-/// Attempts to lock a disk that another program has locked.
+/// Maximum number of attempts to lock a disk that another program has locked.
 const TRIES: u32 = 50;
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Free space at the end of the device that is ignored, bytes.
+/// Free space at the end of the device that is ignored, in bytes.
 const NEAR: u64 = 1 << 20;
 
 /// Why a disk was not grown.

@@ -112,7 +112,7 @@ pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> u8 {
     u8::from(has_failed)
 }
 
-/// Longest file, bytes.
+/// Maximum size of the file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// The disk sizes after the last worker: per disk, 8 bytes of the sysfs identity and 8 of the size,

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::sys::file::{self, OFlags};
 
-/// Longest line that is returned whole, bytes; a longer one is truncated. A mount with two paths of
-/// 4 KiB fits, unless most of their bytes are escaped.
+/// Maximum length of a line that is returned whole, in bytes; a longer one is truncated. A mount
+/// with two paths of 4 KiB fits, unless most of their bytes are escaped.
 const LINE: usize = 16 * 1024;
-/// Read size, bytes.
+/// Read size, in bytes.
 const PIECE: usize = 4 * 1024;
 
 pub(crate) struct Lines {

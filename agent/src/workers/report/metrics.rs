@@ -16,7 +16,7 @@ use crate::workers::report::{filesystems, lines, state};
 
 /// Maximum number of tasks whose directories in `/proc` the agent itself reads.
 const MAX_TASKS: u16 = 1000;
-/// Longest document that the agent itself writes, bytes; a larger machine gets a worker.
+/// Maximum size of a document that the agent itself writes, in bytes; larger ones get a worker.
 const MAX_OWN_DOCUMENT: usize = 64 * 1024;
 
 /// Writes the document. Errors: the output is closed.

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options, report: Report) -> u8 {
     if done.is_ok() { 0 } else { 1 }
 }
 
-/// Size of the buffer, bytes: `PIPE_BUF`, up to which a write to a pipe is atomic.
+/// Size of the buffer, in bytes: `PIPE_BUF`, up to which a write to a pipe is atomic.
 const PIPE_BUFFER: usize = 4096;
 
 pub(crate) struct Pipe(Vec<u8>);

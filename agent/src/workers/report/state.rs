@@ -19,7 +19,7 @@ use crate::sys::file;
 use crate::system::netlink::Netlink;
 use crate::workers::report::lines;
 
-/// Longest `/proc/meminfo`, bytes; it has about 60 lines. A longer one is ignored.
+/// Maximum size of `/proc/meminfo`, in bytes; it has about 60 lines. A longer one is ignored.
 const MEMINFO: u64 = 64 * 1024;
 /// Maximum number of addresses, about 100 KB of JSON.
 const ADDRESSES: usize = 4096;
@@ -70,8 +70,8 @@ fn peak(root: &Path, files: [&str; 2]) -> u64 {
     files.iter().filter(|file| !file.is_empty()).find_map(read).unwrap_or(0)
 }
 
-/// Reads the used CPU time, nanoseconds: from cgroup v2, v1, or `/proc/stat`, which the Go agents
-/// do not use.
+/// Reads the used CPU time, in nanoseconds: from cgroup v2, v1, or `/proc/stat`, which the Go
+/// agents do not use.
 fn cpu(root: &Path) -> Option<u64> {
     let v2 = || {
         let usage = |line: &[u8]| keyed(line, "usage_usec");
@@ -82,7 +82,7 @@ fn cpu(root: &Path) -> Option<u64> {
     v2().or_else(v1).or_else(kernel)
 }
 
-/// Returns name and version of the system, and the fully qualified host name. Incus' agent asks the
+/// Returns the system's name and version, and the fully qualified host name. Incus' agent asks the
 /// resolver for that, which may wait for an unreachable server.
 fn read_system(root: &Path, host: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let release = |name| {
@@ -111,7 +111,7 @@ fn networks(json: &mut Writer<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Buffer for directory entries, bytes.
+/// Size of the buffer for directory entries, in bytes.
 const PIECE: usize = 16 * 1024;
 
 /// Counts processes as this server's agent does (P§4.6): for LXD those that run a program, for

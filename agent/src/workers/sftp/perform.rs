@@ -1,4 +1,4 @@
-//! Performs one request, with the open files and directories of the session.
+//! Performs one request, with the session's open files and directories.
 
 use std::ffi::{CString, OsStr};
 use std::io::ErrorKind;
@@ -125,8 +125,8 @@ impl Answer {
 }
 
 /// Returns the absolute path without symbolic links, `.` and `..`. Keeps trailing names that do not
-/// exist: a client asks for the path of a file that it will create. (OpenSSH allows one such name,
-/// the Go agents any number.)
+/// exist: a client asks for the path of a file that it will create. (OpenSSH allows one missing
+/// name, the Go agents any number.)
 fn real_path(path: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut existing = path;
     loop {

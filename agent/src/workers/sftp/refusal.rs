@@ -18,7 +18,7 @@ pub(super) enum Refusal {
     Malformed,
     /// The guest's policy denies it, for this reason.
     Denied(&'static str),
-    /// There is no such file, or the guest's policy does not show it.
+    /// There is no such file, or the guest's policy hides it.
     Hidden,
     /// Another user's file or link in a sticky directory, which the kernel protects even from root.
     Protected,
@@ -57,7 +57,7 @@ impl fmt::Display for Refusal {
             Self::Unsupported => "not supported",
             Self::Malformed => "malformed message",
             Self::Denied(why) => return write!(out, "the guest's policy does not allow it: {why}"),
-            Self::Hidden => "no such file, or the guest's policy does not show it",
+            Self::Hidden => "no such file, or the guest's policy hides it",
             Self::Protected => {
                 "permission denied: another user's file in a sticky directory \
                  (fs.protected_*); remove it first"

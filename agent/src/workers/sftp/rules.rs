@@ -32,7 +32,7 @@ use crate::workers::sftp::refusal::Refusal;
 /// DAC_OVERRIDE, DAC_READ_SEARCH and FOWNER, 0 to 3. Without FSETID, a write clears set-user-id.
 const CAPABILITIES: u32 = 0xf;
 
-/// The rules of a session. Only its first refusal is logged, because a client can cause any number.
+/// A session's rules. Only its first refusal is logged, because a client can cause any number.
 pub(super) struct Rules<'h> {
     how: &'h Sftp,
     /// Whether everything is refused, because the session could not be limited.

@@ -16,7 +16,7 @@ pub enum CallFailure {
          instance's or older than init; create the config disk again and reboot"
     )]
     AgentsCertificate,
-    /// The process that carries the guest's vsock runs, but no longer serves it.
+    /// The process that carries the guest's vsock is running, but no longer serves it.
     #[error(
         "the guest cannot be reached: its vsock device has failed; stop the VM and start it again"
     )]
@@ -53,7 +53,7 @@ pub enum CallFailure {
 impl CallFailure {
     pub fn meant(error: &io::Error) -> Option<Self> {
         use rustls::Error::{AlertReceived, InvalidCertificate};
-        // Alerts of agents that refuse the certificate.
+        // Alerts that agents send when they refuse the certificate.
         const REFUSALS: [AlertDescription; 5] = [
             AlertDescription::AccessDenied,
             AlertDescription::BadCertificate,

@@ -29,9 +29,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Port on which agents listen.
 pub const AGENT_PORT: u32 = 8443;
-/// Longest part of an agent's error message that is shown, characters.
+/// Maximum length of an agent's error message that is shown, in characters.
 const COMPLAINT: usize = 1000;
-/// Longest answer of vhost-device-vsock, bytes: `OK <port>`.
+/// Maximum size of vhost-device-vsock's answer, in bytes: `OK <port>`.
 const ANSWER: usize = 64;
 /// Limit for that OK, which waits for the guest's kernel. The kernel's own vsock waits 2 s.
 const ACCEPTED: Duration = Duration::from_secs(20);
@@ -200,7 +200,7 @@ fn upgraded(
     }
     let lost = answer.body.len();
     if lost > 0 {
-        // Real hosts discard the buffer with which they read the head (P§4.4).
+        // Real hosts throw away whatever else is in the buffer they read the head into (P§4.4).
         bail!("{lost} bytes came in the same TLS record as the head: real hosts lose them");
     }
     Ok(())

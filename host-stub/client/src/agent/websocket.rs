@@ -23,7 +23,7 @@ use crate::net::http::unanswered;
 use crate::net::stream::patient;
 use crate::{Instance, Limit, Timed, limits};
 
-/// Interval of the checks while nothing arrives.
+/// Interval between checks while nothing arrives.
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks between pings.
 const PING: u32 = 5;
@@ -104,7 +104,7 @@ struct Watch {
     was_paused: bool,
 }
 
-/// The error of a guest that did not answer pings although its VM runs.
+/// The error for a guest that did not answer pings although its VM runs.
 #[derive(Debug, thiserror::Error)]
 #[error("the guest has not answered for {SILENCE} s")]
 pub struct Silent;

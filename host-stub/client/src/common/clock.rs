@@ -1,5 +1,5 @@
-//! Formats the times in events and answers: RFC 3339, UTC, milliseconds. Durations are measured
-//! with `Instant` instead. Also waits by polling.
+//! Formats times for events and answers (RFC 3339, UTC, milliseconds), and waits by polling.
+//! Durations are measured with `Instant` instead.
 
 use std::time::{Duration, Instant, SystemTime};
 

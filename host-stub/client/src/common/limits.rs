@@ -5,34 +5,34 @@
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Head of a response or request, bytes.
+/// Maximum size of a response's or request's head, in bytes.
 pub const HEAD: usize = 64 * 1024;
-/// Line before a chunk of a body, bytes.
+/// Maximum length of the line before a chunk of a body, in bytes.
 pub const CHUNK_LINE: usize = 4 * 1024;
-/// Body of an agent's answer, bytes, refused before it is read. The largest real one is a list of
-/// commands, 4 MiB.
+/// Maximum body of an agent's answer, in bytes; a longer one is refused before it is read. The
+/// largest real one is a list of commands, 4 MiB.
 pub const ANSWER: usize = 8 * 1024 * 1024;
-/// Body of a guest's request, bytes. Agents accept 64 KiB from their programs.
+/// Maximum body of a guest's request, in bytes. Agents accept 64 KiB from their programs.
 pub const REQUEST: usize = 256 * 1024;
-/// Body of a message between command line and daemon, bytes. It may contain an agent's answer.
+/// Maximum body between command line and daemon, in bytes. It may contain an agent's answer.
 pub const CONTROL: usize = 64 * 1024 * 1024;
-/// Values in a JSON document, including those in objects and lists. A value takes up to 150 bytes
-/// of memory; a state of 10,000 disks has 60,000 values.
+/// Maximum number of values in a JSON document, including those in objects and lists. A value takes
+/// up to 150 bytes of memory; a state of 10,000 disks has 60,000 values.
 pub const VALUES: usize = 500_000;
-/// Websocket frame, and message of several frames, bytes. An event may have 1 MiB, a piece of
-/// output has 32 KiB.
+/// Maximum size of a websocket frame, and of a message, in bytes. An event may have 1 MiB; a piece
+/// of output has 32 KiB.
 pub const MESSAGE: usize = 4 * 1024 * 1024;
-/// Line of the status port, bytes. Longer ones are dropped completely.
+/// Maximum length of a line of the status port, in bytes. Longer lines are dropped completely.
 pub const STATUS_LINE: usize = 256;
-/// Document of QEMU's monitor, bytes.
+/// Maximum size of a document from QEMU's monitor, in bytes.
 pub const MONITOR_DOCUMENT: u64 = 1024 * 1024;
-/// SFTP packet, bytes. OpenSSH accepts 256 KiB of data.
+/// Maximum size of an SFTP packet, in bytes. OpenSSH accepts 256 KiB of data.
 pub const SFTP_PACKET: usize = 256 * 1024 + 1024;
-/// Directory lists in memory at the same time, bytes: some 300,000 names.
+/// Maximum total size of directory lists in memory, in bytes: some 300,000 names.
 pub const LISTING: usize = 64 * 1024 * 1024;
-/// Levels of a tree below the path in the command; a process has 1,024 descriptors.
+/// Maximum depth of a tree below the path in the command; a process has 1,024 descriptors.
 pub const LEVELS: usize = 256;
-/// The guest's list of mounts, bytes: some 10,000 mounts.
+/// Maximum size of the guest's list of mounts, in bytes: some 10,000 mounts.
 pub const MOUNTS: usize = 1024 * 1024;
 
 pub fn json(text: &[u8]) -> Result<Value> {
@@ -42,8 +42,7 @@ pub fn json(text: &[u8]) -> Result<Value> {
     serde_json::from_slice(text).context("not JSON")
 }
 
-/// Returns an upper bound of the number of values: each is the first or follows one of these
-/// characters.
+/// Returns an upper bound for the number of values, counted by the characters before them.
 fn values(text: &[u8]) -> usize {
     let (mut count, mut in_string, mut is_escaped) = (1, false, false);
     for byte in text {

@@ -16,7 +16,7 @@ pub fn text(raw: &str) -> String {
     raw.chars().map(|letter| escape(letter).unwrap_or_else(|| letter.into())).collect()
 }
 
-/// Longest line of a log or error message, bytes. Guests influence many of them.
+/// Maximum length of a line in a log or error message, in bytes. Guests influence many of them.
 const LINE: usize = 2 * 1024;
 
 /// Returns one line for a log or stderr, shortened if necessary.

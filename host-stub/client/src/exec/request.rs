@@ -33,7 +33,7 @@ pub struct Exec {
     /// No input
     #[arg(short = 'n', long)]
     pub no_stdin: bool,
-    /// Set a variable of the command's environment
+    /// Set a variable in the command's environment
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
     pub env: Vec<(String, String)>,
     /// Whether signals that end a process are not passed on to the command.
@@ -67,7 +67,7 @@ pub struct ShellArgs {
     name: String,
     #[command(flatten)]
     terminal: Terminal,
-    /// Set a variable of the shell's environment
+    /// Set a variable in the shell's environment
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
 }

@@ -33,7 +33,7 @@ const REST: Duration = Duration::from_secs(2);
 const STILL: Duration = Duration::from_secs(20);
 /// How long to wait until the daemon learns of the end of the VM or of its agent.
 const LEARNT: Duration = Duration::from_secs(1);
-/// Interval of the queries during that time.
+/// Interval between queries during that time.
 const LOST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// The extension without which an agent ignores user, group and directory (P§3.4).
 const IDENTITY: &str = "container_exec_user_group_cwd";
@@ -133,10 +133,10 @@ impl Asked {
             bail!("{}", complaint(&answer.body));
         }
         let operation = &envelope["metadata"];
-        let id = operation["id"].as_str().context("an operation without an id")?.to_owned();
+        let id = operation["id"].as_str().context("the operation has no id")?.to_owned();
         let path = format!("/1.0/operations/{id}");
         if envelope["type"] != "async" || envelope["operation"] != path.as_str() {
-            bail!("not an operation's envelope: {envelope}");
+            bail!("not an operation envelope: {envelope}");
         }
         if answer.header("location") != Some(path.as_str()) {
             bail!("Location is {:?}, not {path}", answer.header("location"));
@@ -303,7 +303,7 @@ fn look(agent: &Agent, id: &str) -> Result<Option<Outcome>> {
 }
 
 fn outcome(operation: &Value) -> Result<Option<Outcome>> {
-    let status = operation["status_code"].as_u64().context("an operation without a status")?;
+    let status = operation["status_code"].as_u64().context("the operation has no status")?;
     if status < FINAL {
         return Ok(None);
     }

@@ -47,7 +47,7 @@ impl Sockets {
     pub(super) fn connect(agent: &Agent, asked: &Asked, exec: &Exec, limit: Limit) -> Result<Self> {
         let is_interactive = exec.is_interactive();
         let names: &[&str] = if is_interactive { &["0"] } else { &["0", "1", "2"] };
-        let secrets = asked.fds.as_object().context("an operation without fds")?;
+        let secrets = asked.fds.as_object().context("the operation has no fds")?;
         if secrets.len() != names.len() + 1 {
             bail!("unexpected set of fds: {}", asked.fds);
         }
@@ -147,7 +147,7 @@ fn steer(mut control: Outgoing, orders: &Receiver<Control>) {
     }
 }
 
-/// Passes on this process' signals, and new sizes if there is a terminal.
+/// Passes on this process's signals, and new sizes if there is a terminal.
 fn watch_signals(
     control: Sender<Control>,
     exec: &Exec,

@@ -102,7 +102,7 @@ fn on_one(
     act(&mut start(root, &name)?, &path).with_context(|| guest(&path))
 }
 
-/// Prints attributes as JSON; those of a link are its own.
+/// Prints attributes as JSON; a link's attributes are its own.
 fn show(session: &mut Session, path: &Path) -> Result<()> {
     let attrs = session.lstat(path)?;
     Ok(writeln!(stdout(), "{}", printable::json(&described(session, path, &attrs)?))?)

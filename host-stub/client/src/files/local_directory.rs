@@ -118,8 +118,8 @@ fn is(mode: u32, kind: FileType) -> bool {
     FileType::from_raw_mode(mode) == kind
 }
 
-/// Makes a path relative if it begins with the current directory (`PWD`), so that links in the path
-/// of that directory are not followed again and cannot lead elsewhere.
+/// Makes a path relative if it begins with the current directory (`PWD`), so that links in that
+/// directory's path are not followed again and cannot lead elsewhere.
 fn from_here(path: &Path) -> Cow<'_, Path> {
     let below = || {
         let name = PathBuf::from(std::env::var_os("PWD")?);

@@ -17,7 +17,7 @@ pub type Session = Client<Timed>;
 
 /// Limit for a query after a command failed.
 const PATH_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time without progress. A file system that hangs for a while recovers sooner.
+/// Maximum time without progress. A file system that hangs for a while recovers sooner.
 pub const SILENCE: Duration = Duration::from_secs(120);
 
 /// Names a path in the guest, so that it is not mistaken for a local one.

@@ -30,7 +30,7 @@ const PROGRAM: &str = "vhost-device-vsock";
 const WORKER: &str = "vring_worker";
 /// How long a thread may be missing: when QEMU disconnects, the device replaces it.
 const RESTART: Duration = Duration::from_millis(500);
-/// Interval of the checks of its threads.
+/// Interval between checks of its threads.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long an abandoned connection stays open for the guest's answer.
 const ABANDONED: Duration = Duration::from_secs(60);

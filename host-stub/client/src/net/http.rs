@@ -35,7 +35,7 @@ impl Message {
     }
 
     pub fn json(&self) -> Result<Value> {
-        limits::json(&self.body).context("body is not JSON")
+        limits::json(&self.body).context("the body is not JSON")
     }
 }
 
@@ -99,7 +99,7 @@ fn read_head(
             return Ok(Some((message, bytes.split_off(length))));
         }
         if bytes.len() > HEAD {
-            bail!("head too long");
+            bail!("the head is too long");
         }
         if more(stream, &mut bytes)? == 0 {
             if bytes.is_empty() {

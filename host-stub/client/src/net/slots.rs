@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Connections of one listener that are served at the same time. Each uses about 100 KiB for a
 /// thread and a TLS session. Tests with hundreds of callers never wait.
 pub const AT_ONCE: usize = 1024;
-/// Stack of a serving thread, bytes. It is only reserved; little of it is used.
+/// Stack size of a serving thread, in bytes. It is only reserved; little of it is used.
 const STACK: usize = 512 * 1024;
 
 /// Permits in use.

@@ -18,11 +18,11 @@ use mote_client::common::whole_file::end_of_log;
 use mote_client::instance::CONFIG_DISK;
 use mote_client::{Agent, Flavour, Instance, Limit, store};
 
-/// Interval of reads without an event (P§2.3).
+/// Interval between reads without an event (P§2.3).
 const POLL: Duration = Duration::from_secs(10);
-/// Interval of reads of a micro VM's console.
+/// Interval between reads of a micro VM's console.
 const CONSOLE_LOOK: Duration = Duration::from_millis(500);
-/// Interval of attempts to connect to QEMU.
+/// Interval between attempts to connect to QEMU.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The instance whose ring is read.

@@ -15,7 +15,7 @@ use anyhow::{Result, bail};
 use crate::daemon::{Daemon, Life, has_ended};
 use mote_client::common::limits::STATUS_LINE;
 
-/// Interval of attempts to open the port.
+/// Interval between attempts to open the port.
 const RETRY: Duration = Duration::from_millis(200);
 /// Limit for a write: a guest that does not read fills the socket, which is then opened again.
 const WRITE: Duration = Duration::from_secs(5);

@@ -13,11 +13,11 @@ use mote_client::CallFailure;
 use mote_client::common::clock::{millis, rfc3339};
 use mote_client::common::printable::word;
 
-/// Number of lines kept.
+/// Number of lines that are kept.
 const LINES: usize = 16;
-/// Longest line kept, bytes.
+/// Maximum length of a line that is kept, in bytes.
 const LENGTH: usize = 256;
-/// Longest error kept, bytes.
+/// Maximum length of an error that is kept, in bytes.
 const LONG: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ pub struct Put {
     pub took: Duration,
 }
 
-/// The last error between host and guest.
+/// The last error between the host and the guest.
 #[derive(Clone, Debug)]
 pub struct LastError {
     at: SystemTime,

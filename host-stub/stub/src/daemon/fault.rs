@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use mote_client::common::printable::word;
 
-/// Upper bound of a fault's time.
+/// Upper bound for a fault's duration.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// What the host does. All except `DenyPut` affect devlxd connections.

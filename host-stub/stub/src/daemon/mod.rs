@@ -228,7 +228,7 @@ pub struct Live {
     pub fault: Fault,
     /// Whether its guest has called with the correct certificate, which proves that it runs.
     pub called: bool,
-    /// Since when it is known to run.
+    /// When it was first known to run.
     pub running: Option<Instant>,
     /// The VM as QEMU reports it.
     pub vm: Vm,

@@ -12,7 +12,7 @@ use crate::daemon::Daemon;
 use mote_client::instance::READY;
 use mote_client::{Flavour, Instance, Message, clock, random};
 
-/// Default size of an image, bytes; `mote.image.size` changes it.
+/// Default size of an image, in bytes; `mote.image.size` changes it.
 const IMAGE: u64 = 1024 * 1024;
 
 /// Answers a request of a guest whose certificate is verified.

@@ -23,7 +23,7 @@ use mote_client::net::slots::{AT_ONCE, Slots, accepted};
 use mote_client::net::tls::{self, Pair, certificate};
 use mote_client::{CallFailure, Flavour, Instance, Limit, Message, Timed, Vsock, limits, store};
 
-/// Limit for handshake, head and body together (P§3.5).
+/// Limit for the handshake, head and body together (P§3.5).
 const READ: Duration = Duration::from_secs(3);
 /// Requests of one guest that are read and answered at the same time, as many as an agent makes.
 /// Each can occupy 330 KB, most of it before its certificate is checked.

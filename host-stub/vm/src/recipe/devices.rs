@@ -7,10 +7,10 @@ use mote_client::instance::vsock_device::DEVICE;
 use mote_client::instance::{CONFIG_DISK, GENERATION, UUID};
 use mote_client::{Channel, Flavour, Vsock};
 
-/// Size of QEMU's ring buffer under LXD, and under Incus before 7.0.1, bytes (P§2.1).
+/// Size of QEMU's ring buffer under LXD, and under Incus before 7.0.1, in bytes (P§2.1).
 const RING: u32 = 16;
-/// Its size under Incus since 7.0.1, where an agent without vsock reports its state through it
-/// (P§2.4).
+/// The ring buffer's size under Incus since 7.0.1, where an agent without vsock reports its state
+/// through it (P§2.4).
 const RING_OF_INCUS: u32 = 16 * 1024;
 
 const READ: &str = "the agent's output: a ring buffer that the host reads by this id";
@@ -102,7 +102,7 @@ impl Recipe<'_> {
         if matches!(self.instance.flavour, Flavour::Incus | Flavour::Lxd) {
             let old = Flavour::LxdOld.server().port;
             let dummy = format!("virtserialport,bus=serial.0,name={old},id=legacy");
-            let why = "the port's old name, which current servers also create, unused";
+            let why = "the port's old name, which current servers also create but do not use";
             options.add(why, &["-device", &dummy]);
         }
     }
@@ -138,7 +138,7 @@ impl Recipe<'_> {
     }
 
     fn memory_and_chance(&self, options: &mut Options) {
-        let why = "the balloon, by which servers change memory (guest: virtio_balloon)";
+        let why = "the balloon, with which servers change memory (guest: virtio_balloon)";
         options.add(why, &["-device", "virtio-balloon-pci"]);
         let (source, device) =
             ("rng-random,id=rng,filename=/dev/urandom", "virtio-rng-pci,rng=rng");

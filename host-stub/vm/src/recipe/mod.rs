@@ -15,7 +15,7 @@ use mote_client::{Instance, Vsock};
 
 mod devices;
 
-/// Default memory of the VM, MiB.
+/// Default memory of the VM, in MiB.
 pub const MEMORY: u32 = 256;
 /// The guest's context id if vhost-device-vsock assigns it.
 const STAND_IN_CID: u32 = 3;

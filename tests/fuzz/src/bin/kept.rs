@@ -16,7 +16,7 @@ use mote_fuzz::{TARGETS, about, corpus};
 /// Maximum number of inputs per target, and of bytes per file.
 const INPUTS: usize = 400;
 const BYTES: usize = 20 * 1024;
-/// Longest stored input, bytes: a file has room for ten of them.
+/// Maximum size of a stored input, in bytes: a file has room for ten of them.
 const LONGEST: usize = 2048;
 
 fn unpack(target: &str, folder: &Path) -> std::io::Result<()> {

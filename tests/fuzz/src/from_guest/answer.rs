@@ -7,7 +7,7 @@ use mote_core::devlxd::route::Ask;
 
 use crate::prelude::*;
 
-/// Longest error text with its newline, bytes.
+/// Maximum length of an error text with its newline, in bytes.
 const ERROR: usize = 1025;
 
 fn permitted(flavour: Flavour, ask: Ask, mut metadata: Value) -> Value {

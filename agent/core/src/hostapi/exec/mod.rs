@@ -22,10 +22,10 @@ const MORE: [&str; 2] = [":/snap/bin", ":/run/current-system/sw/bin"];
 /// Size of the terminal until the host sets another size (P§4.1).
 pub const TERMINAL: Size = Size { width: 80, height: 25 };
 
-/// Longest command, and longest environment, in an operation's metadata, bytes of JSON each: every
-/// listener and every list of operations gets a copy. Longer ones, which are rare, are truncated.
+/// Maximum size of command and environment in an operation's metadata, in bytes of JSON each; every
+/// listener and list of operations gets a copy. Longer ones, which are rare, are truncated.
 pub const SHOWN: usize = 32 * 1024;
-/// Maximum size of arguments and environment together on any Linux, bytes: three quarters of the
+/// Maximum size of arguments and environment together on any Linux, in bytes: three quarters of the
 /// default stack limit, 8 MiB (execve(2)).
 const MAX_EXECVE: usize = 6 * 1024 * 1024;
 
@@ -167,7 +167,7 @@ impl Request {
         Program { name, path: self.variable("PATH").unwrap_or(PATH) }
     }
 
-    /// Returns the size of the stored part, bytes.
+    /// Returns the size of the stored part, in bytes.
     pub fn held(&self) -> usize {
         self.command.bytes() + self.environment.bytes() + self.directory.len()
     }

@@ -22,7 +22,7 @@ static PROGRAMS: [Power; 3] = [
     Power { name: "reboot", mote: 2, systemd: 39, busybox: 15, runlevel: b'6' },
 ];
 
-/// Size of a request of sysvinit, bytes (initreq.h, `struct init_request`).
+/// Size of a sysvinit request, in bytes (initreq.h, `struct init_request`).
 const REQUEST: usize = 384;
 
 impl Power {

@@ -3,7 +3,7 @@
 
 use core::ffi::CStr;
 
-/// Longest path on Linux, bytes with the NUL (`PATH_MAX`).
+/// Maximum length of a path on Linux, in bytes with the NUL (`PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -107,7 +107,7 @@ impl Strings {
         self.count
     }
 
-    /// Returns the size of all strings with their NULs, bytes.
+    /// Returns the size of all strings with their NULs, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -225,10 +225,10 @@ const FLAGS: [(&str, u32, u32); 20] = [
 /// SHA-256, provided by the shell.
 pub type Hash = fn(&[u8]) -> [u8; 32];
 
-/// Longest tag of LXD, bytes with its prefix.
+/// Maximum length of LXD's tags, in bytes with the prefix.
 const LXD: usize = 31;
-/// Longest name in a tag of Incus, bytes without the prefix. Incus' own agent does not hash names
-/// (P§9.12).
+/// Maximum length of a name in Incus' tags, in bytes without the prefix. Incus' own agent does not
+/// hash names (P§9.12).
 const INCUS: usize = 30;
 /// Returns the mount tag of a hot-plugged device whose event has none (P§1.8). If a name is too
 /// long for a tag, the host uses its hash.

@@ -176,7 +176,7 @@ fn judge(limit: Limit, text: &str) -> (bool, &'static str) {
     }
 }
 
-/// Reads the list of a limit.
+/// Reads a limit's list.
 fn items<'y>(
     parser: &mut Parser<'y>,
     first: Event<'y>,

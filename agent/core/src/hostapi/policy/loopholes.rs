@@ -13,7 +13,7 @@ const ROOTS: &str = "/bin /boot /dev /etc /lib /lib64 /proc /root /run /sbin /sy
 /// Warning about other features through which the host becomes root; their names follow.
 pub const AS_ROOT: &str = "the host can still become root through";
 /// Warning that unlimited commands bypass the limits of files and ports.
-pub const PASSES: &str = "commands bypass limits of files and ports: set commands in exec";
+pub const PASSES: &str = "commands bypass limits on files and ports: set commands in exec";
 /// Warning that the host can write programs that root runs; the directory follows.
 pub const WRITES: &str = "root may run programs below";
 /// Warning that `ready-when` is ignored: root would run a command that the host may have written.
@@ -41,11 +41,11 @@ macro_rules! combinations {
 combinations! {
     "features: {exec: {users: [1000]}}": "run any program as user 1000";
     "features: {exec: {users: [1000]}, files: true}": "run any program, and read and write files, as user 1000";
-    "features: {exec: {users: [1000]}, files: {below: [/srv]}}": "the same; commands are not limited to `/srv`"
-        "commands bypass limits of files and ports: set commands in exec";
+    "features: {exec: {users: [1000]}, files: {below: [/srv]}}": "run any program, and read and write files, as user 1000, also outside `/srv`"
+        "commands bypass limits on files and ports: set commands in exec";
     "features: {exec: {users: [1000]}, files: {read-only: true}}":
         "run any program as user 1000, and read any file as root: keys, `/etc/shadow`"
-        "commands bypass limits of files and ports: set commands in exec";
+        "commands bypass limits on files and ports: set commands in exec";
     "features: {exec: {users: [1000], commands: [/usr/bin/uptime]}, files: {below: [/srv]}}":
         "run that program as user 1000, and write below `/srv` as user 1000";
     "features: {exec: {commands: [/usr/bin/uptime]}, files: {below: [/srv]}}":
@@ -69,7 +69,7 @@ combinations! {
     "features: {files: {below: [/srv]}, port-forward: {ports: [22]}}":
         "log in as a user whose password or key it knows, and write below `/srv` as root";
     "features: {exec: {users: [1000]}, port-forward: {ports: [22]}}": "reach other ports with a program of user 1000"
-        "commands bypass limits of files and ports: set commands in exec";
+        "commands bypass limits on files and ports: set commands in exec";
     "features: {guestapi: true, state: true}": "be root if cloud-init is installed, which runs what the host sends";
     "features: {exec: true}, ready-when: [command /srv/check]":
         "be root, as with `exec` alone; the command decides Ready";

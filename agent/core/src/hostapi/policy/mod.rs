@@ -123,7 +123,7 @@ impl Features {
     }
 }
 
-/// Longest part of an untrusted text in a message, characters.
+/// Maximum length of an untrusted text in a message, in characters.
 pub(super) const SHOWN: usize = 40;
 
 /// Passes a text, piece by piece, to the given function.

@@ -12,11 +12,11 @@ use crate::hostapi::port_forward::Target;
 /// in [`Policy`]: one text needs less code than a list for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// User IDs of exec.
+    /// User IDs for exec.
     Users = b'u' as isize,
-    /// Group IDs of exec.
+    /// Group IDs for exec.
     Groups = b'g' as isize,
-    /// Paths of programs of exec.
+    /// Program paths for exec.
     Commands = b'c' as isize,
     ReadOnly = b'r' as isize,
     /// The directories to which files are limited.

@@ -1,8 +1,8 @@
 //! Describes a disk, its last partition and its partition table.
 
-/// Largest sector, bytes.
+/// Maximum size of a sector, in bytes.
 pub(super) const SECTOR: usize = 4096;
-/// Longest list of entries, bytes: 128 entries of 128 bytes, which all tools create.
+/// Maximum size of the list of entries, in bytes: 128 entries of 128 bytes, which all tools create.
 pub(super) const ENTRIES: usize = 16 * 1024;
 /// A partition that ends within this many bytes of the disk's end counts as ending there, because
 /// many partitions end at a multiple of it.
@@ -25,7 +25,7 @@ pub type Disk<'d> = &'d mut dyn FnMut(Step<'_>) -> bool;
 
 #[derive(Clone, Copy, Debug)]
 pub struct DiskGeometry {
-    /// Sector size, bytes.
+    /// Sector size, in bytes.
     pub sector: usize,
     pub sectors: u64,
     /// Number of sectors before the disk grew; 0 if unknown.
@@ -78,7 +78,7 @@ pub struct Table {
     pub(super) header: [u8; SECTOR],
     pub(super) entries: [u8; ENTRIES],
     pub(super) piece: [u8; ENTRIES],
-    /// Length of the entries, bytes; 0 for an MBR.
+    /// Length of the entries, in bytes; 0 for an MBR.
     pub(super) length: usize,
     /// `length` rounded up to whole sectors.
     pub(super) padded: usize,

@@ -31,7 +31,7 @@ const AT: usize = 72;
 const COUNT: usize = 80;
 const SIZE: usize = 84;
 const ENTRIES_SUM: usize = 88;
-/// Shortest header, bytes.
+/// Minimum size of a header, in bytes.
 const LEAST: usize = 92;
 
 /// Returns whether these bytes are a valid header for this sector.

@@ -32,7 +32,7 @@ pub fn keyed(line: &[u8], key: &str) -> Option<u64> {
 pub struct Memory<'t>(pub &'t [u8]);
 
 impl Memory<'_> {
-    /// Returns the value of a key, bytes; for `HugePages_*` a count. 0 if it is missing or malformed.
+    /// Returns a key's value, in bytes; for `HugePages_*` a count. 0 if it is missing or malformed.
     #[inline(never)] // its size
     pub fn get(self, key: &str) -> u64 {
         let mut lines = self.0.split(|byte| *byte == b'\n');
@@ -42,7 +42,7 @@ impl Memory<'_> {
         value.saturating_mul(if words.next() == Some(b"kB") { 1024 } else { 1 })
     }
 
-    /// Returns the swap in use, bytes.
+    /// Returns the swap in use, in bytes.
     pub fn swap(self) -> u64 {
         self.get("SwapTotal").saturating_sub(self.get("SwapFree"))
     }

@@ -76,7 +76,7 @@ pub fn unescape(raw: &[u8]) -> impl Iterator<Item = u8> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Block size, bytes.
+    /// Block size, in bytes.
     pub block: u64,
     pub blocks: u64,
     pub free: u64,

@@ -27,7 +27,7 @@ impl<'l> Cpu<'l> {
         Some(Self { name, ticks })
     }
 
-    /// Returns the busy time, ns. `user` includes the time of nested guests.
+    /// Returns the busy time, in ns. `user` includes the time of nested guests.
     pub fn busy(&self) -> u64 {
         let [user, nice, system, _idle, _iowait, irq, softirq, _steal] = self.ticks;
         let ticks = [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);

@@ -8,7 +8,7 @@ use crate::transport::Socket;
 const STALLED: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(2);
 const BODY: Duration = Duration::from_millis(50);
-/// Interval of checks whether a peer has read everything.
+/// Interval between checks whether a peer has read everything.
 const UNREAD: Duration = Duration::from_millis(10);
 
 pub(crate) struct Stream {

@@ -9,7 +9,7 @@ use crate::sim_prelude::*;
 
 /// Maximum number of bytes in flight in one direction: more than any request of a guest.
 const WINDOW: usize = 256 * 1024;
-/// Capacity of a pipe, bytes, as in Linux.
+/// Capacity of a pipe, in bytes, as in Linux.
 const PIPE: usize = 64 * 1024;
 const BACKLOG: usize = 64;
 

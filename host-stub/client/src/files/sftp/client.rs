@@ -11,9 +11,9 @@ use super::wire::{Attrs, END, NO_SUCH_FILE, Reader, Refused, Writer, kind};
 use crate::common::limits::{LISTING, SFTP_PACKET};
 use crate::printable;
 
-/// The protocol version of all servers.
+/// The protocol version that all servers use.
 const VERSION: u32 = 3;
-/// Memory of an entry without its texts, bytes.
+/// Memory for an entry without its texts, in bytes.
 const ENTRY: usize = 128;
 
 pub struct Client<S> {
@@ -188,7 +188,7 @@ impl<S: Read + Write> Client<S> {
                     continue;
                 }
                 if name.is_empty() || name.as_encoded_bytes().contains(&b'/') {
-                    bail!("a directory has an entry called {}", printable::name(name));
+                    bail!("the guest sent an invalid file name: {}", printable::name(name));
                 }
                 entries.push(Entry { name, long, attrs });
             }

@@ -89,7 +89,7 @@ pub struct Attrs {
     pub owner: Option<(u32, u32)>,
     /// Type and permissions.
     pub mode: Option<u32>,
-    /// Access and modification time, seconds since 1970.
+    /// Access and modification time, in seconds since 1970.
     pub times: Option<(u32, u32)>,
 }
 
