@@ -14,7 +14,7 @@ use crate::runtime::{Async, Task, log, notify, now, sleep, within};
 use crate::sys::{self, SignalSource, Signalled, sandbox};
 
 /// Polling interval while the agent waits to leave or for a switch of the root.
-const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum wait for the host to fetch the exit codes of its commands: within the 5 s that init
 /// systems allow between SIGTERM and SIGKILL. A host fetches them immediately.
@@ -71,7 +71,7 @@ impl Signals {
                     (is_replaced, leave) = (true, Some(Leave::before_takeover(now())));
                 }
                 Some(Signalled::End) => {
-                    agent.drain(false);
+                    agent.drains.set(false);
                     notify::stopping();
                     return Ok(ExitReason::Stopped);
                 }
@@ -90,7 +90,7 @@ impl Signals {
                 leave = None;
                 agent.will_reexec.set(false);
             }
-            agent.drain(step == Step::Drain);
+            agent.drains.set(step == Step::Drain);
         }
     }
 }
@@ -167,6 +167,7 @@ fn load(agent: &Agent) -> Load {
     let listens = agent.events.hosts() > 0;
     let has_requests = agent.host_requests.free() != HOST_REQUEST_PERMITS;
     if agent.sessions.free() != SESSIONS
+        || agent.forwards.free() != HOST_REQUEST_PERMITS
         || !sys::is_found()
         || results == Load::Busy
         || has_requests && (listens || results == Load::Results)

@@ -13,13 +13,17 @@ const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
 /// [`DRAINING`] of each such period, so that handshakes and requests come to an end.
 const DRAIN_PERIOD: Duration = Duration::from_secs(20);
 /// Maximum wait of the host's own calls in the listen queue.
-const DRAINING: Duration = Duration::from_secs(2);
-/// Maximum wait for a host that only listens to events or has not fetched a result. A host that
-/// listens waits for the end of a command, or is about to send one. If its listener is closed, the
-/// host reports exit code 129 (P§4.1).
-const SILENT_HOST_DEADLINE: Duration = Duration::from_secs(60);
-/// A host that only listened, or fetched no result, for this time does not run commands one after another.
-const SILENT: Duration = Duration::from_secs(2);
+const DRAINING: Duration = Duration::from_millis(2500);
+/// After the first time, how long a host must only have listened to events: it may be about to send
+/// a command. Incus listens all the time, and may call now and then. If a listener is closed before
+/// its command ends, the host reports exit code 129 (P§4.1).
+const LISTENERS: [(Duration, Duration); 3] = [
+    (Duration::from_secs(120), Duration::ZERO),
+    (Duration::from_secs(60), Duration::from_secs(2)),
+    (Duration::ZERO, Duration::from_secs(10)),
+];
+/// Maximum wait for a host that does not fetch its results, which the agent keeps for 5 s.
+const RESULTS_DEADLINE: Duration = Duration::from_secs(120);
 /// Maximum wait for the host before a takeover. The other agent waits for 5 s.
 const BEFORE_TAKEOVER: Duration = Duration::from_secs(3);
 /// Maximum time for the host's commands after a takeover.
@@ -45,7 +49,7 @@ pub enum Load {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Wait,
-    /// Wait, and accept no callers: they stay in the listen queue for the agent that continues.
+    /// Wait, and accept no callers: they stay in the listen queue for the agent that takes over.
     Drain,
     Leave,
 }
@@ -88,7 +92,10 @@ impl Leave {
         let is_free = match load {
             Load::Idle => waited >= LEAVE_DEADLINE || unchanged >= QUIET,
             Load::Guests => waited >= DRAIN_PERIOD,
-            Load::Listener | Load::Results => waited >= SILENT_HOST_DEADLINE && unchanged >= SILENT,
+            Load::Listener => LISTENERS
+                .iter()
+                .any(|(after, is_enough)| waited >= *after && unchanged >= *is_enough),
+            Load::Results => waited >= RESULTS_DEADLINE,
             Load::Handshakes | Load::Requests | Load::Busy => false,
         };
         let is_draining = waited >= DRAIN_PERIOD
@@ -129,15 +136,17 @@ mod tests {
             (reexec(), &[(Busy, 0, 300), (Results, 300, 5300)], Some(5400)),
             (reexec(), &[(Busy, 0, 30_000)], Some(30_000)),
             // A listener outlasts its commands' results, but does not delay it forever.
-            (reexec(), &[(Listener, 0, 20_000), (Results, 20_000, 25_000)], Some(25_000)),
-            (reexec(), &[(Listener, 0, u64::MAX)], Some(60_000)),
+            (reexec(), &[(Listener, 0, 8_000), (Results, 8_000, 13_000)], Some(13_000)),
+            (reexec(), &[(Listener, 0, u64::MAX)], Some(10_000)),
             // A host that listens and runs commands one after another.
             (
                 reexec(),
-                &[(Busy, 0, 59_000), (Listener, 59_000, 60_900), (Busy, 60_900, 63_000)],
-                Some(63_000),
+                &[(Listener, 0, 9_900), (Busy, 9_900, 12_000), (Listener, 12_000, u64::MAX)],
+                Some(22_000),
             ),
-            (reexec(), &[(Busy, 0, 61_000), (Results, 61_000, u64::MAX)], Some(63_000)),
+            (reexec(), &[(Busy, 0, 61_000), (Listener, 61_000, u64::MAX)], Some(63_000)),
+            (reexec(), &[(Busy, 0, 121_000), (Listener, 121_000, u64::MAX)], Some(121_000)),
+            (reexec(), &[(Busy, 0, 61_000), (Results, 61_000, u64::MAX)], Some(120_000)),
             (reexec(), &[(Guests, 0, u64::MAX)], Some(20_000)),
             (reexec(), &[(Handshakes, 0, 12_000), (Requests, 12_050, u64::MAX)], Some(12_000)),
             // Only a takeover limits the wait for commands.
@@ -160,7 +169,8 @@ mod tests {
             let mut drained = (0..60_000)
                 .step_by(1_000)
                 .filter(|at| leave.step(Uptime::from_millis(*at), load) == Step::Drain);
-            let expected: &[u64] = if drains { &[20_000, 21_000, 40_000, 41_000] } else { &[] };
+            let expected: &[u64] =
+                if drains { &[20_000, 21_000, 22_000, 40_000, 41_000, 42_000] } else { &[] };
             assert!(drained.by_ref().eq(expected.iter().copied()), "{load:?}");
         }
     }

@@ -27,7 +27,7 @@ pub const EXEC_BODY: usize = 3 * 1024 * 1024;
 /// Memory that host requests may occupy for long, in bytes: their long bodies while they are
 /// received, commands until they are started, the metadata of operations and lists of them. Large
 /// enough for one command of the 2 MiB that Linux accepts, both as JSON and parsed. Beyond it, a
-/// request waits for 3 s, then gets 503.
+/// request waits for up to 3 s, then gets 503.
 pub const HOST_MEMORY: usize = 4 * 1024 * 1024 + 96 * 1024;
 /// Total size of events that some listener has not read yet, in bytes; one of [`HOST_BODY`] fits.
 /// Beyond it, a new event waits for 1 s; then mote drops the listeners with the oldest event.

@@ -46,7 +46,7 @@ use crate::sys::sandbox;
 pub(crate) const UNKNOWN_CALLER_LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// Minimum interval between log lines about the same shortage, which each call would repeat.
 pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
-/// Number of permits in [`Agent::host_requests`]: more than there are connections.
+/// Number of permits in [`Agent::host_requests`] and `forwards`: more than there are connections.
 pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
 /// Maximum number of handshakes. Any program of the host can begin one, which takes up to 25 kB.
 pub(crate) const NEWCOMERS: usize = 128;
@@ -107,12 +107,13 @@ pub(crate) struct Agent {
     /// Source of the host's files, for the status file.
     pub(crate) files: String,
     pub(crate) operations: Operations,
-    /// A permit for each forwarded connection, and each request of the host until its answer ends.
+    /// A permit for each request of the host until its answer ends.
     pub(crate) host_requests: Rc<Semaphore>,
+    /// A permit for each forwarded connection.
+    pub(crate) forwards: Rc<Semaphore>,
     pub(crate) newcomers: Rc<Semaphore>,
     /// True while callers are left in the listen queue.
-    drains: Cell<bool>,
-    drains_changed: Signal,
+    pub(crate) drains: Cell<bool>,
     pub(crate) sessions: Rc<Semaphore>,
     pub(crate) children: Children,
     /// Runs the tasks, some of which hold the agent. So both live until the process ends.
@@ -168,9 +169,9 @@ impl Agent {
             files,
             operations: Operations::new(flavour, events),
             host_requests: Rc::new(Semaphore::new(HOST_REQUEST_PERMITS)),
+            forwards: Rc::new(Semaphore::new(HOST_REQUEST_PERMITS)),
             newcomers: Rc::new(Semaphore::new(NEWCOMERS)),
             drains: Cell::new(false),
-            drains_changed: Signal::default(),
             sessions: Rc::new(Semaphore::new(SESSIONS)),
             children: Children::default(),
             executor: Executor::new(),
@@ -308,18 +309,6 @@ impl Agent {
         if self.devlxd.replace(allowed) != allowed {
             self.devlxd_changed.raise();
         }
-    }
-
-    /// Stops or resumes accepting callers.
-    pub(crate) fn drain(&self, drains: bool) {
-        if self.drains.replace(drains) != drains {
-            self.drains_changed.raise();
-        }
-    }
-
-    /// Waits until callers are accepted, or no longer. Cancel-safe.
-    pub(crate) async fn until_draining_is(&self, drains: bool) {
-        self.drains_changed.until(|| (self.drains.get() == drains).then_some(())).await;
     }
 }
 

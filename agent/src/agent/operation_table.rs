@@ -33,7 +33,7 @@ pub(crate) struct Operation {
     share: Cell<Option<Permit>>,
     pub(crate) error: RefCell<String>,
     changed: Signal,
-    /// Whether the host knows the result.
+    /// Whether a host has fetched the result, or has heard of it as an event.
     pub(crate) is_fetched: Cell<bool>,
     pub(crate) sockets: Sockets,
 }

@@ -18,7 +18,7 @@ use crate::sys;
 /// How far behind a client may be in reading a long answer ([`GRACE`] per piece) while another
 /// waits. There is one long answer at a time; a shorter limit would often close slow readers.
 const READING: Duration = Duration::from_secs(1);
-/// Like [`READING`], while only users other than root wait, so that root's clients are next.
+/// Like [`READING`], for a waiting client of another user than root: root's clients come first.
 const READING_FOR_USER: Duration = Duration::from_millis(1100);
 
 pub(crate) struct Guests {

@@ -38,7 +38,7 @@ pub(crate) async fn answer(agent: &Rc<Agent>, request: &Request<'_>, body: &[u8]
     audit::note(format_args!("port-forward to={} port={}", Quoted(&target.name), target.port));
     match within(DIAL, dial_tcp(address)).await {
         Some(Ok(socket)) => {
-            let (agent, act) = (agent.clone(), agent.host_requests.try_take());
+            let (agent, act) = (agent.clone(), agent.forwards.try_take());
             Answer::Upgrade(Upgrade::new(move |stream| serve(agent, allowed, socket, stream, act)))
         }
         Some(Err(why)) => failed(&why.to_string()),

@@ -24,6 +24,7 @@ use crate::agent::{Agent, error, error_reply, sync, sync_reply};
 use crate::built::{self, BoxFuture};
 use crate::config::known_host;
 use crate::hostapi::{events, exec, mounts, operations, port_forward, sftp};
+use crate::leave::LEAVE_LOOK_INTERVAL;
 use crate::net::relay::relay;
 use crate::net::serve::{
     ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, TOO_LONG, serve,
@@ -40,8 +41,8 @@ use crate::workers::run;
 
 /// Maximum number of connections; more wait in the listen queue. A running exec has up to five.
 const CALLERS: usize = 4096;
-/// Time limit of handshakes that are in progress when the agent stops accepting callers.
-const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
+/// Time limit of handshakes before a restart in place, which waits for them without accepting more.
+const LAST_HANDSHAKES: Duration = Duration::from_millis(1500);
 /// How long a long request waits for memory; then: 503. Shorter than a body's deadline.
 const ADMIT_WAIT: Duration = Duration::from_secs(3);
 /// Maximum size of a report, in bytes: ten times the report of 500 mounts and 500 interfaces.
@@ -67,6 +68,9 @@ async fn callers(
 ) -> io::Result<Infallible> {
     loop {
         let permit = callers.clone().take().await;
+        while agent.drains.get() {
+            sleep(LEAVE_LOOK_INTERVAL).await;
+        }
         let socket = accept(&agent, &listener).await?;
         let slot = agent.newcomers.clone().take().await;
         let (task, config) = (agent.clone(), config.clone());
@@ -77,17 +81,11 @@ async fn callers(
     }
 }
 
-/// Accepts one connection, unless the agent is about to leave; retries after a temporary error.
+/// Accepts one connection; retries after a temporary error.
 async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
     loop {
-        agent.until_draining_is(false).await;
-        let stopped = async {
-            agent.until_draining_is(true).await;
-            Err(io::ErrorKind::Interrupted.into())
-        };
-        match listener.accept().or(stopped).await {
+        match listener.accept().await {
             Ok(socket) => return Ok(socket),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if is_passing(&error) => {
                 agent.shortage(&format!("cannot accept: {error}"));
                 sleep(ACCEPT_AGAIN).await;
@@ -98,13 +96,8 @@ async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
 }
 
 async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: tls::Server, slot: Permit) {
-    let drained = async {
-        agent.until_draining_is(true).await;
-        sleep(LAST_HANDSHAKES).await;
-        None
-    };
-    let accepted =
-        within(limits::HEAD_TIMEOUT, Stream::accept(socket, config, &slot)).or(drained).await;
+    let limit = if agent.will_reexec.get() { LAST_HANDSHAKES } else { limits::HEAD_TIMEOUT };
+    let accepted = within(limit, Stream::accept(socket, config, &slot)).await;
     drop(slot);
     let stream = match accepted {
         Some(Ok(stream)) => stream,

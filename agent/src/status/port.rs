@@ -256,7 +256,7 @@ impl Port {
         }
     }
 
-    /// Reads bytes of the host; returns their number, 0 if no host is connected.
+    /// Reads bytes from the host; returns their number, 0 if no host is connected.
     /// Errors: `WouldBlock` if there is nothing to read; any error of read(2).
     pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         (&self.0).read(out)

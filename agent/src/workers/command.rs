@@ -48,7 +48,7 @@ pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
     is_roots
 }
 
-/// Runs a program, the first word, and returns its exit code. Kills it after `limit`.
+/// Runs the program named by the first word and returns its exit code. Kills it after `limit`.
 /// Errors: it was killed or did not start; `ENOEXEC` for a script without `#!`.
 pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io::Result<i32> {
     let (child, failure) = sys::spawn(&Plan {

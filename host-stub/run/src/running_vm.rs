@@ -186,7 +186,7 @@ pub(super) fn serve(command: &mut Command, helper: &Helper) -> Result<Kept> {
         (socket.exists() || process.ended().is_some()).then_some(())
     });
     if !socket.exists() {
-        bail!("{} accepts no connections: {}", program.display(), last_line(&log));
+        bail!("{} is not accepting connections: {}", program.display(), last_line(&log));
     }
     Ok(process)
 }

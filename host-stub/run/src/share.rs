@@ -61,8 +61,8 @@ impl Share {
         Ok(Self { source, target, read_only, virtiofs: None })
     }
 
-    /// Returns whether the guest can create a file that makes another user of this machine root: it
-    /// writes as root, the file system honours setuid, and others may enter the directory.
+    /// Returns whether the guest can create a setuid file that gives another user root access: the
+    /// guest writes as root, the file system honours setuid, and others may enter the directory.
     pub(crate) fn is_exposed(&self) -> bool {
         let can_enter = |path: &Path| path.metadata().is_ok_and(|about| about.mode() & 0o001 != 0);
         let is_nosuid = statvfs(&self.source)

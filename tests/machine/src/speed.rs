@@ -16,7 +16,7 @@ pub const SLOWDOWN: &str = "MOTE_SLOWDOWN";
 /// Upper bound of the slowdown, because each failing test waits for its whole limit.
 const MOST: f64 = 5.0;
 
-/// Duration of the measured work on an idle machine of 2 CPUs at 2.1 GHz, plus a third. A faster
+/// Duration of the measured work on an idle machine with two 2.1 GHz CPUs, plus a third. A faster
 /// machine counts as one of this speed.
 const CPU: Duration = Duration::from_millis(60);
 const PROCESSES: Duration = Duration::from_millis(40);

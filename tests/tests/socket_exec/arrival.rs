@@ -156,7 +156,7 @@ fn the_host_sees_a_hang_up_of_the_terminal_last() {
 }
 
 #[test]
-fn a_restart_in_place_waits_for_a_host_that_listens_but_not_for_a_known_result() {
+fn a_restart_in_place_waits_for_a_host_that_listens_but_not_for_a_fetched_result() {
     for listens in [true, false] {
         let pair = Pair::start("lxd", &[]);
         let agent = pair.client();
@@ -180,6 +180,25 @@ fn a_restart_in_place_waits_for_a_host_that_listens_but_not_for_a_known_result()
         // The agent keeps results for 5 s.
         until("the restart", Duration::from_secs(1), restarts);
     }
+}
+
+#[test]
+fn a_restart_in_place_waits_for_an_answer_that_the_host_reads_slowly() {
+    let pair = Pair::start("lxd", &[]);
+    let agent = pair.client();
+    // Without its sockets, a command keeps its metadata.
+    let long = plain(&["true", &"x".repeat(3_000)]);
+    let begun: Vec<_> = (0..150).map(|_| Exec::ask(&agent, &long).unwrap()).collect();
+    begun.iter().for_each(|exec| drop(exec.ended(&agent, LIMIT).unwrap()));
+    let mut list = agent.connect().unwrap();
+    list.send(b"GET /1.0/operations?recursion=1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    // The agent has begun its answer once it has ended another one.
+    assert_eq!(agent.ask("GET", "/1.0", "").unwrap().status, 200);
+    kill(Signal::HUP, pair.agent.0.id());
+    thread::sleep(Duration::from_secs(1));
+    let answer = list.answer().unwrap().json();
+    assert_eq!(answer["metadata"]["failure"].as_array().map_or(0, Vec::len), begun.len());
+    until("the restart", LIMIT, || pair.log().contains("restarting in place"));
 }
 
 /// Any program of the host can connect without a certificate, beside a host that always has several

@@ -122,7 +122,7 @@ fn member(template: &mut Template, key: Scalar<'_>, value: Event<'_>) -> Result<
 }
 
 /// Parses a mode, always as octal: Incus reads four digits without a leading 0 as decimal, which
-/// cannot be intended. Keeps only the nine permission bits.
+/// cannot be what the author meant. Keeps only the nine permission bits.
 fn octal(mode: &str) -> Option<u32> {
     let digits = mode.strip_prefix("0o").unwrap_or(mode);
     let digits = digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit)).then_some(digits)?;

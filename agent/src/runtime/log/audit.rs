@@ -11,7 +11,7 @@ use crate::runtime::{log, now, sleep};
 
 /// Burst of the host's actions: as many as a script performs in a row.
 const BURST: u32 = 200;
-/// Interval between actions after the burst. A command logs two lines, so 200 lines per second.
+/// Interval between actions after the burst. A command logs two lines, so at most 200 per second.
 const REFILL: Duration = Duration::from_millis(10);
 /// Burst of an SFTP session's changes: a tree of a few thousand files.
 const CHANGES: u32 = 5_000;

@@ -37,7 +37,7 @@ impl Lines {
     }
 }
 
-/// Passes the lines of a file to `show` until it returns true; none if it cannot be opened.
+/// Passes a file's lines to `show` until `show` returns true; none if the file cannot be opened.
 fn until(path: &Path, show: &mut dyn FnMut(&[u8]) -> bool) {
     let Some(mut lines) = Lines::open(path) else { return };
     while let Some(line) = lines.next()

@@ -72,7 +72,7 @@ fn directory_read_only(world: &World) -> Seen {
     })
 }
 
-/// 9p tags have at most 31 bytes: the agent and the server must shorten names the same way.
+/// 9p tags are at most 31 bytes long: the agent and the server must shorten names the same way.
 fn directory_long_name(world: &World) -> Seen {
     with_plugged(world, "a-share-with-a-longer-name", "/mnt/long", &[], || Ok(()))
 }
