@@ -19,7 +19,7 @@ use crate::sys;
 /// waits. There is one long answer at a time; a shorter limit would often close slow readers.
 const READING: Duration = Duration::from_secs(1);
 /// Like [`READING`], for a waiting client of another user than root: root's clients come first.
-const READING_FOR_USER: Duration = Duration::from_millis(1100);
+const READING_FOR_USER: Duration = READING.saturating_add(GRACE.saturating_mul(2));
 
 pub(crate) struct Guests {
     bounds: Bounds,
